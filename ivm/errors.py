@@ -88,6 +88,10 @@ class ConstructError(RuleError, NotImplementedError):
     """The rule is well formed, but holds a construct that is not evaluated yet."""
 
 
+class RuleWarning(UserWarning):
+    """A text of rules says what its writer may not mean; the message has the place and the remedy."""
+
+
 class OptionError(IvmError, ValueError):
     """An option of `install` has a value that it does not take."""
 

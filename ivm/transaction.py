@@ -12,7 +12,7 @@ from ivm.lang.ir import Edit
 from ivm.plan.constants import Encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
-from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, read_batches
+from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, given_rows, one_batch, read_batches
 
 CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
@@ -21,7 +21,8 @@ class Transaction:
     """Edits of extensional predicates and of other relations of the store; the commit maintains all views.
 
     Leaving `with` commits, or rolls back on an exception, unless the transaction has ended before.  Rows are lists of
-    tuples or dicts, columns, or anything of Arrow, as for a relation's `insert`.
+    tuples or dicts, a dict of columns, or anything of Arrow, as for a relation's `insert`; `columns` is a list
+    of columns.
     """
 
     def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:
@@ -30,23 +31,23 @@ class Transaction:
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
 
-    def insert(self, name: str, rows: Any) -> None:
+    def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises FunctionConflictError: use `set`.
 
         Raises EditError for a view, ClosedError.
         """
-        relation = self._relation(name)
+        relation, rows = self._relation(name), given_rows(rows, columns)
         if self._is_read(name):
             self._add(name, INSERT, relation.encode(rows))
         else:
             relation.insert(rows)
 
-    def delete(self, name: str, rows: Any) -> None:
+    def delete(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Remove rows, or a function's keys.  A row that is not there is ignored, as is a key with another value.
 
         The one key of a function f[] = t is ().  Raises EditError for a view, ClosedError.
         """
-        relation = self._relation(name)
+        relation, rows = self._relation(name), given_rows(rows, columns)
         if not self._is_read(name):
             relation.delete(rows)
             return
@@ -61,9 +62,9 @@ class Transaction:
             function = self._installed.predicate(name).value is not None or self._txn.tree(name).spec.values
             self._add(name, TAKE if function else ERASE, words)
 
-    def set(self, name: str, rows: Any) -> None:
+    def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
-        relation = self._relation(name)
+        relation, rows = self._relation(name), given_rows(rows, columns)
         if self._is_read(name):
             self._add(name, SET, relation.encode(rows))
         else:

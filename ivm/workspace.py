@@ -10,7 +10,8 @@ with ivm.open("graph.pages") as ws:
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -23,29 +24,25 @@ from ivm.answer import Answer
 from ivm.check.check import check, tree_difference
 from ivm.check.rebuild import Progress, evaluate, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, unordered
-from ivm.engine.installed import Installed, refuse_foreign_writers
+from ivm.engine.fill import Account
+from ivm.engine.installed import Installed
 from ivm.engine.recompute import not_a_view
 from ivm.engine.stored import (
     BUILT,
     HOST,
     BuiltSizes,
     KnownRules,
-    built_sizes,
-    create_relation,
-    drop_stray_trees,
-    layouts_of,
     save,
 )
-from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_before
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
+from ivm.engine.stored_schemas import declarations_for, declarations_of
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
 from ivm.host import record_dependants_everywhere, workspaces
+from ivm.installation import Options, Removal, install, uninstall
 from ivm.lang.ir import Predicate
 from ivm.lang.types import TEXTS
+from ivm.maintenance.surgery import Delta
 from ivm.maintenance.trace import distance, trace_of
-from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
-from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
 from ivm.rope import ConcatRope, rope_of
@@ -53,7 +50,7 @@ from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import ERASE, MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -92,77 +89,56 @@ class Workspace:
 
     def install(
         self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
-        rows_max: int | None = None, rounds_max: int | None = None,
+        rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
     ) -> None:  # fmt: skip
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
+
+        With `replace` a block of that name may be there already. Its relations keep their rows, a view whose rules and
+        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.
 
         With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
         fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
         indices), "probe" (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
         Views that read one another have at most `rows_max` rows, and a transaction takes at most `rounds_max` rounds to
         derive them, or it raises LimitError; without them, only recursion that computes values is limited.
-        Raises RuleError with file, line and column, OptionError, or MaintainError; then nothing is installed.
+        Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError where other blocks
+        read what a replaced block has no more; then nothing is changed.
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
+        said = _hints(text, name)
+        options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
-            before, estimates = self.rules_of(txn), Cardinality(txn)
-            text += declarations_for(txn, text, before.program.predicates, name)
-            if before.block(name):
-                raise RedefinitionError(
-                    Where(name, 1, 1),
-                    f"a block `{name}` is installed; uninstall it first, or choose another name",
-                )
-            installed = before.including(
-                name, text, estimates.distinct, Encoder(txn), layouts_of(txn),
-                granularity=granularity, maintenance=maintenance, limits=(rows_max, rounds_max),
-            )  # fmt: skip
-            block = installed.blocks[-1]
-            refuse_foreign_writers(before, block.part)
-            drop_stray_trees(txn, before, installed)
-            for predicate in block.part.predicates.values():
-                create_relation(txn, predicate, installed)
-            engine = self._engine(txn, installed)
-            engine.fill([rule for rule in installed.rules if rule in block.rules])
-            saved = save(txn, installed, engine.built)
-            if block.part.edits:
-                edits = Transaction(txn, installed, partial(self._commit, installed))
-                edits.edit(block.part.edits)
-                engine.apply_edits(edits.composed())
-                self._save_built(txn, engine)
-        self._rules.remember(saved, installed)
-        self._accounts |= engine.accounts
-        self._notify(engine)
+            done = install(txn, self.rules_of(txn), name, text, options, replace, self.subscriptions, self.strict)
+            _warn(said)
+        self._remember(done.saved, done.installed, done.gone)
+        self._accounts |= done.engine.accounts
+        self.evaluated = done.evaluated
+        self._notify(done.engine, done.told)
 
-    def uninstall(self, name: str) -> None:
-        """Remove a block with its views, indices and relations, and the subscriptions to them.
+    def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
+        """Remove a block with its views and indices, and the subscriptions to them; returns what goes and what stays.
 
-        Raises UninstallError while other blocks read them.
+        The relations that its text declares stay in the store with their rows; with `relations` they go, too, but for
+        those that the text found there. With `dry_run` nothing is removed. Raises UninstallError while other blocks
+        read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.vouch(HOST)
-            before = self.rules_of(txn)
-            block = before.block(name)
-            if block is None:
-                known = ", ".join(b.name for b in before.blocks) or "none"
-                raise UninstallError(f"no block `{name}` is installed; there is {known}")
-            left = before.excluding(name)
-            dropped = {
-                name for rule in block.rules for i in range(len(rule.plans)) for name in rule.sensitivity_names(i)
-            }
-            views = {n for n in block.part.predicates if n not in left.program.predicates} - stored_before(block.text)
-            dropped |= views | {fold.state.name for n in views if (fold := before.layouts[n].fold)}
-            needed = {tree_name(i) for indices in left.indices.values() for i in indices}
-            dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
-            for tree in dropped:
-                txn.drop(tree)
-            dropped_marks = dropped | {unordered(view) for view in views}
-            built = {index: sizes for index, sizes in built_sizes(txn).items() if index not in dropped_marks}
-            saved = save(txn, left, built)
-        self._rules.remember(saved, left)
-        for view in views:
-            self._accounts.pop(view, None)
-            self.subscriptions.drop(view)
+            saved, left, removal = uninstall(txn, self.rules_of(txn), name, relations)
+            if dry_run:
+                txn.rollback()
+                return removal
+        self._remember(saved, left)
+        return removal
+
+    def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
+        """Go by other rules from now on, without the accounts and subscriptions of predicates that are gone."""
+        self._rules.remember(saved, installed)
+        for name in [*self._accounts, *self.subscriptions]:
+            if name in gone or name not in installed.program.predicates:
+                self._accounts.pop(name, None)
+                self.subscriptions.drop(name)
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -172,7 +148,7 @@ class Workspace:
     @property
     def predicates(self) -> Mapping[str, Predicate]:
         """Every declared relation and function and every view, by name."""
-        return self._rules_now().program.predicates
+        return {name: predicate for name, predicate in self._rules_now().program.predicates.items() if "$" not in name}
 
     # -- data
 
@@ -191,6 +167,7 @@ class Workspace:
 
         Relations that the store has and no rule reads are edited likewise.
         """
+        _hints(text, "exec")
         with self.store.snapshot() as snap:
             known = self.rules_of(snap).program
             if stored := declarations_for(snap, text, known.predicates, "exec"):
@@ -237,7 +214,10 @@ class Workspace:
         RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
-        return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        said = _hints(text, "query")
+        found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        _warn(said)
+        return found
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
         with sketch:
@@ -404,7 +384,8 @@ class Workspace:
         """Maintain every view and commit all of it as one version."""
         txn.vouch(HOST)
         engine = self._engine(txn, installed)
-        engine.apply_edits(edits)
+        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+            engine.apply_edits(edits)
         self._save_built(txn, engine)
         version = txn.commit()
         self.committed(engine)
@@ -420,9 +401,9 @@ class Workspace:
         self.evaluated = frozenset(engine.evaluated)
         self._notify(engine)
 
-    def _notify(self, engine: Engine) -> None:
-        """Hand subscribers the changes of their views."""
-        deltas = {name: delta for name in self.subscriptions if (delta := engine.change_of(name))}
+    def _notify(self, engine: Engine, told: Mapping[str, Delta] = {}) -> None:
+        """Hand subscribers the changes of their views; `told` has those of views that were evaluated anew."""
+        deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
         if not deltas:
             return
         with self.store.snapshot() as snap:
@@ -443,3 +424,16 @@ class Workspace:
         if name not in snap:
             self.rules_of(snap).predicate(name)  # which says what there is
         return snap[name]
+
+
+def _hints(text: str, source: str) -> list[RuleWarning]:
+    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
+    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
+
+    return hints(text, source)
+
+
+def _warn(said: Iterable[RuleWarning]) -> None:
+    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
+    for warning in said:
+        warnings.warn(warning, stacklevel=3)

@@ -7,6 +7,10 @@ with pagestore.open("graph.pages") as store:
     store.snapshot()["edge"].to_arrow()
 """
 
+import os
+import sys
+from importlib.util import find_spec
+
 from pagestore.errors import PagestoreError as PagestoreError
 from pagestore.pages.host_operators import register_operator as register_operator
 from pagestore.relations.relation import Relation as Relation
@@ -16,4 +20,13 @@ from pagestore.store import Store as Store
 from pagestore.store import open as open
 from pagestore.versions.hosts import register_host as register_host
 
+
+def _name_python_to_spark() -> None:
+    """Let Spark, if it is installed and has not begun, run this interpreter and not the first `python3` of PATH."""
+    decided = {"PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_PYTHON_RUNTIME"}  # by the user, spark-submit, a worker
+    if sys.executable and not decided & os.environ.keys() and find_spec("pyspark") is not None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+_name_python_to_spark()
 __version__ = "0.2.0"  # the one place: pyproject.toml and ivm read it here

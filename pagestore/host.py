@@ -49,6 +49,7 @@ from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
+from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 from pagestore.versions.hosts import record_dependants, register_host
@@ -119,6 +120,7 @@ __all__ = [
     "float_words",
     "fold_many",
     "get",
+    "given_rows",
     "has_inverse",
     "html_table",
     "in_order",

@@ -39,8 +39,8 @@ MODULES = {  # each public module, and the names that it offers
         ROWS_SHOWN Relation Rope SUM Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
-        first_from float_values float_words fold_many get has_inverse html_table in_order interval_spec is_operator
-        is_semilattice
+        first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
+        is_operator is_semilattice
         last_before one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
         record_dependants recorded_dependants register_host repeats rows_of select select_weighted sort_order stab_many
         together user_cache
@@ -49,7 +49,8 @@ MODULES = {  # each public module, and the names that it offers
     "ivm.errors": """
         AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
         LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError RoomError RuleError
-        RuleSyntaxError RuleTypeError SafetyError UninstallError UnknownPredicateError UnknownViewError Where
+        RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError UnknownViewError
+        Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }
@@ -69,7 +70,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
-        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues pages properties
+        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
         refuse_nulls rename replace rollback savepoint stitch threads tree truncate version vouch
     """,
     ivm.Workspace: """

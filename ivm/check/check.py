@@ -151,7 +151,7 @@ def tree_difference(
     differences: Iterable[Edits] = Delta(sketch.pages, old, new)
     if compared is not None:
         actions, rows = delta(sketch.pages, old, new)
-        shown = net_changes(actions, rows[:compared])
+        shown = net_changes(actions, rows[:compared], new.spec.keys)
         differences = [shown] if shown else []
     for actions, rows in differences:
         keys, seen = new.spec.keys, len(types) or len(rows)

@@ -190,7 +190,8 @@ class Engine(Filler):
         stored = self.installed.stored[name]
         new, visible = self.txn.tree(name), stored.layout.visible
         actions, rows = delta(self.txn.pages, old, new)
-        change = net_changes(actions, rows[:visible]) if len(rows) > visible else Delta(actions, rows)
+        keys = stored.layout.keys
+        change = net_changes(actions, rows[:visible], keys) if len(rows) > visible else Delta(actions, rows)
         if not change:
             return
         self.before |= stored.of_indices([old, *map(self.txn.tree, stored.names[1:])])
@@ -260,7 +261,7 @@ class Engine(Filler):
         """Note how the trees of a predicate differ from their old ones, in what users see."""
         stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
         actions, rows = delta(self.txn.pages, old[0], self.txn.tree(name))
-        change = net_changes(actions, rows[:visible])
+        change = net_changes(actions, rows[:visible], stored.layout.keys)
         self.before |= stored.of_indices(old)
         if not change:
             return

@@ -43,6 +43,9 @@ PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
+# The key orders of a rule that are known, () to plan it: given its place in the block, the rule, the layouts of what
+# it reads, and the views of its stratum if it is recursive.
+OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +268,14 @@ class Installed:
 
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
-        orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
+        orders: OrdersOf = lambda *_: (), number: int | None = None, granularity: int = 1,
         maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
         rewrites: Rewrites = ALL,
     ) -> "Installed":  # fmt: skip
-        """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
+        """With one more block; its rules are numbered from `number` on, or from the next one.  Raises RuleError.
 
-        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
+        `orders` has the key orders that are known already, for which nothing is estimated. `limits` are the most rows
+        and rounds of a recursion, `part` is the checked text, if that is known.
         """
         part = part or lang.compile(text, self.program, source=name)
         predicates = {**self.program.predicates, **part.predicates}
@@ -297,9 +301,9 @@ class Installed:
         for i, definition in enumerate(part.rules):
             stored_keys = {n: layout.keys for n, layout in layouts.items()}
             own = next((recursive[view] for view in writes(definition) if view in recursive), None)
+            saved = orders(i, definition, layouts, own)
             if own:
                 _refuse_failing(definition)
-                saved = orders[i] if orders else ()
                 planned = make_recursive_plans(
                     definition, predicates, stored_keys, distinct, encode, own, saved, maintenance
                 )
@@ -314,22 +318,20 @@ class Installed:
                     predicates[definition.heads[0].predicate], [(definition, ())]
                 )
                 continue
-            plans = make_plans(
-                definition, predicates, stored_keys, distinct, encode, orders[i] if orders else (), maintenance
-            )  # fmt: skip
+            plans = make_plans(definition, predicates, stored_keys, distinct, encode, saved, maintenance)
             rules.append(InstalledRule(first + i, definition, plans, granularity))
             for view in writes(definition):
                 writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
                 layouts[view] = view_layout(predicates[view], writers)
         return Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
 
-    def excluding(self, name: str) -> "Installed":
-        """All blocks but one.  Raises UninstallError while other blocks read its views."""
-        block = self.block(name)
-        assert block is not None
-        program = self.program.excluding(block.part)
+    def excluding(self, *blocks: Block) -> "Installed":
+        """All blocks but some, given in order.  Raises UninstallError while others read their relations or views."""
+        program = self.program
+        for block in reversed(blocks):
+            program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        return Installed(tuple(b for b in self.blocks if b is not block), program, layouts)
+        return Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
 
     @property
     def next_number(self) -> int:
@@ -377,20 +379,21 @@ class Installed:
     def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
         installed = cls()
         for block in blocks:
+            orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
-                [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
+                lambda i, *_, orders=orders: orders[i], block["number"], block["granularity"],
                 limits=tuple(block.get("limits", (None, None))),
                 rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
             )  # fmt: skip
         return installed
 
 
-def refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
-    """Raise RedefinitionError where rules derive what a block that is installed derives."""
+def refuse_foreign_writers(blocks: Iterable[Block], part: lang.Program) -> None:
+    """Raise RedefinitionError where rules derive what another block has."""
     for rule in part.rules:
         for head in rule.heads:
-            owner = next((b.name for b in installed.blocks if head.predicate in b.part.predicates), None)
+            owner = next((b.name for b in blocks if head.predicate in b.part.predicates), None)
             if owner is not None:
                 raise RedefinitionError(
                     head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"

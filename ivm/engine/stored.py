@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.errors import EditError
+from ivm.errors import EditError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
@@ -103,9 +103,17 @@ def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int
 
 
 def create_relation(txn: Transaction, predicate: Predicate, installed: Installed) -> None:
-    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see layouts_of)."""
-    if predicate.extensional and predicate.name in txn:
-        return
+    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see layouts_of).
+
+    Raises RedefinitionError for a view that has the name of a relation in the store.
+    """
+    if predicate.name in txn:
+        if predicate.extensional:
+            return
+        raise RedefinitionError(
+            predicate.where, f"the store has a relation {predicate.name} with {len(txn[predicate.name]):,} rows, which "
+            "no rule may derive: give the view another name, or rename or drop the relation first"
+        )  # fmt: skip
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])

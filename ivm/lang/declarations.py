@@ -43,6 +43,9 @@ def _declared(declaration: Declaration) -> Predicate:
         if key in marked:
             reason = f"{key} is a key, and a key is never null: only a function's value may be"
             raise RuleTypeError(marked[key], reason)
+    if value is not None and not call.args and marked:
+        reason = f"the value of {call.name}[] is the key of its one row, and a key is never null: leave the ? out, and "
+        raise RuleTypeError(marked[columns[0]], f"{reason}delete the row, `-{call.name}[].`, where there is no value")
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
         return Predicate(call.name, types, None, True, columns, nullable, call.keys, where=call.where)

@@ -81,10 +81,10 @@ def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[i
 
 
 def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:
-    """For each of the names that some rules read: the views of these rules."""
+    """For each of the names that some rules read: the views of these rules, as users know them."""
     found: dict[str, dict[str, None]] = {}
     wanted = set(names)
     for rule in rules:
         for name in wanted.intersection(reads(rule)):
-            found.setdefault(name, {}).update(dict.fromkeys(writes(rule)))
-    return {name: tuple(views) for name, views in sorted(found.items())}
+            found.setdefault(name, {}).update(dict.fromkeys(view.partition("$")[0] for view in writes(rule)))
+    return {name: tuple(views) for name, views in sorted(found.items()) if "$" not in name}

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError
+from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError
 from ivm.lang.declarations import split
 from ivm.lang.infer import typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate
 from ivm.lang.names import check_arity, unknown
 from ivm.lang.syntax_tree import Anonymous, Call, Change, Node
+from ivm.lang.types import stands_for_null
 
 
 def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
@@ -29,7 +30,7 @@ def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
         return _without_value(change, Atom(call.name, args, where=call.where), predicate)
     atom = Atom(call.name, args, _constant(value), where=call.where)
     check_arity(atom, predicate)
-    return _made(change, typed_atom(atom, predicate))
+    return _made(change, typed_atom(atom, predicate), predicate)
 
 
 def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
@@ -40,15 +41,23 @@ def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
 def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
     """The edit of a row of a relation, or the deletion of a function's key whatever its value."""
     if change.action == "-" and predicate.value is not None:
-        predicate = replace(predicate, value=None, columns=predicate.columns[:-1])
+        predicate = replace(predicate, value=None, columns=predicate.columns[:-1], nullable=())
     elif change.action == "-" and predicate.key_count is not None and len(atom.args) == predicate.key_count:
         columns, keys = predicate.columns[: predicate.key_count], predicate.keys[: predicate.key_count]
         predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # whatever its values
     check_arity(atom, predicate)
-    return _made(change, typed_atom(atom, predicate))
+    return _made(change, typed_atom(atom, predicate), predicate)
 
 
-def _made(change: Change, atom: Atom) -> Edit:
+def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
+    """The edit.  Raises RuleTypeError for a value that is stored as nulls are, where there may be nulls."""
+    for place in predicate.nullable:
+        term = atom.terms[place] if place < len(atom.terms) else None
+        if isinstance(term, Const) and stands_for_null(term):
+            raise RuleTypeError(
+                term.where, f"{term} stands for a null in a column of {predicate.stored_types[place]}: take another "
+                f"number, or declare the column without the question mark"
+            )  # fmt: skip
     args = tuple(arg for arg in atom.args if isinstance(arg, Const))
     value = atom.value if isinstance(atom.value, Const) else None
     return Edit(change.action, atom.predicate, args, value, where=change.where)

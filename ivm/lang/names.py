@@ -19,7 +19,7 @@ def check_names(rules: Iterable[Rule], names: set[str]) -> None:
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
     """The error for a name that nothing declares or derives."""
-    close = get_close_matches(name, names, n=1)
+    close = get_close_matches(name, [known for known in names if "$" not in known], n=1)
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
     return UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
 

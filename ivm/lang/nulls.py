@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
 from ivm.lang.traverse import unnamed_in
+from ivm.lang.types import stands_for_null
 
 
 def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
@@ -44,5 +45,7 @@ def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: se
             predicate = known[literal.predicate]
             for place in predicate.nullable:
                 term = literal.terms[place]
+                if isinstance(term, Const) and stands_for_null(term):
+                    yield Compare("!=", term, Const(None, term.type), where=literal.where)  # no row has this value
                 if isinstance(term, Var) and (predicate.value is not None or term.name not in unnamed):
                     yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

@@ -10,6 +10,7 @@ rows that satisfy them all. For `min` (and `max`, the other way round) a smaller
 Of a semilattice that a user registered nothing is known but that it is one, so its values are only passed on.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from ivm.lang.traverse import atoms, reads, variables, writes
 from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")
+AUXILIARY = "$body"  # how the names of views that normalise.py makes for aggregates end
 PASSED_ON = "of an operator that is registered a value may only be passed on as it is"
 UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way a comparison wants its left side: down is 1
 
@@ -29,21 +31,39 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
 
     Rules that are not recursive are as they were.
     """
-    found = [*rules]
+    found = _with_own_auxiliaries(rules)
     names = recursive_names((*known, *found))
     found = [one for rule in found for one in _split(rule, names)]
     names = recursive_names((*known, *found))
-    bodies = {rule.heads[0].predicate: rule for rule in found if rule.heads[0].predicate.endswith("$body")}
+    auxiliaries = {rule.heads[0].predicate: rule for rule in found if AUXILIARY in rule.heads[0].predicate}
     folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
     made: list[Rule] = []
     for rule in found:
         name = rule.heads[0].predicate
-        if name in names and name in bodies and _is_semilattice(folded.get(name.removesuffix("$body"))):
-            continue
         if name in names and _is_semilattice(folded.get(name)):
-            rule = _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, bodies)
+            rule = (
+                _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, auxiliaries)
+            )
         made.append(rule)
-    return made
+    read = {name for rule in made for name in reads(rule)}
+    return [rule for rule in made if auxiliaries.keys().isdisjoint(writes(rule)) or not read.isdisjoint(writes(rule))]
+
+
+def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
+    """Rules of which each that aggregates an auxiliary view has one of its own, though a view may have several."""
+    found: list[Rule] = []
+    of: Counter[str] = Counter()
+    for rule in rules:
+        name = rule.heads[0].predicate
+        if name.endswith(AUXILIARY):
+            of[name] += 1
+        if of[name] > 1:
+            head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
+            rule = replace(rule, heads=(head,))
+        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates the one before
+            rule = replace(rule, body=((found[-1].heads[0],),))
+        found.append(rule)
+    return found
 
 
 def _is_semilattice(op: str | None) -> bool:

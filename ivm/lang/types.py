@@ -147,6 +147,12 @@ def adapt(const: Const, wanted: Type) -> Const:
     return Const(value, wanted, where=const.where)
 
 
+def stands_for_null(const: Const) -> bool:
+    """Whether a value is stored as nulls are, so that no column which may be null holds it."""
+    value = const.value // timedelta(microseconds=1) if isinstance(const.value, timedelta) else const.value
+    return const.type in ("int64", "duration") and value == WORD_MIN
+
+
 def takes(const: Const, wanted: Type) -> bool:
     """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone."""
     return (const.type, wanted) == ("string", "bytes") or (const.type == "timestamp" and zone_of(wanted) is not None)
@@ -161,10 +167,9 @@ def _converted(const: Const, wanted: Type) -> Value:
     if const.type == "int64" and isinstance(value, int) and wanted == "uint64":
         return value
     if const.type == "int64" and isinstance(value, int) and wanted == "duration":
-        try:
-            return timedelta(microseconds=value)
-        except OverflowError:
-            raise RuleTypeError(const.where, f"{value} microseconds are more than a duration holds") from None
+        if not WORD_MIN <= value <= WORD_MAX:
+            raise RuleTypeError(const.where, f"{value} microseconds are more than a duration holds")
+        return timedelta(microseconds=value)
     if not is_flexible(const) or not isinstance(value, int | Decimal):
         raise _misfit(const, wanted)
     if wanted == "float64":

@@ -60,18 +60,8 @@ def probe_all(
         return delta if alone.composed else net_changes(*delta), alone.operations
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
-    parts = _erased_first([part for one in found for part in one.parts])
+    parts = [part for one in found for part in one.parts]
     return net_changes(*one_batch(parts)), sum(one.operations for one in found)
-
-
-def _erased_first(parts: Sequence[Edits]) -> list[Edits]:
-    """Parts of edits, each of which has what is erased in front, as parts that have so all together.
-
-    A function's value that changes goes with a branch of one share, and comes with one of another.
-    """
-    cuts = [int(np.count_nonzero(actions == ERASE)) for actions, _ in parts]
-    spans = [*(slice(cut) for cut in cuts), *(slice(cut, None) for cut in cuts)]
-    return [(actions[span], rows[:, span]) for span, (actions, rows) in zip(spans, [*parts, *parts], strict=True)]
 
 
 class Asked(NamedTuple):

@@ -10,11 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, compose_edits, count_prefixes, distinct
+from pagestore.host import (
+    ERASE,
+    INSERT,
+    SET,
+    WORD_MAX,
+    Pages,
+    Spec,
+    Tree,
+    begins,
+    compose_edits,
+    count_prefixes,
+    distinct,
+)
 
 
 class Delta(NamedTuple):
-    """Changes of a tree: actions int64[n] (INSERT or ERASE) and rows int64[C, n], in key order."""
+    """Changes of a tree: actions int64[n] (INSERT or ERASE) and rows int64[C, n], in key order.
+
+    A changed value erases a row and inserts another of one key, in this order.
+    """
 
     actions: np.ndarray
     rows: np.ndarray
@@ -41,11 +56,20 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
     return Delta(np.where(before > after, ERASE, INSERT), branches).where(changed)
 
 
-def net_changes(actions: np.ndarray, rows: np.ndarray) -> Delta:
-    """The changes that edits of rows[C, n] make in the end, in order: a row both erased and inserted is no change.
+def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> Delta:
+    """The changes that edits of rows[C, n] make together: a row that is both erased and inserted is no change.
 
-    Rows may repeat; of those with one key, erased ones come first. O(n log n).
+    The edits may be in any order, and rows may repeat: rows that are told apart by columns which were left out are
+    one row here. The result is in the order of the first `keys` columns; of those with one key, erased rows come first.
+    O(n log n).
     """
+    if (actions[1:] > actions[:-1]).any():  # ERASE is 1, INSERT is 0
+        erased_first = np.argsort(-actions, kind="stable")
+        actions, rows = actions[erased_first], rows.take(erased_first, axis=1)
     netted = Delta(*compose_edits(actions, rows, Spec(0, len(rows), 0)))
     changed = netted.actions != SET
-    return netted if changed.all() else netted.where(changed)
+    netted = netted if changed.all() else netted.where(changed)
+    if keys >= len(rows):
+        return netted
+    order = np.lexsort((-netted.actions, np.cumsum(begins(netted.rows[:keys]))))
+    return Delta(netted.actions[order], netted.rows.take(order, axis=1))

@@ -1,11 +1,14 @@
 """Constants of rules and edits as words; texts become ids by the store's dictionary."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
+from ivm.errors import RuleTypeError
 from ivm.lang.ir import Const
+from pagestore.errors import WordError
 from pagestore.host import NULL, Column, TextFinder, Transaction, Type, encode
 
 Encode = Callable[[Const], int]
@@ -21,7 +24,10 @@ class Encoder:
         self._source = source
 
     def __call__(self, const: Const) -> int:
-        return NULL if const.value is None else int(self._source.encode(const.type, [const.value])[0])
+        """The word of a constant.  Raises RuleTypeError, with its place, for a value that no column holds."""
+        if const.value is None:
+            return NULL
+        return _word(const, lambda values: self._source.encode(const.type, values))
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
         """Words int64[n] in the order of the texts of ids int64[n]; they are only compared with each other."""
@@ -44,4 +50,13 @@ def finder(txn: Transaction) -> Encode:
     No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
     """
     known = TextFinder(txn.dictionary)
-    return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])
+    return lambda const: _word(const, lambda values: encode(Column("value", Type.parse(const.type)), values, known))
+
+
+def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
+    if isinstance(const.value, timedelta):  # Python has all of them, Arrow lacks the least
+        return const.value // timedelta(microseconds=1)
+    try:
+        return int(words_of([const.value])[0])
+    except WordError as error:
+        raise RuleTypeError(const.where, f"{const}: {error}") from None

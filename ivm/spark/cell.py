@@ -9,6 +9,7 @@ versions the same messages that it sent before. Who reads an earlier batch goes 
 
 import json
 import pickle
+import warnings
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 import ivm
 import pagestore
-from ivm.errors import IvmError, MaintainError
+from ivm.errors import IvmError, MaintainError, RuleWarning
 from ivm.spark.changes import (
     CHANGE,
     ORDER,
@@ -112,7 +113,8 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
     made = path.with_suffix(".new")
     made.unlink(missing_ok=True)
     retain = layout.rounds * (1 + BATCHES_KEPT)
-    with ivm.open(made, **{"retain": retain, **options}) as workspace:
+    with ivm.open(made, **{"retain": retain, **options}) as workspace, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)  # `Cells.create` warns, once, of the text that the user gave
         workspace.install(layout.text, "cells", **rules)
     made.replace(path)
 
@@ -201,7 +203,9 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
             sent = list(_outgoing(workspace, batch, cell, round, progress))
         except REFUSALS as error:
             return [_tick(cell, {"failure": b64encode(pickle.dumps(error)).decode()})]
-        work = [workspace.stats(name)["operations"] for name in workspace.predicates] if received else []
+        with workspace.store.snapshot() as snap:
+            names = [*workspace.rules_of(snap).program.predicates] if received else []
+        work = [workspace.stats(name)["operations"] for name in names]
     counts: Counter[int] = Counter()
     for message in sent:
         counts[message.channel] += read_table(message.payload).num_rows

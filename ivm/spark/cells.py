@@ -10,6 +10,7 @@ Without `spark` the cells run one after the other in this process.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from ivm.answer import Answer
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
+from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
@@ -98,7 +100,9 @@ class Cells:
         CellsError for a folder that has cells, and what `apply` raises.
         """
         _check_number(cells)
-        predicates = compile(rules).predicates
+        said, predicates = hints(rules, "rules"), compile(rules).predicates
+        for warning in said:
+            warnings.warn(warning, stacklevel=2)
         tables = _known_tables(tables or {}, predicates)
         found = measure(tables, predicates, cells)
         layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)

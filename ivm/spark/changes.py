@@ -9,7 +9,7 @@ from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Predicate
 from pagestore.host import Type, WritableRelation
 
-CHANGE, ORDER = "_change_type", "_commit_version"
+CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
 KINDS = {"insert": "insert", "update_postimage": "insert", "delete": "delete", "update_preimage": "delete"}
 
 
@@ -29,7 +29,7 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     relation, types that do not fit, and other kinds of change.
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
-    meant = {CHANGE, ORDER, "_commit_timestamp"}
+    meant = {CHANGE, ORDER, MOMENT}
     if {*found.column_names} - meant != {*predicate.columns} - meant:
         raise EditError(
             f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
@@ -46,6 +46,10 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     columns[CHANGE] = _kinds(found, predicate.name)
     if ORDER in found.column_names:
         columns[ORDER] = found[ORDER].cast(pa.int64())
+        if nulls := columns[ORDER].null_count:
+            raise EditError(
+                f"{predicate.name}: {ORDER} is null in {nulls} rows: give all rows of changes their versions"
+            )
     return pa.table(columns)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivm.spark.cell import TICK, Batch, Message, failure_of
+from ivm.spark.workers import sentence_first, use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +77,7 @@ class OnSpark:
     """Runs each cell in a task of Spark; a job for all stages, with a shuffle before each."""
 
     def __init__(self, spark: "SparkSession") -> None:
+        use_this_python(spark)
         self.spark = spark
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
@@ -105,7 +107,9 @@ def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], It
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = [message for part in batches for message in read_messages(part)]
         for cell, messages in by_cell(waiting):
-            for sent in stage(batch, cell, messages):
+            with sentence_first():
+                found = stage(batch, cell, messages)
+            for sent in found:
                 yield write_messages([sent]).to_batches()[0]
 
     return run

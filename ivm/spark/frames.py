@@ -11,6 +11,7 @@ from ivm.spark import stages
 from ivm.spark.cell import Batch, Message
 from ivm.spark.changes import schema_of
 from ivm.spark.executors import SQL_SCHEMA, read_messages, ticks, write_messages
+from ivm.spark.workers import sentence_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in batches:
-            with pagestore.open(path, mode="r") as store:
+            with sentence_first(), pagestore.open(path, mode="r") as store:
                 for found in store.at(version)[name].batches() if part.num_rows else ():
                     yield pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
 

@@ -18,6 +18,7 @@ from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import as_inserted, schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
+from ivm.spark.workers import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +80,7 @@ def materialize(
     O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
     that is no folder of this machine.
     """
+    use_this_python(spark)
     place = Path(path).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {

@@ -29,7 +29,7 @@ from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, 
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.storage.file import File, beside, neighbours, sync_folder
 from pagestore.storage.kernels.record import COMMIT
-from pagestore.storage.mapping import Mapping, Run, page_fault, pages_of_run
+from pagestore.storage.mapping import Mapping, Run, extents_of, page_fault, pages_of_run
 from pagestore.storage.meta import SLOT_SIZE, Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.record import FREE, RecordWriter
@@ -38,7 +38,6 @@ from pagestore.values.codec import YEARS
 from pagestore.values.dictionary import TEXT_TREES, TEXTS
 from pagestore.versions.catalog import FIRST_TREE, RELATION_TREE_END
 from pagestore.versions.commit_record import Commit
-from pagestore.versions.committer import extents_of
 from pagestore.versions.handle import Handle
 from pagestore.versions.settings import MAIN_ID
 from pagestore.versions.store_state import Version, load_version, roots_of

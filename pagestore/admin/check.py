@@ -14,6 +14,7 @@
     page audit       every page is exactly one of: meta, free, reached by a version or the store itself
     dead lists       a page on the dead list of a version is not reached by it, and was born before it
     dictionary       texts and places are each other's inverse
+    texts            a text in a column of strings is UTF-8
 
 All violations are reported, not only the first. Pages that versions share are checked once. O(pages).
 """
@@ -119,6 +120,7 @@ class Check(Walk):
         for number in TEXT_TREES:
             self.tree("the dictionary", state.system[number], state.last_version)
         self.dictionary(state.system)
+        self.strings()
 
     def _free(self) -> set[int] | None:
         """The free pages; None where their list does not read, which is a violation already."""

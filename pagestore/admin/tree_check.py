@@ -31,7 +31,7 @@ from pagestore.storage.word_list import rows
 from pagestore.trees.backward import UNPACK
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, bounds_of
-from pagestore.values.dictionary import PLACES, TEXTS, Dictionary
+from pagestore.values.dictionary import PLACES, TEXTS, Dictionary, broken_among
 from pagestore.values.text_order import LABELS, ORDER
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Version
@@ -72,6 +72,8 @@ class Walk:
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
         self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, and may they be null, by tree
+        self._strings: dict[int, dict[int, str]] = {}  # the columns of strings by their places, by tree
+        self._broken: list[int] = []  # the ids of texts that are no UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
@@ -85,6 +87,8 @@ class Walk:
             if info.schema:
                 bounds = [(*bounds_of(column.type), column.type.nullable) for column in info.schema.stored]
                 self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
+                strings = {i: c.name for i, c in enumerate(info.schema.stored) if c.type.name == "string"}
+                self._strings[info.spec.tree_id] = strings
         for tree_id, tree in version.trees.items():
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
 
@@ -112,11 +116,12 @@ class Walk:
         elif order.shape[1] and not np.array_equal(ids, labels[0]):
             self._add("dictionary", None, "the texts and the labels do not hold the same ids")
         elif not self.violations:
-            self._text_order(Dictionary(lambda: self.pages, trees, self.mapping.read_run), order[1])
+            dictionary, ordered = Dictionary(lambda: self.pages, trees, self.mapping.read_run), order.shape[1] > 0
+            self._each_text(dictionary, order[1] if ordered else ids, ordered)
         return int(ids.max(initial=0))
 
-    def _text_order(self, dictionary: Dictionary, ids: np.ndarray) -> None:
-        """Check that texts ascend in the order that is kept of them."""
+    def _each_text(self, dictionary: Dictionary, ids: np.ndarray, ordered: bool) -> None:
+        """Check that texts ascend where an order of them is kept, and note those that are no UTF-8."""
         last: list[bytes] = []
         for at in range(0, len(ids), TEXTS_AT_ONCE):
             try:
@@ -125,11 +130,25 @@ class Walk:
                 self._add("dictionary", error.page, f"a text does not read: {error}")
                 return
             wrong = next((i for i, (a, b) in enumerate(pairwise(texts)) if a >= b), None)
-            if wrong is not None:
+            if wrong is not None and ordered:
                 fact = f"the text of id {ids[at + wrong + 1 - len(last)]} is not above the one that stands before it"
                 self._add("dictionary", None, fact)
                 return
+            self._broken += [int(ids[at + place - len(last)]) for place in broken_among(texts) if place >= len(last)]
             last = texts[-1:]
+
+    def strings(self) -> None:
+        """Say which records have texts that are no UTF-8 in columns of strings; `dictionary` comes before."""
+        for page, tree_id in [*self._done] if self._broken else ():
+            strings = self._strings.get(tree_id)
+            if strings and self._done[page, tree_id] and page_type_fields(self.word(page, TYPE))[0] == LEAF:
+                columns = self.columns(page)
+                for place, name in strings.items():
+                    bad = np.flatnonzero(np.isin(columns[place], self._broken))
+                    if len(bad):
+                        fact = f"{self.owner[page]}: column {name!r} has {len(bad)} texts that are no UTF-8, the first "
+                        fact += f"at slot {bad[0]}: pagestore fsck --repair-texts makes texts of them"
+                        self._add("texts", page, fact)
 
     def dead_list(self, version: int, commit: Commit) -> None:
         """Check the pages that a version's commit says it replaced."""

@@ -79,6 +79,7 @@ def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> 
     for actions, words in changes:
         columns = latest.record_batch(words).columns
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
+        _ = pages_of_both(old, new)  # raises if one was closed: the pages may be others now
     old.close()
     new.close()
 

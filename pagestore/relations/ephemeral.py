@@ -7,6 +7,7 @@ temporary file behind the store's (storage/overlay_file.py). Queries are answere
 from datetime import datetime
 
 from pagestore.errors import TransactionError
+from pagestore.pages.page_map import Pages
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.relations.transaction import Transaction
 from pagestore.storage.free_list import FreeList
@@ -47,6 +48,12 @@ class EphemeralTransaction(Transaction):
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
         self._turn = Turn()
         self._begin(pager, base, dict(base.trees), state, {}, 0)
+
+    @property
+    def pages(self) -> Pages:
+        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
+        _ = self._snapshot.pages
+        return super().pages
 
     def commit(self) -> int:
         """Raises TransactionError."""

@@ -192,7 +192,7 @@ class Relation(Keyed):
     def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Look up many keys at once: (found bool[n], columns of the values by name; 0 or "" where not found).
 
-        `keys` is a list of tuples, a list of columns, one column, or anything with `__arrow_c_stream__` and the
+        `keys` is a list of tuples, a list of arrays, one column, or anything with `__arrow_c_stream__` and the
         key's column names. O(n log records), and less where they ascend.
 
         >>> import pagestore, tempfile
@@ -270,7 +270,7 @@ class Relation(Keyed):
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
 
-        Bounds are a list of tuples (keys, or prefixes of one length), a list of columns, or one column; () is
+        Bounds are a list of tuples (keys, or prefixes of one length), a list of arrays, or one column; () is
         unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan` and `range`, and
         WordError naming the first interval whose sum does not fit 64 bits.
         """
@@ -366,7 +366,7 @@ class Relation(Keyed):
     def stab_many(self, points: Any) -> pa.RecordBatch:
         """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
 
-        `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
+        `points` are a list of tuples, a list of arrays, or one column. Raises SchemaError, WordError.
         """
         return self.record_batch(self._in_order(overlapping_words(self, points, 1))[: len(self.schema.columns)])
 

@@ -6,7 +6,7 @@ It never blocks the writer and is never blocked; the pages that it can reach are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from sys import is_finalizing
 from typing import Any
@@ -37,11 +37,11 @@ class Snapshot(Mapping[str, Relation]):
 
     def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
         self._handle, self._version, self._pin = handle, version, pin
-        self._pages = pages
+        self._readable = _readable(handle, version.version, pages, pin)
         self._trees: dict[str, Tree] = {}  # trees by relation, once asked for
         self._finders: dict[str, RecordFinder] = {}  # likewise finders
         self._open = True
-        self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
+        self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
     @property
     def version(self) -> int:
@@ -60,12 +60,8 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def pages(self) -> Pages:
-        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
-        if not self._open:
-            raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
-        if not self._handle.open:
-            raise ClosedError(f"the store {self._handle.file.path} is closed; open it again")
-        return self._pages
+        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed, ForkError after a fork."""
+        return self._readable()
 
     @property
     def threads(self) -> int:
@@ -86,9 +82,9 @@ class Snapshot(Mapping[str, Relation]):
 
     def finder(self, name: str) -> RecordFinder:
         """A finder of single keys in a relation."""
-        finder = self._finders.get(name)
+        pages, finder = self._readable(), self._finders.get(name)
         if finder is None:
-            finder = self._finders[name] = RecordFinder(self.pages, self.tree(name))
+            finder = self._finders[name] = RecordFinder(pages, self.tree(name))
         return finder
 
     def __getitem__(self, name: str) -> Relation:
@@ -154,6 +150,18 @@ class Snapshot(Mapping[str, Relation]):
             known = ", ".join(self._shown) or "none"
             raise MissingError(f"version {self.version} has no relation {name!r}; it has {known}")
         return info
+
+
+def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[[], Pages]:
+    """What gives the map as long as its pages are those of the version. Raises ClosedError, ForkError."""
+
+    def read() -> Pages:
+        if pin.over:
+            raise ClosedError(f"the snapshot of version {version} is closed; take another")
+        handle.check()
+        return pages
+
+    return read
 
 
 def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:

@@ -18,7 +18,7 @@ from pagestore.values.row_formats import as_columns, looked_up
 def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
     """Stored words int64[C, m] of the records that one of the points meets, each once, in key order.
 
-    A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or a list of columns.
+    A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or arrays, one a column.
     Raises SchemaError for a relation without intervals or for points of another length, WordError for values
     of another type.
     """

@@ -14,9 +14,9 @@ import numpy as np
 
 from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError, WordError
 from pagestore.pages.host_operators import address_of
-from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.record import utf8
 from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk
@@ -33,7 +33,7 @@ from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
 from pagestore.versions.settings import MAIN
-from pagestore.versions.store_state import Version
+from pagestore.versions.store_state import StoreState, Version
 from pagestore.versions.turns import Turn
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -58,8 +58,9 @@ class Transaction(WorkingTrees):
         self._branch, self._message = branch, message or ""
         self._committer.begin(branch)
         state = self._committer.state
-        trees = {**base.trees, **{number: state.system[number] for number in TEXT_TREES}}
-        self._begin(self._committer.pager, base, trees, state, handle.known_texts(), self._committer.reserve)
+        self._begin(
+            self._committer.pager, base, _trees_of(base, state), state, handle.known_texts(), self._committer.reserve
+        )
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ class Transaction(WorkingTrees):
     # --- the end --------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Make the version and return its number.
+        """Make the version and return its number; where nothing has changed, return that of the newest and make none.
 
         On an error the store is as it was; where that is not known, the handle is poisoned. Where an exception (an
         interrupt, say) comes when the version was made already, a note on it says the version's number.
@@ -279,6 +280,9 @@ class Transaction(WorkingTrees):
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
         if texts:
             texts.settle()
+        if self._changed_nothing():
+            self._committer.leave()
+            return self.base.version, told
         version = self._committer.commit(
             Draft(
                 self._branch,
@@ -295,6 +299,13 @@ class Transaction(WorkingTrees):
             texts.committed()
         self._handle.committed(version)
         return version.version, told
+
+    def _changed_nothing(self) -> bool:
+        """Whether the version would hold just what the one before it holds."""
+        base = self.base
+        if self._rewrite_catalog or not (self._catalog is base.catalog or self._catalog.same_as(base.catalog)):
+            return False
+        return self._trees == _trees_of(base, self._committer.state)
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(1).
@@ -406,6 +417,11 @@ def begin_transaction(
     except BaseException:
         handle.give_turn_back(turn)
         raise
+
+
+def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
+    """The trees that a transaction begins with: those of a version, and those of all texts."""
+    return {**version.trees, **{number: state.system[number] for number in TEXT_TREES}}
 
 
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:

@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from pagestore.errors import MissingError, SchemaError, WordError
-from pagestore.relations.invalidated import Invalidated
+from pagestore.errors import MissingError, PagestoreError, SchemaError, WordError
 from pagestore.relations.keyed import WritableMapping
 from pagestore.relations.relation import Relation
 from pagestore.relations.stabbing import overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.sorting.tuples import sort_order
+from pagestore.storage.invalidated import Invalidated
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.row_formats import arrow_batches, plain_rows, rows_as_columns
+from pagestore.values.row_formats import Misnamed, arrow_batches, given_rows, plain_rows, rows_as_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -36,21 +36,22 @@ class WritableRelation(Relation):
         self._source = cast(Any, Invalidated(MissingError, gone))
         return False
 
-    def insert(self, rows: Any) -> None:
+    def insert(self, rows: Any = None, *, columns: Any = None) -> None:
         """Add records; where the key is there already nothing changes (`set` replaces).
 
-        `rows` is a list of tuples or of dicts, a list or dict of columns (numpy arrays, lists, Arrow arrays), or
-        anything of Arrow with the relation's column names, in any order: a table, a reader, a data set or its scanner,
-        a frame of pandas or polars, a relation of DuckDB. Readers and scanners are read batch by batch. Raises
-        SchemaError, by its name, for a column that is missing or too many, WordError; nothing of `rows` is added then.
+        `rows` is a list of tuples, or of rows with names (dicts, dataclasses, sqlite3.Row), a dict of columns (numpy
+        arrays, lists, Arrow arrays), or anything of Arrow with the relation's column names, in any order: a table, a
+        reader, a data set or its scanner, a frame of pandas or polars, a relation of DuckDB. Readers and scanners are
+        read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError, by its
+        name, for a column that is missing or too many, WordError; nothing of `rows` is added then.
         """
-        self._edit(INSERT, rows)
+        self._edit(INSERT, given_rows(rows, columns))
 
-    def set(self, rows: Any) -> None:
+    def set(self, rows: Any = None, *, columns: Any = None) -> None:
         """Add records, replacing the values where the key is there."""
-        self._edit(SET, rows)
+        self._edit(SET, given_rows(rows, columns))
 
-    def add(self, rows: Any) -> None:
+    def add(self, rows: Any = None, *, columns: Any = None) -> None:
         """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only.
 
         Raises WordError for a sum with more digits than its column; what was added is undone then. EditError, when the
@@ -60,6 +61,7 @@ class WritableRelation(Relation):
         for column in values:
             if column.type.name not in ("int64", "decimal") or column.type.nullable:
                 raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
+        rows = given_rows(rows, columns)
         if all(column.type.name == "int64" for column in values):
             self._edit(ADD, rows)
             return
@@ -70,9 +72,9 @@ class WritableRelation(Relation):
                 if column.type.name == "decimal" and (np.abs(sums) >= 10**column.type.precision).any():
                     raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
 
-    def delete(self, rows: Any) -> None:
+    def delete(self, rows: Any = None, *, columns: Any = None) -> None:
         """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
-        words = self.encode(rows, keys_allowed=True, add=False)
+        words = self.encode(given_rows(rows, columns), keys_allowed=True, add=False)
         keys = len(self.schema.key)
         if len(words) > keys:
             found, values = self._look_up(words[:keys])
@@ -161,39 +163,57 @@ class WritableRelation(Relation):
             encoded = (words[:, sort_order(words[: self.info.spec.keys])] for _ in (0,))
         return self._source.bulk(self.info, encoded)
 
-    def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True) -> np.ndarray:
+    def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True, first: int = 0) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes.
 
-        Texts that are not in the dictionary are added, or become 0.
+        Texts that are not in the dictionary are added, or become 0. Raises SchemaError or WordError with all that is
+        wrong with any column; `first` is the number of the first row.
         """
         schema = self.schema
         if self.info.spec.columns != len(schema.columns):
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
         if schema.plain and (words := plain_rows(rows, schema)) is not None:
             return words
-        columns = schema.columns
-        values = rows_as_columns(rows, schema, keys_allowed)
-        if len(values) != len(columns):
+        columns, problems = schema.columns, list[PagestoreError]()
+        try:
+            values = rows_as_columns(rows, schema, keys_allowed)
+        except Misnamed as error:
+            columns = tuple(column for column in columns if column.name in error.columns)
+            values, problems = [error.columns[column.name] for column in columns], [error]
+        if not problems and len(values) != len(columns):
             columns = schema.stored[: len(schema.key)]
-            places = list(range(len(columns)))
-        else:
-            places = schema.places
-        dictionary = self._source.dictionary
-        interner = dictionary if add else TextFinder(dictionary)
-        out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
-        for column, place, column_values in zip(columns, places, values, strict=True):
-            out[place] = encode(column, column_values, interner)
-        lengths = {len(words) for words in out}
-        if len(lengths) > 1:
-            raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")
-        return np.array(out)
+        out: dict[str, np.ndarray] = {}
+        interner = self._source.dictionary if add and not problems else TextFinder(self._source.dictionary)
+        for column, column_values in zip(columns, values, strict=True):
+            try:
+                out[column.name] = encode(column, column_values, interner, first)
+            except WordError as error:
+                problems.append(error)
+        _refuse(problems, {name: len(words) for name, words in out.items()})
+        return np.array([out[column.name] for column in schema.stored[: len(columns)]])
 
     def _edit(self, action: int, rows: Any) -> None:
         batches = arrow_batches(rows)
-        if batches is not None:
-            with self._source.savepoint():  # none of the rows is added where one is refused
-                for batch in batches:
-                    self._edit(action, batch)
+        if batches is None:
+            self._edit_words(action, self.encode(rows))
             return
-        words = self.encode(rows)
+        first = 0
+        with self._source.savepoint():  # none of the rows is added where one is refused
+            for batch in batches:
+                self._edit_words(action, self.encode(batch, first=first))
+                first += len(batch)
+
+    def _edit_words(self, action: int, words: np.ndarray) -> None:
         self._source.edit(self.info, np.full(words.shape[1], action), words)
+
+
+def _refuse(problems: list[PagestoreError], lengths: dict[str, int]) -> None:
+    """Raise what is wrong with some columns, if anything is; all at once where there are several things."""
+    if len({*lengths.values()}) > 1:
+        said = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        problems.append(SchemaError(f"columns of several lengths: {said}; all columns need the same number of rows"))
+    if len(problems) == 1:
+        raise problems[0] if not isinstance(problems[0], Misnamed) else SchemaError(str(problems[0])) from None
+    if problems:
+        kind = SchemaError if any(isinstance(problem, SchemaError) for problem in problems) else WordError
+        raise kind("\n  ".join([f"{len(problems)} problems, and nothing is changed:", *map(str, problems)]))

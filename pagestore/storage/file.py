@@ -108,12 +108,6 @@ class File:
         self._check()
         return os.fstat(self._fd).st_size
 
-    def room(self) -> int:
-        """How many bytes this user may still write to the disk that the file is on."""
-        self._check()
-        about = os.fstatvfs(self._fd)
-        return about.f_bavail * about.f_frsize
-
     def check_place(self) -> None:
         """Raises MovedError where the file's path does not lead to this file any more."""
         self._check()
@@ -271,11 +265,11 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 def beside(path: Path) -> Iterator[Path]:
     """An empty file in the folder of `path` under a unique name; removed afterwards if it is still there."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
-    try:
+    try:  # around its making, too: a signal may raise as soon as it is made
+        try:
+            temporary.touch(exist_ok=False)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)

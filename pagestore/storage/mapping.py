@@ -1,16 +1,20 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
 import errno
-from typing import NamedTuple
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from pagestore.errors import CorruptionError
+from pagestore.errors import CorruptionError, ForkError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
+from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.word_list import WordList
 
@@ -75,6 +79,11 @@ class Mapping:
         self.page_size = page_size
         self._seen = np.zeros(0, np.uint8)
         self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
+        open_mappings.add(self)
+
+    def invalidate(self, error: type[Exception], why: str) -> None:
+        """Let every further use of the pages raise an error: they may be others now."""
+        self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:
         """Map the file anew if pages below `top` are not in the map yet. Raises CorruptionError if it is too short."""
@@ -168,6 +177,17 @@ class Mapping:
         return content
 
 
+def _disown() -> None:
+    """In a forked child: the parent goes on to reuse pages of the maps that came with the fork."""
+    for mapping in open_mappings:
+        path = mapping.file.path
+        mapping.invalidate(ForkError, f"the handle of {path} came through a fork; open the store in this process")
+
+
+open_mappings: weakref.WeakSet[Mapping] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown)
+
+
 def page_fault(words: np.ndarray, page: int) -> str | None:
     """What is wrong with the bytes of a page, or None.
 
@@ -178,3 +198,17 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
     if int(words[ID]) != page:
         return f"it says that it is page {int(words[ID])}"
     return None
+
+
+def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
+    """Ascending pages as rows (first, count).
+
+    >>> extents_of([3, 4, 5, 9])
+    [3, 3, 9, 1]
+    """
+    if not len(pages):
+        return []
+    array = np.asarray(pages, np.int64)
+    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
+    counts = np.diff(starts, append=len(array))
+    return np.stack([array[starts], counts], axis=1).ravel().tolist()

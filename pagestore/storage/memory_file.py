@@ -28,10 +28,6 @@ class MemoryFile(File):
         open_files.add(self)
         self.pwrite(content, 0)
 
-    def room(self) -> int:
-        """The bytes of memory that no process uses."""
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
     def check_place(self) -> None:
         """Nothing can take its place."""
         self._check()

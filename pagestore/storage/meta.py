@@ -12,20 +12,24 @@ zero:
 `sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the higher one
 is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages at or behind
 `top` were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
-commit, and a slot that does not read was damaged later. The checksum covers bytes 0 to 91.
+commit, and a slot that does not read was damaged later. Flag bit 1 says that a sync has failed which covered more
+than the newest commit: all pages below `top` are written again before anything is built on them. The checksum covers
+bytes 0 to 91.
 """
 
 import struct
+from contextlib import suppress
 from typing import NamedTuple
 
 from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN
 from pagestore.runtime.lazy import crc32c
+from pagestore.storage.file import File
 
 MAGIC = b"pageSTR\x00"
 FORMAT, OLDEST = 3, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
 NUMBER_END = 1 << 61  # above every number of a version or commit: readers lock byte VERSION_LOCK + version
-CLEAN_FLAG = 1
+CLEAN_FLAG, DOUBT_FLAG = 1, 2
 
 _SLOT = struct.Struct("<8sII16sqqqqqq12x")
 _CHECKSUM = struct.Struct("<I")
@@ -43,6 +47,7 @@ class Meta(NamedTuple):
     top: int
     clean: bool
     format: int = FORMAT
+    in_doubt: bool = False
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -51,7 +56,8 @@ class Meta(NamedTuple):
 
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
-        body = _SLOT.pack(MAGIC, self.format, *self[:-1])
+        flags = CLEAN_FLAG * self.clean | DOUBT_FLAG * self.in_doubt
+        body = _SLOT.pack(MAGIC, self.format, *self[:7], flags)
         return body + _CHECKSUM.pack(crc32c.crc32c(body))
 
 
@@ -87,4 +93,15 @@ def unpack(data: bytes) -> Meta | str:
         return f"pages of {page_size} bytes"
     if min(sequence, version, state, words) < 0 or version >= NUMBER_END or not FIRST_PAGE <= top <= PAGE_MASK:
         return f"commit {sequence} of version {version} with {top} pages"
-    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN_FLAG), format_version)
+    clean, in_doubt = bool(flags & CLEAN_FLAG), bool(flags & DOUBT_FLAG)
+    return Meta(page_size, identity, sequence, version, state, words, top, clean, format_version, in_doubt)
+
+
+def sync_all(file: File, meta: Meta) -> None:
+    """Sync commits that nobody may have synced yet. If that fails, the newest slot `meta` says that all is in doubt."""
+    try:
+        file.fdatasync()
+    except OSError:
+        with suppress(OSError):
+            file.pwrite(meta._replace(clean=False, in_doubt=True).pack(), SLOT_SIZE * slot_of(meta.sequence))
+        raise

@@ -8,7 +8,6 @@ To the pager, and to every kernel, it is one file; the store's own is only read.
 
 import os
 import tempfile
-from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,9 @@ class OverlayFile(File):
 
     def __init__(self, below: File, page_size: int) -> None:
         self._below, self.end = below, below.size() // page_size * page_size
-        self._fd, path = tempfile.mkstemp(suffix=".pages")
-        self._file = FileIO(self._fd, "r+")
-        os.unlink(path)
-        self.path, self.writable = Path(path), True
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the store
+        self._fd = self._file.fileno()
+        self.path, self.writable = Path(tempfile.gettempdir()), True
         self._map = np.zeros(0, np.int64)
         self._page_writer = PageWriter(self._fd)
         open_files.add(self)

@@ -21,7 +21,7 @@ from pagestore.pages.enter import SEEN_MAX
 from pagestore.pages.layout import BIRTH, STAMP, TYPE, page_columns
 from pagestore.pages.page_map import Pages
 from pagestore.storage.free_list import FreeList
-from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
+from pagestore.storage.mapping import FULL, LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
 from pagestore.storage.page_writer import CLOSED
 from pagestore.storage.step import Work
 from pagestore.storage.word_list import WordList, word_list
@@ -57,6 +57,7 @@ class Pager:
         self.threads = threads
         self.work = work or Work()
         self.spare = 0  # pages of room that the file must keep behind the written ones
+        self.frugal = False  # whether to lend no page that is not needed, since the disk is full
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
@@ -88,8 +89,8 @@ class Pager:
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
         """Write the first pages of an arena to ids[n], checksums included; neighbours in one go.
 
-        Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
-        handle.
+        Raises OSError(ENOSPC) if the disk is full, which changes nothing, since these pages are free until the commit;
+        another OSError poisons the handle.
         """
         if len(ids):
             file, page_words = self.mapping.file, self.pages.page_words
@@ -101,7 +102,8 @@ class Pager:
         try:
             write(arena, ids, page_words)
         except OSError as error:
-            self.poison = error
+            if error.errno not in FULL:
+                self.poison = error
             raise
         kinds: Any = arena[TYPE : len(ids) * page_words : page_words]
         self.pages.seen[ids] = np.minimum(page_columns(kinds), SEEN_MAX)
@@ -241,6 +243,11 @@ class Pager:
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
         """Start the transaction that makes `version`; where it `owns` no page of that version, one that adds to it."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
+        self._retired_before = len(self.retired)
+
+    def is_untouched(self) -> bool:
+        """Whether the transaction has taken and retired no page."""
+        return not (self.taken() or self._released) and len(self.retired) == self._retired_before
 
     def taken(self) -> int:
         """How many pages were handed out; the transaction keeps no more."""
@@ -254,8 +261,9 @@ class Pager:
         return kept
 
     def retract(self) -> None:
-        """Return lent pages at the end of the file if they are many. O(lent)."""
-        if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.free_list.top - 1:
+        """Return lent pages at the end of the file if they are many, or the disk is full. O(lent)."""
+        most = 0 if self.frugal else SPARE_PAGES
+        if len(self._pool) - self._position > most and self._pool[-1] == self.free_list.top - 1:
             self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
 
     def lent(self) -> np.ndarray:
@@ -275,7 +283,8 @@ class Pager:
             self._consumed = [self._kept()]
         left = self.lent()
         ready = 0 if self.free_list.appending else len(self.free_list)
-        more = self.free_list.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
+        ahead = 0 if self.frugal else AHEAD_PAGES
+        more = self.free_list.lend(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
         self._pool = np.sort(np.concatenate([left, more]))
         self._start = self._position = 0
 

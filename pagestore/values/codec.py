@@ -23,8 +23,7 @@ for the greatest one, 2**64 - 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, time
-from numbers import Integral, Number, Real
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,10 @@ import numpy as np
 from pagestore.errors import WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.types import Column, Interner, Texts, Type, decoded, remedy_for
+from pagestore.values.exact import exact
+from pagestore.values.exact import numbers_of as numbers_of
+from pagestore.values.misfit import Misfit
+from pagestore.values.types import Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # in place of a dictionary, for values that are no texts
@@ -46,64 +48,74 @@ MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 # --- values to words ----------------------------------------------------------------------------
 
 
-def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
-    """Words int64[n] of a column's values: a list, a numpy array or an Arrow array.
+def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> np.ndarray:
+    """Words int64[n] of a column's values: a list, a numpy array, an Arrow array or a column of a frame.
 
-    Raises WordError naming column and row for a null, a NaN or a value the type cannot hold. O(n), and for
-    texts the dictionary's O(distinct log dictionary).
+    Raises WordError naming column and row, of which the first one is `first`, for a null, a NaN or a value the type
+    cannot hold exactly. O(n), and for texts the dictionary's O(distinct log dictionary).
 
     >>> encode(Column("x", Type.parse("float64")), [-1.5, -0.0, 2.0], None)
     array([-4609434218613702657,                    0,  4611686018427387904])
     """
-    if column.type.name == "int64":
+    try:
+        return _words(column.type, values, interner)
+    except Misfit as misfit:
+        row = "" if misfit.row is None else f", row {misfit.row + first}"
+        raise WordError(f"column {column.name!r}{row}: {misfit.said}") from None
+
+
+def _words(wanted: Type, values: Any, interner: Interner) -> np.ndarray:
+    if wanted.name == "int64":
         fast = _plain_integers(values)
         if fast is not None:
-            return _without_null(column, fast)
-    array = _arrow_array(column, values)
-    if not array.null_count:
-        return _without_null(column, _encoded(column, array, interner))
-    if not column.type.nullable:
-        raise _null(column, array)
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    words = np.full(len(array), NULL)
+            return _without_null(wanted, fast)
+    array, there = exact(wanted, values)
+    if there is None:
+        return _without_null(wanted, _encoded(wanted, array, interner))
+    if not wanted.nullable:
+        raise _null(wanted, there)
+    words = np.full(len(there), NULL)
     if there.any():
-        words[there] = _without_null(column, _encoded(column, array.drop_null(), interner))
+        try:
+            words[there] = _without_null(wanted, _encoded(wanted, array, interner))
+        except Misfit as misfit:
+            raise misfit.among(there) from None
     return words
 
 
-def _without_null(column: Column, words: np.ndarray) -> np.ndarray:
+def _without_null(wanted: Type, words: np.ndarray) -> np.ndarray:
     """The words of values, if none of them is the word of a null."""
-    if column.type.nullable and column.type.name in ("int64", "duration") and words.min(initial=0) == NULL:
-        raise _taken(column, int(np.argmin(words)), NULL)
+    if wanted.nullable and wanted.name in ("int64", "duration") and words.min(initial=0) == NULL:
+        raise _taken(wanted, int(np.argmin(words)), NULL)
     return words
 
 
-def _taken(column: Column, row: int, value: int) -> WordError:
-    plain = column.type.name
-    return WordError(
-        f"column {column.name!r}, row {row}: {value} stands for a null in a column of {plain}?; "
-        f"declare the column as {plain}, or take another number"
+def _taken(wanted: Type, row: int, value: int) -> Misfit:
+    plain = wanted.name
+    return Misfit(
+        row,
+        f"{value} stands for a null in a column of {plain}?; declare the column as {plain}, or take another number",
     )
 
 
-def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
+def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
     """The words of an Arrow array of the column's type, without nulls."""
-    if column.type.interned:
+    if wanted.interned:
         return interner.intern(array)
-    if column.type.name == "float64":
-        return _float_words(column, numbers_of(array, np.float64))
-    if column.type.name == "decimal":
-        return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
-    if column.type.name == "uint64":
-        return _unsigned_words(column, numbers_of(array, np.int64))
-    if column.type.name == "bool":
+    if wanted.name == "float64":
+        return _float_words(numbers_of(array, np.float64))
+    if wanted.name == "decimal":
+        return numbers_of(array, np.int64, 2)[::2].copy()
+    if wanted.name == "uint64":
+        return _unsigned_words(wanted, numbers_of(array, np.int64))
+    if wanted.name == "bool":
         return numbers_of(array.cast(pa.int8()), np.int8).astype(np.int64)
-    if column.type.name == "date":
-        return _in_years(column, "date", numbers_of(array.cast(pa.int32()), np.int32).astype(np.int64))
-    words = numbers_of(array.cast(pa.int64()), np.int64)
-    if column.type.name == "time":
-        return _in_a_day(column, words)
-    return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+    if wanted.name == "date":
+        return _in_years(wanted, numbers_of(array, np.int32).astype(np.int64))
+    words = numbers_of(array, np.int64)
+    if wanted.name == "time":
+        return _in_a_day(words)
+    return _in_years(wanted, words) if wanted.name == "timestamp" else words
 
 
 def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
@@ -126,33 +138,24 @@ def text_of(column: Column, value: Any) -> bytes:
         try:  # `suppress` takes as long as the rest
             return value.encode()
         except UnicodeError:
-            pass  # Arrow says below where it is
+            pass  # it is said below where it is
     if type(value) is bytes and column.type.name == "bytes":
         return value
-    array = _arrow_array(column, [value])
-    if array.null_count:
-        raise _null(column, array)
+    try:
+        array, there = exact(column.type, [value])
+        if there is not None:
+            raise _null(column.type, there)
+    except Misfit as misfit:
+        raise WordError(f"column {column.name!r}, row 0: {misfit.said}") from None
     text = array[0].as_py()
     return text.encode() if isinstance(text, str) else text
 
 
-def _null(column: Column, array: pa.Array) -> WordError:
-    row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-    return WordError(
-        f"column {column.name!r}, row {row}: a null, which no {column.type} is; drop or replace it, or "
-        f"declare a value column as {column.type}?"
+def _null(wanted: Type, there: np.ndarray) -> Misfit:
+    return Misfit(
+        int(np.argmin(there)),
+        f"a null, which no {wanted} is; drop or replace it, or declare a value column as {wanted}?",
     )
-
-
-def numbers_of(array: pa.Array, dtype: Any) -> np.ndarray:
-    """The numbers of an Arrow array without nulls, as they lie in memory; to_numpy would import pandas."""
-    buffer = array.buffers()[1]
-    if not len(array) or buffer is None:
-        return np.zeros(0, dtype)
-    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
-
-
-MIXED = "int64", "uint64", "float64", "date", "time", "timestamp", "duration"
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
@@ -167,158 +170,37 @@ def _plain_integers(values: Any) -> np.ndarray | None:
     return None
 
 
-def _arrow_array(column: Column, values: Any) -> pa.Array:
-    """Values as an Arrow array of the column's type, refusing what does not fit."""
-    if isinstance(values, pa.ChunkedArray | pa.Array) and pa.types.is_dictionary(values.type):
-        values = _taken_out(values)  # first: Arrow cannot combine zero chunks of dictionaries
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    try:
-        if not isinstance(values, pa.Array):
-            _refuse_mixed(column, values)
-            if isinstance(values, np.ndarray):
-                if not values.dtype.isnative:  # Arrow has none of the other byte order
-                    values = values.astype(values.dtype.newbyteorder("="))
-                if values.dtype == "M8[D]":  # Arrow would keep 32 bits of it
-                    _in_years(column, "date", np.where(np.isnat(values), 0, values.view(np.int64)))
-                values = pa.array(values, from_pandas=False)
-            else:
-                values = pa.array(values, column.type.arrow)
-        wanted = column.type.arrow
-        if values.type == wanted:
-            return _checked_decimal(column, values)
-        if not _castable(values.type, column.type):
-            raise WordError(
-                f"column {column.name!r}: {values.type} values for a column of type {column.type}; "
-                f"{remedy_for(values.type)}"
-            )
-        return _checked_decimal(column, values.cast(wanted))
-    except _refusals() as error:
-        raise _first_bad(column, values, error) from None
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """What Arrow raises for values that it cannot make an array of."""
-    return pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeError
-
-
-def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """The plain values of a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
-    kind = values.type.value_type
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    if kind in views:
-        values = values.cast(pa.dictionary(values.type.index_type, views[kind]))
-    return values.cast(values.type.value_type)
-
-
-def _refuse_mixed(column: Column, values: Any) -> None:
-    """Raise WordError for what Arrow would change: True to 1, 1.5 to 1, a datetime to its date or out of its zone."""
-    name = column.type.name
-    if isinstance(values, np.ndarray) or name not in MIXED:
-        return
-    if name not in ("int64", "uint64", "float64"):
-        for row, value in enumerate(values):
-            fault = _fault_of_time(column.type, value)
-            if fault:
-                raise WordError(f"column {column.name!r}, row {row}: {value!r} {fault}")
-        return
-    number = Real if name == "float64" else Integral
-    for row, value in enumerate(values):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, number)):
-            raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
-
-
-def _fault_of_time(wanted: Type, value: Any) -> str | None:
-    """Why a value is no date, time, moment or duration as it is; None where Arrow may look at it."""
-    if isinstance(value, Number):  # which Arrow counts from 1970, or from midnight
-        return f"is no {wanted}"
-    if isinstance(value, datetime) and wanted.name == "date":
-        return "is no date; take its .date()"
-    if isinstance(value, time) and value.tzinfo:
-        return "has a zone; take it without one"
-    if isinstance(value, datetime) and wanted.name == "timestamp" and bool(value.tzinfo) != bool(wanted.zone):
-        return (
-            "has a zone; take it in UTC, without one" if value.tzinfo else "has no zone; give it the one that it is in"
-        )
-    return None
-
-
-def _castable(have: pa.DataType, want: Type) -> bool:
-    kind = pa.types
-    allowed = {
-        "int64": kind.is_integer,
-        "uint64": kind.is_integer,
-        "float64": lambda t: kind.is_floating(t) or kind.is_integer(t),
-        "bool": kind.is_boolean,
-        "date": kind.is_date,
-        "time": kind.is_time,
-        "timestamp": lambda t: (
-            (kind.is_timestamp(t) and (t.tz is not None) == bool(want.zone)) or (kind.is_date(t) and not want.zone)
-        ),
-        "duration": kind.is_duration,
-        "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
-        "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
-        "bytes": lambda t: (
-            kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t) or t == pa.binary_view()
-        ),
-    }
-    return kind.is_null(have) or bool(allowed[want.name](have))
-
-
-def _checked_decimal(column: Column, array: pa.Array) -> pa.Array:
-    """The array, if its decimals have no more digits than the column: Arrow did not check. Raises ArrowInvalid."""
-    if column.type.name == "decimal" and len(array) and array.null_count < len(array):
-        array.validate(full=True)
-    return array
-
-
-def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
-    """The error of a column, with the first row that causes it."""
-    wanted = column.type.arrow
-    for row in range(len(values)):
-        one = values[row : row + 1]
-        try:
-            array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
-            array.cast(wanted).validate(full=True)
-        except _refusals():
-            if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
-                one = one.cast(pa.string())  # nanoseconds have no Python value without pandas
-            value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
-            return WordError(f"column {column.name!r}, row {row}: {value!r} does not fit {column.type}")
-    return WordError(f"column {column.name!r}: {error}")
-
-
-def _in_years(column: Column, kind: str, words: np.ndarray) -> np.ndarray:
+def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
     """The words of dates or timestamps, refusing those that have no value in Python."""
-    least, most = bounds_of(column.type._replace(name=kind))
+    least, most = bounds_of(wanted)
     bad = (words < least) | (words > most)
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        value = words[row : row + 1].view(_UNITS[kind])[0]
-        raise WordError(f"column {column.name!r}, row {row}: {value} is not in the years 1 to 9999")
+        row = int(np.argmax(bad))
+        raise Misfit(row, f"{words[row : row + 1].view(_UNITS[wanted.name])[0]} is not in the years 1 to 9999")
     return words
 
 
-def _in_a_day(column: Column, words: np.ndarray) -> np.ndarray:
-    bad = np.flatnonzero((words < 0) | (words >= MIDNIGHT))
-    if len(bad):
-        raise WordError(f"column {column.name!r}, row {bad[0]}: {words[bad[0]]} microseconds are no time of a day")
+def _in_a_day(words: np.ndarray) -> np.ndarray:
+    bad = (words < 0) | (words >= MIDNIGHT)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise Misfit(row, f"{words[row]} microseconds are no time of a day")
     return words
 
 
-def _unsigned_words(column: Column, values: np.ndarray) -> np.ndarray:
+def _unsigned_words(wanted: Type, values: np.ndarray) -> np.ndarray:
     words: np.ndarray = values ^ WORD_MIN
-    if not column.type.nullable:
+    if not wanted.nullable:
         return words
     if words.max(initial=0) == WORD_MAX:
-        raise _taken(column, int(np.argmax(words)), 2**64 - 1)
+        raise _taken(wanted, int(np.argmax(words)), 2**64 - 1)
     return words + 1
 
 
-def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
+def _float_words(values: np.ndarray) -> np.ndarray:
     bad = np.isnan(values)
     if bad.any():
-        raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
+        raise Misfit(int(np.argmax(bad)), "NaN has no place in an order; leave it out, or make it a null")
     return float_words(values)
 
 

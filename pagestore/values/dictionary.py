@@ -14,7 +14,7 @@ to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -305,3 +305,24 @@ def all_as_bytes(texts: pa.Array) -> list[bytes]:
 def as_bytes(text: str | bytes) -> bytes:
     """A text as its bytes."""
     return text.encode() if isinstance(text, str) else text
+
+
+def broken_among(texts: Sequence[bytes]) -> list[int]:
+    """The places of texts that are no UTF-8.
+
+    >>> broken_among([b"caf\\xc3\\xa9", b"caf\\xe9", b""])
+    [1]
+    """
+    try:
+        b"\\0".join(texts).decode()  # a zero is within no other character
+        return []
+    except UnicodeDecodeError:
+        return [place for place, text in enumerate(texts) if not _is_utf8(text)]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,11 +1,23 @@
-"""Rows in any form that callers give (tuples, columns, dicts, Arrow tables), as columns of a schema."""
+"""Rows in any form that callers give (tuples, dicts, records, columns, Arrow tables, frames), as columns of a schema.
+
+    [(1, "a"), (2, "b")]   [[1, "a"], [2, "b"]]   np.array([[1, 7], [2, 8]])      rows, in the order of the columns
+    dicts, sqlite3.Row, dataclasses, records of structured arrays                 rows, by the names of the columns
+    {"x": [1, 2], "y": ["a", "b"]}   Arrow tables, frames, structured arrays      columns, by their names
+    [np.array([1, 2]), pa.array(["a", "b"])]   Columns(...), from columns=        columns, in the order of the schema
+
+Lists of lists are rows, however many there are: nothing says of two lists of two values that they are columns.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,12 +29,29 @@ from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema
 
 INT64 = np.dtype(np.int64)
+INDEX = re.compile(r"__index_level_\d+__")  # of a frame of pandas that has no name
+
+
+GIVE = "give tuples, columns or a table"
+
+
+class Columns(list[Any]):
+    """Columns in the order of a schema's, as `columns=` gives them."""
+
+
+def given_rows(rows: Any, columns: Any) -> Any:
+    """What a caller gave as rows, or by `columns=`. Raises SchemaError for both, or neither."""
+    if (rows is None) == (columns is None):
+        raise SchemaError(
+            "give rows or columns=, and not both" if rows is not None else f"None is no list of rows; {GIVE}"
+        )
+    if columns is None or isinstance(columns, Mapping):
+        return rows if columns is None else columns
+    return Columns(columns)
 
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
     """Keys in any form as a list of columns."""
-    if isinstance(keys, np.ndarray) and keys.ndim == 1:
-        keys = [keys]
     return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
 
 
@@ -58,15 +87,15 @@ def _of_columns(columns: list[Any], width: int) -> np.ndarray | None:
 
 def as_columns(what: str, values: Any) -> Sequence[Any]:
     """Rows of one length, or columns, as columns; a flat list is one column. `what` names them in a SchemaError."""
-    if isinstance(values, np.ndarray) and values.ndim == 2:
-        return list(values)
-    if len(values) and isinstance(values[0], tuple):
+    if _is_column(values):
+        return [values]
+    if isinstance(values, np.ndarray):
+        return list(values.T)
+    if len(values) and isinstance(values[0], tuple | list):
         if len(set(map(len, values))) > 1:
             raise SchemaError(f"{what} of several lengths; give prefixes of one length")
         return list(zip(*values, strict=True))
-    if not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
-        return [values]
-    return list(values)
+    return list(values) if len(values) and _is_column(values[0]) else [values]
 
 
 def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
@@ -83,27 +112,82 @@ def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dicti
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
     keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
-    if is_arrow(rows):
-        return _of_arrow(rows, schema, keys_allowed)
-    if isinstance(rows, dict):
-        names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
-        check_names(list(rows), schema, names)
-        return [rows[name] for name in names]
-    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
-        if not isinstance(rows, Iterable):
-            raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
-        rows = list(rows)
-    if rows and isinstance(rows[0], tuple):
-        rows = _transposed(rows, schema, keys_allowed)
-    elif rows and isinstance(rows[0], dict):
-        rows = _of_dicts(rows, schema, keys_allowed)
-    elif rows and (isinstance(rows[0], str | bytes) or not hasattr(rows[0], "__len__")):
-        rows = _transposed([(value,) for value in rows], schema, keys_allowed)
+    if isinstance(rows, Columns):
+        return _counted(rows, schema, keys_allowed)
+    named = columns_by_name(rows, schema, keys_allowed)
+    if named is not None:
+        return _chosen(named, schema, keys_allowed)
+    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        raise SchemaError(f"{_shown(rows)} is no list of rows; {GIVE}, as [({_shown(rows)},)]")
+    if _is_column(rows):
+        return _counted([rows], schema, keys_allowed)
+    rows = [tuple(row) for row in rows.tolist()] if isinstance(rows, np.ndarray) else list(rows)
     if not rows:
         return [[] for _ in schema.columns]
-    if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
-        raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
-    return list(rows)
+    if any(map(_is_column, rows[: len(schema.columns)])):
+        return _counted(rows, schema, keys_allowed)
+    if (names := _names_of(rows[0], schema)) is not None:
+        return _of_records(rows, names, schema, keys_allowed)
+    if not isinstance(rows[0], tuple | list):
+        rows = _single(rows, schema, keys_allowed)
+    return _transposed(rows, schema, keys_allowed)
+
+
+def _counted(columns: list[Any], schema: Schema, keys_allowed: bool) -> list[Any]:
+    """Columns in order. Raises SchemaError for more or fewer than there are."""
+    if len(columns) != len(schema.columns) and not (keys_allowed and len(columns) == len(schema.key)):
+        raise SchemaError(f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})")
+    return list(columns)
+
+
+def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool) -> list[Any]:
+    """Named columns in the order of the schema, or of its key. Raises Misnamed."""
+    given, columns = [name for name, _ in named], dict(named)
+    names = schema.key if keys_allowed and sorted(given) == sorted(schema.key) else schema.names
+    for name, values in columns.items():
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable | pa.Array | pa.ChunkedArray):
+            shown = _shown(values)
+            remedy = f"one row is given in a list, as [{{{name!r}: {shown}, …}}]"
+            raise SchemaError(f"column {name!r} is {shown}, and no list of values; {remedy}")
+    try:
+        check_names(given, schema, names)
+    except SchemaError as error:
+        raise Misnamed(str(error), {name: columns[name] for name in names if name in columns}) from None
+    return [columns[name] for name in names]
+
+
+class Misnamed(SchemaError):
+    """Columns are missing, or too many; `columns` are those that are there, in which more may be wrong."""
+
+    def __init__(self, said: str, columns: Mapping[str, Any]) -> None:
+        super().__init__(said)
+        self.columns = columns
+
+
+# --- what has the names of its columns ----------------------------------------------------------
+
+
+def columns_by_name(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]] | None:
+    """The columns of what has them by name: a dict, an Arrow table, a frame, a structured array; else None."""
+    if isinstance(rows, Mapping):
+        return list(rows.items())
+    if isinstance(rows, np.ndarray) and rows.dtype.names:
+        return [(name, rows[name]) for name in rows.dtype.names]
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(rows, pandas.DataFrame):
+        return list(_of_frame(rows))
+    if pandas is not None and isinstance(rows, pandas.Series | pandas.Index):
+        return None
+    return _of_arrow(rows, schema, keys_allowed) if is_arrow(rows) else None
+
+
+def _of_frame(frame: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of a frame of pandas, those of its index that have names first."""
+    for level, name in enumerate(frame.index.names):
+        if name is not None:
+            yield str(name), frame.index.get_level_values(level)
+    for place, name in enumerate(frame.columns):
+        yield str(name), frame.iloc[:, place]
 
 
 def is_arrow(rows: Any) -> bool:
@@ -122,79 +206,110 @@ def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
     return rows if isinstance(rows, pa.RecordBatchReader) else None
 
 
+def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]]:
+    """The columns of a table; of a relation or key of one column, that column alone will do."""
+    try:
+        table = _table_of(rows)
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"the name of a column is no UTF-8: {error}; rename it") from None
+    except pa.ArrowInvalid as error:
+        if "non-struct" not in str(error):
+            raise SchemaError(f"the rows are no table of Arrow: {error}") from None
+        names = list(schema.key if keys_allowed else schema.names)
+        if len(names) > 1:
+            raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
+        return [(names[0], pa.chunked_array(rows))]
+    return [(name, table.column(place)) for place, name in enumerate(names) if not INDEX.fullmatch(name)]
+
+
 def _table_of(rows: Any) -> pa.Table:
-    """The table that Arrow rows are, without the index of a pandas frame that has no name."""
+    """The table that Arrow rows are."""
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])  # pa.table would import pandas, where there is one
     batches = arrow_batches(rows)
-    table = rows if isinstance(rows, pa.Table) else pa.table(rows) if batches is None else batches.read_all()
-    return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
-
-
-def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
-    """The columns of a table by their names; of a relation or key of one column, that column alone will do."""
-    try:
-        table = _table_of(rows)
-    except pa.ArrowInvalid as error:
-        if "non-struct" not in str(error):
-            raise
-        names = schema.key if keys_allowed else schema.names
-        if len(names) > 1:
-            raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
-        return [pa.chunked_array(rows)]
-    if keys_allowed and sorted(table.column_names) == sorted(schema.key):
-        return [table.column(name) for name in schema.key]
-    return list(arrow_columns(schema, table))
-
-
-def _of_dicts(rows: list[dict[str, Any]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
-    """The columns of rows that are dicts, by their names."""
-    names = schema.key if keys_allowed and set(rows[0]) == set(schema.key) else schema.names
-    for place, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise SchemaError(f"row {place} is {row!r}, and row 0 a dict")
-        if row.keys() != set(names):
-            check_names(list(row), schema, names, f"row {place}")
-    return [[row[name] for row in rows] for name in names]
+    return rows if isinstance(rows, pa.Table) else pa.table(rows) if batches is None else batches.read_all()
 
 
 def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows") -> None:
-    """Raise SchemaError where the names that `what` has are not those of the columns that are wanted."""
+    """Raise SchemaError where the names that `what` has are not those of the columns that are wanted, each once."""
     missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
-    if missing or extra:
+    twice = [name for name, count in Counter(given).items() if count > 1]
+    if missing or extra or twice:
         said = [f"column {', '.join(map(repr, missing))} is missing"] * bool(missing)
-        said += [f"the relation has no column {', '.join(map(repr, extra))}"] * bool(extra)
+        said += [f"the relation has no column {', '.join(map(repr, extra))}, which is left out first"] * bool(extra)
+        said += [f"column {', '.join(map(repr, twice))} is there twice"] * bool(twice)
         raise SchemaError(f"{what}: {' and '.join(said)}; it is ({schema})")
 
 
-def _transposed(rows: list[tuple[Any, ...]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
-    stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple)), None)
+# --- one row after the other --------------------------------------------------------------------
+
+
+def _is_column(values: Any) -> bool:
+    """Whether a value is an array or a column of a frame, and so no row."""
+    if isinstance(values, tuple | list | Mapping | np.generic):
+        return False
+    if isinstance(values, np.ndarray):
+        return values.ndim == 1 and not values.dtype.names
+    arrow = any(hasattr(values, name) for name in ("__arrow_c_array__", "__arrow_c_stream__"))
+    return arrow or isinstance(values, range | array) or hasattr(values, "dtype")
+
+
+def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
+    """The names of a row's values, in its order; None for one that has none, or, of a named tuple, quite others."""
+    if isinstance(row, Mapping):
+        return tuple(row)
+    if isinstance(row, np.void) and row.dtype.names:
+        return row.dtype.names
+    if is_dataclass(row) and not isinstance(row, type):
+        return tuple(field.name for field in fields(row))
+    if hasattr(row, "_fields"):
+        names = tuple(row._fields)
+        return names if {*names} & {*schema.names} or not isinstance(row, tuple) else None
+    return tuple(row.keys()) if hasattr(row, "keys") and hasattr(row, "__getitem__") else None  # sqlite3.Row
+
+
+def _of_records(rows: list[Any], names: tuple[str, ...], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
+    """The columns of rows that have names."""
+    wanted = schema.key if keys_allowed and {*names} == {*schema.key} else schema.names
+    before = object()
+    for place, row in enumerate(rows):
+        names = () if row is before else _names_of(row, schema) or ()
+        if not names or type(row) is not type(rows[0]):
+            raise SchemaError(f"row {place} is {_shown(row)}, and row 0 a {type(rows[0]).__name__}")
+        if len(names) != len(wanted) or {*names} != {*wanted}:
+            check_names(names, schema, wanted, f"row {place}")
+    by_item = not hasattr(rows[0], "_fields") and not is_dataclass(rows[0])
+    getters: list[Callable[[Any], Any]] = [itemgetter(name) if by_item else attrgetter(name) for name in wanted]
+    return [[*map(get, rows)] for get in getters]
+
+
+def _single(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[tuple[Any]]:
+    """Rows of one value each that are given as these values. Raises SchemaError where rows have more."""
+    narrow = 1 in (len(schema.columns), len(schema.key) if keys_allowed else 0)
+    plain = (str, bytes, bytearray, memoryview)
+    strays = (i for i, row in enumerate(rows) if not narrow or (hasattr(row, "__len__") and not isinstance(row, plain)))
+    stray = next(strays, None)
     if stray is not None:
-        raise SchemaError(f"row {stray} is {rows[stray]!r}; a record is a tuple ({schema})")
+        raise SchemaError(f"row {stray} is {_shown(rows[stray])}; a record is a tuple ({schema})")
+    return [(value,) for value in rows]
+
+
+def _transposed(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
+    stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple | list)), None)
+    if stray is not None:
+        raise SchemaError(f"row {stray} is {_shown(rows[stray])}; a record is a tuple ({schema})")
     widths = set(map(len, rows))
     wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
     if len(widths) > 1 or not widths <= wanted:
         bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
-        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema})")
+        remedy = "; a list of columns is given by columns=" if len(rows) in wanted and len(widths) == 1 else ""
+        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema}){remedy}")
     flat = list(chain.from_iterable(rows))
     width = len(rows[0])
     return [flat[c::width] for c in range(width)]
 
 
-def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
-    """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
-    names, known = Counter(table.column_names), {*schema.names}
-    for name in schema.names:
-        count = names[name]
-        if count != 1:
-            raise SchemaError(
-                f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
-                f"the rows are ({', '.join(table.column_names)})"
-            )
-    for name in names:
-        if name not in known:
-            raise SchemaError(
-                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
-                f"table.select({list(schema.names)}) does"
-            )
-    return [table.column(name) for name in schema.names]
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:60] + "…"

@@ -241,7 +241,10 @@ def _twice(names: Sequence[str]) -> str:
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
     """Columns from text, or from an Arrow schema. Raises SchemaError."""
     if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text takes no Arrow
-        return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
+        try:
+            return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
+        except UnicodeDecodeError as error:
+            raise SchemaError(f"the name of a column is no UTF-8: {error}; rename it") from None
     columns = []
     for part in re.split(r",(?![^(]*\))", text):
         name, colon, type_text = part.partition(":")

@@ -19,6 +19,7 @@ the last commit when the next one begins.
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import RLock
 from typing import NamedTuple
 
@@ -30,8 +31,8 @@ from pagestore.runtime.arguments import Bytes, Door, Words
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.arguments import Counting, RecordRun, Span
 from pagestore.storage.kernels.record import write_commit
-from pagestore.storage.mapping import Mapping, Run, run_pages
-from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
+from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
+from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.record import CATALOG, FREE, RecordWriter
 from pagestore.storage.record import SETTINGS as SETTINGS_RUN
@@ -81,7 +82,7 @@ class Committer:
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
-        self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
+        self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once they were read
@@ -114,6 +115,10 @@ class Committer:
                 self._open_books()
             self._books_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
+
+    def leave(self) -> None:
+        """End a transaction that changed nothing; the books stay as they are if it took no page either."""
+        self._books_current = self.pager.is_untouched()
 
     def check(self) -> None:
         """Raises PoisonedError."""
@@ -209,7 +214,7 @@ class Committer:
         pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
         pager.retract()
         self._make_room(self._room(record, doomed, reclaim))
-        self.poison = Interrupted("a commit was interrupted")  # until all of it is known to be done
+        self.poison, slot_written = Interrupted("a commit was interrupted"), False  # until all of it is known
         try:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
@@ -224,9 +229,11 @@ class Committer:
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
             run = self._write_record(record, versions, heads, kept)
+            slot_written = True
             self._write_meta(record, run)
         except BaseException as error:
-            self.poison = error
+            full = isinstance(error, OSError) and error.errno in FULL and not slot_written
+            self.poison = None if full else error  # only free pages were written
             raise
         space.reuse_pending()
         if record.administrative:
@@ -252,7 +259,10 @@ class Committer:
         space, spare = self.pager.free_list, self.pager.spare
         try:
             self.mapping.grow(space.top + pages, spare)
+            self.pager.frugal = False
         except OSError:
+            self.pager.frugal = True
+            self.pager.retract()
             if spare and len(space) + len(self.pager.lent()) < pages + spare:
                 raise
 
@@ -397,22 +407,28 @@ class Committer:
         )
 
     def close(self) -> None:
-        """Cut the file behind the last page, and mark both slots clean. Nobody may be writing.
+        """Cut the file behind the last page and the reserve, and mark both slots clean. Nobody may be writing.
 
-        On a disk that is nearly full, `reserve` pages stay for commits that free space.
+        The reserve is for commits that free space, when others have filled the disk.
         """
         if self.poison or self.pager.poison:
             return
         file, state = self.mapping.file, self.state
-        spare = self.reserve if file.room() < 64 * self.reserve * self.page_size else 0
-        if file.size() > (state.commit.top + spare) * self.page_size:
-            file.truncate((state.commit.top + spare) * self.page_size)
+        size, wanted = file.size(), (state.commit.top + self.reserve) * self.page_size
+        if size > wanted:
+            file.truncate(wanted)
         if state is self._closed:
             return  # nothing was committed
-        file.fdatasync()
-        slot = self.meta(state.commit, state.run, clean=True).pack()
+        if size < wanted:
+            with suppress(OSError):  # the disk is full
+                file.fallocate(size, wanted - size)
+        slot = self.meta(state.commit, state.run, clean=True)
+        if self.sync == "off":
+            sync_all(file, slot)
+        else:
+            file.fdatasync()
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
-            file.pwrite(slot, SLOT_SIZE * at)
+            file.pwrite(slot.pack(), SLOT_SIZE * at)
             file.fdatasync()
 
 
@@ -430,17 +446,3 @@ def _free(mapping: Mapping, commit: Commit) -> np.ndarray:
             f"pagestore fsck --salvage copies it",
             page=error.page,
         ) from error
-
-
-def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
-    """Ascending pages as rows (first, count).
-
-    >>> extents_of([3, 4, 5, 9])
-    [3, 3, 9, 1]
-    """
-    if not len(pages):
-        return []
-    array = np.asarray(pages, np.int64)
-    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
-    counts = np.diff(starts, append=len(array))
-    return np.stack([array[starts], counts], axis=1).ravel().tolist()

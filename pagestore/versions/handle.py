@@ -193,6 +193,7 @@ class Handle:
                     self.committer.close()
             finally:
                 self.file.close(unlock=mine)
+                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed; open it again")
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone
@@ -283,6 +284,7 @@ class Handle:
 
     def unpin(self, pin: Pin) -> None:
         """Let a version go."""
+        pin.over = True
         if self.open and os.getpid() == self._pid:
             self.locks.unpin(pin)
 

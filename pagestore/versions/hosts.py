@@ -103,7 +103,8 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
                 f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could not follow, "
                 f"since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
             )
-        told.append(host.carry(txn, before))
+        with txn.following():
+            told.append(host.carry(txn, before))
     return [tell for tell in told if tell]
 
 

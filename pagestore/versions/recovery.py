@@ -4,7 +4,8 @@ A fallback is never silent: `store.recovery` says what was found, and is None af
 
 What the file says may not be what the disk says: a process that died may have written and not synced, a sync that
 failed may have left pages that count as written and are not. So whoever goes on writing after anything but a clean
-close writes the newest commit again and syncs it, before a page that it has freed is used (`make_durable`).
+close writes the newest commit again and syncs it, before a page that it has freed is used (`make_durable`). Where the
+sync that failed covered more than one commit, its slot says so, and all pages are written again.
 
 A slot is smaller than a sector of the disk, so no crash leaves half of one: a slot that does not read was damaged. If
 it was the newer one its commit's record, which was written before it, still stands somewhere in the file; it is looked
@@ -34,7 +35,7 @@ from pagestore.pages.layout import (
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, page_fault
-from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, unpack
+from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, sync_all, unpack
 from pagestore.storage.word_list import rows
 from pagestore.trees.reading import read_batches
 from pagestore.values.dictionary import Dictionary
@@ -158,18 +159,18 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
     """Write again what the newest commit wrote and may not be on the disk, and sync it.
 
     With sync="full" all but the slot was synced before the slot was written; with sync="commit" the record lists the
-    pages. Where the other slot is not as it should be, `both` slots then lead to the commit. Raises OSError.
+    pages; after a failed sync of several commits each page is in doubt. Where the other slot is not as it should be,
+    `both` slots then lead to the commit. Raises OSError.
     """
     file, size = mapping.file, mapping.page_size
-    extents = [*rows(state.commit.written, 2)]
-    if extents:
-        extents.append((state.run.page, len(state.run.ids(size // WORD))))
+    extents = [*rows(state.commit.written, 2), (state.run.page, len(state.run.ids(size // WORD)))]
+    if meta.in_doubt:
+        extents = [(FIRST_PAGE, state.commit.top - FIRST_PAGE)]
     for first, count in extents:
         for at in range(first * size, (first + count) * size, AT_ONCE):
             file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
-    if extents:
-        file.fdatasync()
-    slot, own = meta._replace(clean=False).pack(), slot_of(meta.sequence)
+    sync_all(file, meta)
+    slot, own = meta._replace(clean=False, in_doubt=False).pack(), slot_of(meta.sequence)
     for at in (own, 1 - own) if both else (own,):
         file.pwrite(slot, SLOT_SIZE * at)
         file.fdatasync()

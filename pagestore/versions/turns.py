@@ -1,94 +1,130 @@
-"""Whose turn it is to write: one transaction at a time, of whatever thread.
+"""Whose turn it is to write: one transaction at a time, of whatever thread; first come, first served.
 
-A turn is held by a weak reference, so that it ends with its transaction: given back, dropped without a word, or left
-behind by a thread that has died. So an exception at any moment leaves no lock that nothing releases.
+All who write or wait are in one queue of weak references, and its first member writes. So a turn ends with its
+transaction, be it given back, dropped without a word, or left behind by a thread that has died, and an exception at any
+moment leaves no lock that nothing releases. Who leaves the queue wakes the member that is first then, and nobody else.
+Reading and changing the queue are single operations of a deque, which other threads cannot interleave with.
+
+A dropped transaction that is part of a cycle only leaves with a collection of garbage, which costs as much as the
+process has objects. So only the next in the queue collects, once the same transaction has been open for long, and a
+hundredth of the time at most.
 """
 
 import gc
 import time
+from collections import deque
+from contextlib import suppress
 from datetime import datetime
+from math import inf
 from queue import Empty, SimpleQueue
-from threading import RLock, Thread, current_thread
-from typing import Any
+from threading import Thread, current_thread
 from weakref import ref
 
 from pagestore.errors import LockedError, TransactionError
 
-AGAIN = 0.05  # seconds after which a waiting thread looks whether the holder is gone
+AGAIN = 0.05  # seconds after which the next in the queue looks whether the holder's thread has died
+LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
+SHARE = 0.01  # of the time, at most, that waiting threads collect garbage
 
 
 class Turn:
-    """A thread's turn to write, from when it is taken until it is over."""
+    """A thread's turn to write, from when it is asked for until it is over."""
 
     def __init__(self) -> None:
         self.thread: Thread = current_thread()
-        self.since = time.time()
+        self.taken = inf  # when it became the first of the queue, on the clock `monotonic`
         self.over = False
+        self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
 
     def __str__(self) -> str:
-        began = datetime.fromtimestamp(self.since).isoformat(" ", "seconds")
-        return f"thread {self.thread.name!r}, since {began}"
+        began = datetime.fromtimestamp(time.time() - max(0.0, time.monotonic() - self.taken))
+        return f"thread {self.thread.name!r}, since {began.isoformat(' ', 'seconds')}"
 
 
 class Turns:
     """The turns of one handle."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
-        self._holder: Any = lambda: None  # a weak reference to a Turn, once one was taken
-        self._ended: SimpleQueue[None] = SimpleQueue()  # an entry for each waiting thread, at least
-        self._waiting = 0
+        self._queue: deque[ref[Turn]] = deque()
+        self._collect_from = 0.0  # when garbage may be collected again
 
     @property
     def holder(self) -> Turn | None:
-        """The turn that is being held, if any."""
-        turn = self._holder()
-        return None if turn is None or turn.over or not turn.thread.is_alive() else turn
+        """The turn that is being held, if any: the first of the queue, which all that have ended leave."""
+        while True:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                return None
+            turn = first()
+            if turn is not None and not turn.over and turn.thread.is_alive():
+                return turn
+            if turn is not None:
+                turn.over = True  # its thread has died: its transaction may not go on
+            with suppress(ValueError):  # another thread has removed it
+                self._queue.remove(first)
 
     def take(self, turn: Turn, timeout: float | None = None) -> None:
-        """Wait until no turn is held, `timeout` seconds at most, and hold this one.
+        """Wait until all that came before have had their turns, `timeout` seconds at most, and hold this one.
 
         Raises TransactionError where this thread holds one already, LockedError after the time.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        while not self._taken(turn):
-            holder = self.holder
-            if holder is not None and holder.thread is current_thread():
-                holder = None
-                gc.collect()  # a transaction that was dropped may be part of a cycle
-                if self.holder is None:
-                    continue
-                raise TransactionError("this thread has a transaction open; commit it or roll it back first")
-            left = AGAIN if end is None else min(AGAIN, end - time.monotonic())
-            if left < 0:
-                raise LockedError(f"another transaction is open ({holder}); wait longer, or end that one first")
-            holder = None
-            if not self._wait(left):
-                gc.collect()
+        self._queue.append(ref(turn, self._wake_first))
+        try:
+            if self.holder is not turn:
+                self._refuse_second(turn)
+                self._wait(turn, timeout)
+        except BaseException:
+            self.give_back(turn)
+            raise
+        turn.taken = time.monotonic()
 
     def give_back(self, turn: Turn) -> None:
         """The turn is over. Idempotent."""
         turn.over = True
-        if self._waiting > 0:
-            self._ended.put(None)
+        self._wake_first()
 
-    def _taken(self, turn: Turn) -> bool:
-        with self._lock:
-            holder = self.holder
-            if holder is None:
-                abandoned = self._holder()
-                if abandoned is not None:  # its thread has died: its transaction may not go on
-                    abandoned.over = True
-                self._holder = ref(turn)
-            return holder is None
+    def _wake_first(self, _: object = None) -> None:
+        turn = self.holder
+        if turn is not None and turn.woken is not None:
+            turn.woken.put(None)
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait for the end of a turn; False if there was none."""
-        self._waiting += 1
-        try:
-            self._ended.get(timeout=seconds)
-            return True
-        except Empty:
-            return False
-        finally:
-            self._waiting -= 1
+    def _refuse_second(self, turn: Turn) -> None:
+        """Raise TransactionError where the thread of a turn has another one that comes before."""
+        if turn.thread in self._threads_before(turn):
+            gc.collect()  # that transaction was dropped, perhaps, and is part of a cycle
+            if turn.thread in self._threads_before(turn):
+                raise TransactionError("this thread has a transaction open; commit it or roll it back first")
+
+    def _threads_before(self, turn: Turn) -> list[Thread]:
+        """The threads whose turns come before a turn."""
+        waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
+        return [before.thread for before in waiting[: waiting.index(turn)]]
+
+    def _wait(self, turn: Turn, timeout: float | None) -> None:
+        """Wait until a turn is the first. Raises LockedError after `timeout` seconds."""
+        end = inf if timeout is None else time.monotonic() + timeout
+        turn.woken = SimpleQueue()
+        while self.holder is not turn:
+            now = time.monotonic()
+            if now >= end:
+                self._collect(now)
+                if self.holder is turn:
+                    return
+                raise LockedError(f"another transaction is open ({self.holder}); wait longer, or end that one first")
+            place = len(self._threads_before(turn))
+            if place == 1 and self._held_since() < now - LONG:
+                self._collect(now)
+            with suppress(Empty):  # the rest of the queue looks less often, or a long one kept the machine busy
+                turn.woken.get(timeout=min(AGAIN * max(1, place), end - now))
+
+    def _held_since(self) -> float:
+        holder = self.holder
+        return inf if holder is None else holder.taken
+
+    def _collect(self, now: float) -> None:
+        """Collect garbage, since a transaction may have been dropped as part of a cycle; rarely."""
+        if now >= self._collect_from:
+            gc.collect()
+            took = time.monotonic() - now
+            self._collect_from = now + max(LONG, took / SHARE)

@@ -26,10 +26,10 @@ class PinReference(ref["Pin"]):
 class Pin:
     """Keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
 
-    __slots__ = ("__weakref__", "mark", "version")
+    __slots__ = ("__weakref__", "mark", "over", "version")
 
     def __init__(self, version: int):
-        self.version = version
+        self.version, self.over = version, False
         self.mark: PinReference
 
 
@@ -73,6 +73,7 @@ class VersionLocks:
 
     def unpin(self, pin: Pin) -> None:
         """Let a version go. Idempotent. O(1)."""
+        pin.over = True
         self._forgotten.append(pin.mark)
         with self._guard:
             self._unlock_unread()

@@ -50,7 +50,7 @@ class WorkingTrees:
         reserve: int,
     ) -> None:
         self.pager, self.base = pager, base
-        self._deletes, self._reserve = True, reserve
+        self._deletes, self._follows, self._reserve = True, False, reserve
         self._trees, self._catalog = trees, base.catalog
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -372,9 +372,19 @@ class WorkingTrees:
         finally:
             self.pager.unmark()
 
+    @contextmanager
+    def following(self, deletions: bool = True) -> Iterator[None]:
+        """What a host changes inside follows from edits; from deletions it may use the room that those may use."""
+        before, self._follows = self._follows, deletions
+        try:
+            yield
+        finally:
+            self._follows = before
+
     def _grows(self) -> None:
         """The transaction does more than delete: it must leave the disk's last pages to commits that free space."""
-        self._deletes, self.pager.spare = False, self._reserve
+        if not self._follows:
+            self._deletes, self.pager.spare = False, self._reserve
 
 
 def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:

@@ -1,6 +1,7 @@
 """Values that are null are not there: views over functions with nulls, edit by edit, against sets and loops."""
 
 import random
+from datetime import timedelta
 
 import pytest
 
@@ -158,3 +159,69 @@ def test_relations_of_several_columns(tmp_path, maintenance):
             for view, found in wanted.items():
                 assert {*workspace[view]} == found, (step, view)
         assert workspace.check() == []
+
+
+LEAST = -(2**63)
+DAYS = (
+    "id(x) -> int(x). n[x] = v -> int(x), int?(v). d[x] = v -> int(x), duration?(v). w[x] = v -> int(x), duration(v)."
+)
+
+
+@pytest.mark.parametrize("function", ["n", "d"])
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("{f}[x] = {least}", []),
+        ("id(x), {f}[x] = {least}", []),
+        ("{f}[x] = v, v = {least}", []),
+        ("{f}[x] = v, v <= {least}", []),
+        ("{f}s(x, {least}, _)", []),
+        ("{f}s:v[x] = {least}", []),
+        ("{f}:v[x] = {least}", []),
+        ("id(x), !{f}[x] = {least}", [(1,), (2,)]),
+        ("id(x), !({f}[x] = v, v = {least})", [(1,), (2,)]),
+        ("id(x), !{f}s(x, {least}, _)", [(1,), (2,)]),
+        ("id(x), ({f}[x] = {least} ; {f}[x] = 5)", [(2,)]),
+    ],
+)
+def test_the_least_number_is_no_null(function, body, rows, tmp_path):
+    """It is stored as nulls are, so nothing that reads a column which may be null has it: in views and in queries."""
+    rule = f"p(x) <- {body.format(f=function, least=LEAST)}."
+    with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
+        with workspace.store.transaction() as txn:
+            for name, type_ in (("ns", "int64?"), ("ds", "duration?")):
+                txn.create(name, f"x: int64, v: {type_}, o: int64", key="x")
+        workspace.install(DAYS)
+        workspace.install(rule, "p")
+        values = (None, timedelta(microseconds=5)) if function == "d" else (None, 5)
+        with workspace.transaction() as txn:
+            txn.insert("id", [(1,), (2,)])
+            txn.set(function, [*zip((1, 2), values, strict=True)])
+            txn.set(f"{function}s", [*zip((1, 2), values, (7, 7), strict=True)])
+        assert list(workspace["p"]) == list(workspace.query(rule.replace("p(", "q("))) == rows
+        assert workspace.check() == []
+
+
+@pytest.mark.parametrize("edit", ["+n[1] = {}.", "^n[1] = {}.", "-n[1] = {}.", "+d[1] = {}."])
+def test_an_edit_writes_no_number_that_stands_for_null(edit, tmp_path):
+    with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
+        workspace.install(DAYS)
+        with pytest.raises(RuleTypeError, match=r"^exec:1:9: -9223372036854775808 stands for a null in a column of"):
+            workspace.exec(edit.format(LEAST))
+
+
+def test_a_duration_has_its_least_value(tmp_path):
+    with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
+        workspace.install(f"{DAYS} p(x) <- w[x] = {LEAST}. q(x) <- w[x] = v, v <= {LEAST + 1}.")
+        workspace.exec(f"+w[1] = {LEAST}. +w[2] = {LEAST + 1}. +w[3] = {2**63 - 1}.")
+        assert (list(workspace["p"]), list(workspace["q"])) == ([(1,)], [(1,), (2,)])
+        workspace.exec(f"-w[1] = {LEAST}.")
+        assert (list(workspace["p"]), workspace.check()) == ([], [])
+        for beyond in (LEAST - 1, 2**63):
+            with pytest.raises(RuleTypeError, match=r"^exec:1:9: .* microseconds are more than a duration holds"):
+                workspace.exec(f"+w[4] = {beyond}.")
+
+
+def test_the_value_of_a_function_without_keys_is_not_null(tmp_path):
+    with ivm.open(tmp_path / "s.pages") as workspace, pytest.raises(RuleTypeError, match=r"^main:1:12: .* `-p\[\]\.`"):
+        workspace.install("p[] = w -> int?(w).")

@@ -319,3 +319,21 @@ def test_a_value_that_changes_goes_in_one_thread_and_comes_in_another(tmp_path, 
             txn.delete("f", [(400,), (401,), (405,)])
         ws.verify("p")
         ws.verify("q")
+
+
+def test_helper_views_are_no_names_of_a_workspace(tmp_path):
+    """They are not listed, nor named in errors, nor suggested for a name that is not there."""
+    text = """e(x, y) -> int(x), int(y). d[y] = n <- agg<<n = min(c)>> (e(1, y), c = 0 ; d[x] = m, e(x, y), c = m + 1).
+        p(x) <- e(x, _), !(e(x, y), e(y, _)). s(x) <- e(x, _), e(y, z), y < z."""
+    with ivm.open(tmp_path / "w.pages") as workspace:
+        workspace.install(text)
+        with workspace.store.snapshot() as snap:
+            helpers = {name for name in workspace.rules_of(snap).program.predicates if "$" in name}
+        names = ["d", "e", "p", "s"]
+        assert helpers and sorted(workspace) == sorted(workspace.predicates) == names
+        assert not any(name in workspace for name in helpers)
+        workspace.install("a(x) <- e(x, _). b(x) <- a(x), !(e(x, y), a(y)).", "more")
+        with pytest.raises(errors.UninstallError, match=r"e is read by a, b: uninstall"):
+            workspace.uninstall("main")
+        with pytest.raises(errors.UnknownPredicateError, match=r"nothing declares or derives p_not0: (?!.*\$)"):
+            workspace.query("q(x) <- p_not0(x).")

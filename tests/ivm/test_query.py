@@ -46,7 +46,7 @@ def test_it_does_not_wait_for_the_writer(file):
 def test_a_past_version_answers_by_its_own_rules(file):
     with ivm.open(file) as ws:
         before = ws.store.version
-        ws.uninstall("graph")
+        ws.uninstall("graph", relations=True)
         ws.install("edge(x) -> int(x). last(x) <- edge(x).", name="other")
         ws.exec("+edge(7).")
         with ws.at(before) as past:
@@ -186,5 +186,5 @@ class TestSketch:
     def test_what_it_writes_is_beside_the_store(self, file):
         size = file.stat().st_size
         with pagestore.open(file, mode="r") as store, store.sketch() as sketch:
-            sketch["edge"].insert([list(range(10**5)), list(range(10**5))])
+            sketch["edge"].insert(columns=[list(range(10**5)), list(range(10**5))])
             assert len(sketch["edge"]) == 10**5 + 2 and file.stat().st_size == size

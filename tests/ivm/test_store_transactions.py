@@ -128,7 +128,7 @@ def test_old_versions_are_edited_by_their_own_rules(ws):
     assert ws.check("b") == []
     clean(ws)
     ws.uninstall("more")
-    ws.uninstall("main")
+    ws.uninstall("main", relations=True)
     with ws.store.transaction() as txn, without_host():
         txn.create("e", "x: string").insert([("free",)])
 

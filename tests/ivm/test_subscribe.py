@@ -136,3 +136,27 @@ def test_an_installed_text_with_edits_changes_views_too(ws):
 def test_who_only_reads_cannot_hear(ws):
     with ivm.open(ws.store.path, mode="r") as reader, pytest.raises(ReadOnlyError, match=r"store\.diff"):
         reader.subscribe("two", print)
+
+
+@pytest.mark.parametrize("maintenance", ["auto", "match", "probe"])
+@pytest.mark.parametrize(("op", "values"), [("min", (5, 4)), ("min", (4, 5)), ("max", (4, 5)), ("max", (5, 4))])
+def test_a_value_of_a_recursion_that_changes_leaves_its_key_as_it_was(tmp_path, op, values, maintenance):
+    """Who reads the keys alone hears nothing, and of the function first what goes, then what comes."""
+    with ivm.open(tmp_path / "d.pages", sync="off") as ws:
+        ws.install(
+            f"""s[k] = c -> int(k), int(c).  e(x, y) -> int(x), int(y).
+            d[y] = r <- agg<<r = {op}(c)>> (s[y] = c ; d[x] = c, e(x, y)).
+            p(x) <- d[x] = _.  n(x) <- e(x, _), !(d[x] = _).  j(x, y) <- d[x] = _, e(x, y).""",
+            maintenance=maintenance,
+        )
+        ws.exec(f"+s[1] = {values[0]}. +e(1, 2).")
+        told = {name: [] for name in "dpnj"}
+        for name, tables in told.items():
+            ws.subscribe(name, tables.append)
+        ws.exec(f"^s[1] = {values[1]}.")
+        assert [sorted(ws[name]) for name in "pnj"] == [[(1,), (2,)], [], [(1, 2)]]
+        assert [told[name] for name in "pnj"] == [[], [], []]
+        (table,) = told["d"]
+        assert [tuple(row.values()) for row in table.to_pylist()] == [
+            (1, values[0], "delete"), (1, values[1], "insert"), (2, values[0], "delete"), (2, values[1], "insert"),
+        ]  # fmt: skip

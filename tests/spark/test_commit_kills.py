@@ -25,7 +25,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pagestore_tools.spark.source.applied import Job
 from pagestore_tools.spark.source.commit import commit
 from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.staging import clear
+from ivm.spark.staging import clear
 from pagestore_tools.spark.source.target import target_of
 
 path, done = Path(sys.argv[1]), Path(sys.argv[2])

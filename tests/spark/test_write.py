@@ -1,7 +1,5 @@
 """A DataFrame becomes rows of a relation in one transaction, which is committed once."""
 
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,6 @@ import ivm
 import pagestore
 from pagestore_tools.spark.source.applied import ONCE, ONCE_KEPT, PROPERTY, Job, is_applied, record_applied
 from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.staging import SWEPT_AFTER, clear
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +149,8 @@ def test_a_numbered_write_is_applied_once(spark: "SparkSession", tmp_path: Path)
 def test_a_commit_that_is_repeated_does_nothing(spark: "SparkSession", tmp_path: Path) -> None:
     import pyarrow as pa
 
+    from ivm.spark.staging import Staged
     from pagestore_tools.spark.source.batch_write import RelationWriter
-    from pagestore_tools.spark.source.staging import Staged
     from pagestore_tools.spark.source.target import target_of
 
     options = Options({"path": str(tmp_path / "s.pages"), "relation": "r"}, WRITING)
@@ -177,17 +174,3 @@ def test_few_jobs_without_a_number_are_remembered(tmp_path: Path) -> None:
         assert not is_applied(txn, "other", Job("query", 5))
         assert not is_applied(txn, "r", Job(f"{ONCE}9", 0)) and is_applied(txn, "r", Job(f"{ONCE}10", 0))
         assert len(txn.properties[PROPERTY]) < 2000
-
-
-def test_what_killed_jobs_leave_is_swept_when_it_is_old(tmp_path: Path) -> None:
-    old, young, mine = (tmp_path / "staged" / name for name in ("old", "young", "mine"))
-    for folder in old, young, mine:
-        folder.mkdir(parents=True)
-        (folder / "0-0.arrow").touch()
-    long_ago = time.time() - SWEPT_AFTER - 60
-    for path in old / "0-0.arrow", old, young:
-        os.utime(path, (long_ago, long_ago))
-    clear(mine)
-    assert [*(tmp_path / "staged").iterdir()] == [young]
-    clear(young)
-    assert [*tmp_path.iterdir()] == []

@@ -130,9 +130,15 @@ def folded(random: Random) -> list[str]:
         f"g[y] = l <- {join} (d[x] = m, f(x, y) ; g[x] = m, e(y, x), !f(x, x) ; a(y), m = 4).",
     ]
     rules = random.choice((label, paths, paths, two, apart, back, wide, name, sets, both))
-    return [*rules, "v0[l] = k <- agg<<k = count()>> d[x] = l.", "v1(x, z) <- d[x] = l, d[z] = l, e(x, z)."]
+    return [*rules, "v0[l] = k <- agg<<k = count()>> d[x] = l.", "v1(x, z) <- d[x] = l, d[z] = l, e(x, z).", *KEYS_ONLY]
 
 
+KEYS_ONLY = [  # no change of a value changes these
+    "v2(x) <- d[x] = _.",
+    "v3(x) <- e(x, _), !(d[x] = _).",
+    "v4(x, y) <- d[x] = _, e(x, y).",
+    "v5[] = k <- agg<<k = count()>> d[_] = _.",
+]
 BOUND = {"min": ', m < "zz"', "max": ', m > "a"'}
 
 

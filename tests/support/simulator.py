@@ -66,9 +66,6 @@ class SimulatedFile:
         finished = max((version for at, version in self.marks if at <= done), default=0)
         return finished, min((version for at, version in self.marks if at > done), default=finished)
 
-    def room(self) -> int:
-        return 1 << 40
-
     def check_place(self) -> None:
         pass
 

@@ -82,7 +82,7 @@ REFUSED = {
 NARROWER = [
     ("int64", pa.array([2**63], pa.uint64())),
     ("uint64", pa.array([-1])),
-    ("uint64", pa.array([1.0])),
+    ("uint64", pa.array([1.5])),
     ("time", [1]),
     ("time", pa.array([1])),
     ("time", pa.array([MOMENT])),
@@ -91,9 +91,9 @@ NARROWER = [
     ("timestamp(UTC)", [MOMENT]),
     ("timestamp(UTC)", pa.array([MOMENT])),
     ("timestamp(UTC)", pa.array([date(2013, 1, 31)])),
-    ("int64", pa.array([1.0])),
+    ("int64", pa.array([1.5])),
     ("int64", pa.array([True])),
-    ("int64", pa.array([Decimal("1.00")])),
+    ("int64", pa.array([Decimal("1.01")])),
     ("int64", pa.array(["1"])),
     ("int64", pa.array([MOMENT])),
     ("float64", pa.array([2**53 + 1])),
@@ -108,7 +108,7 @@ NARROWER = [
     ("timestamp", pa.array([0], pa.timestamp("us", "UTC"))),
     ("decimal(4,1)", pa.array([Decimal("1.25")])),
     ("decimal(4,1)", pa.array([Decimal("1234.5")])),
-    ("decimal(4,1)", pa.array([1.5])),
+    ("decimal(4,1)", pa.array([1.25])),
     ("decimal(4,1)", pa.array([2000])),
     ("string", pa.array([b"a"])),
     ("string", pa.array([1])),
@@ -203,9 +203,9 @@ def test_columns_that_are_not_the_relations_are_refused(store):
         relation = txn.create("r", "x: int64, y: int64", key="x")
         rows = pa.table({"y": [2], "x": [1], "z": [3]})
         for edit in (relation.insert, relation.delete, relation.set):
-            with pytest.raises(SchemaError, match=r"a column 'z', .* as table.select\(\['x', 'y'\]\) does"):
+            with pytest.raises(SchemaError, match=r"the relation has no column 'z', which is left out first"):
                 edit(rows)
-        with pytest.raises(SchemaError, match="2 columns 'x'"):
+        with pytest.raises(SchemaError, match="column 'x' is there twice"):
             relation.insert(pa.table([[1], [1], [2]], ["x", "x", "y"]))
         relation.insert(rows.select(["x", "y"]))
         assert list(relation) == [(1, 2)]

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -270,6 +271,43 @@ def test_the_zone_of_a_cluster_does_not_count(spark, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "r") == [(time,) for time in times]
 
 
+FAILING = [  # where v is x; several have a part in common
+    "cast(v as int)",
+    "1 / cast(v as int)",
+    "element_at(array(1), cast(v as int))",
+    "to_date(v, 'y')",
+    "if(v = '1', 2, raise_error('no'))",
+    "from_json(if(v = '1', '{}', '{'), 'a int', map('mode', 'FAILFAST')).a",
+    "transform(array(v), x -> cast(x as int))[0]",
+    "make_date(2024, 1, int(v))",
+]
+
+
+def test_sql_that_fails_for_a_row_is_a_reason_of_the_row(spark, tmp_path: Path) -> None:
+    """SQL of a column, a bound, `where` and `prefer`."""
+    from pagestore_tools.spark.prepare import prepare
+
+    rows = spark.createDataFrame([("1", 1), ("x", 2), ("x", 3), ("1", 1)], "v string, k int")
+    columns: dict[str, Any] = {f"c{i}": {"type": "string?", "from": sql} for i, sql in enumerate(FAILING)}
+    columns |= {"k": "int64", "m": {"type": "int64?", "from": "3", "most": "int(v) + 5"}}
+    section = {"key": ["k"], "columns": columns, "where": "cast(v as int) < 9", "prefer": "9 - cast(v as int)"}
+    report = prepare(spark, recipe_of("r", section), tmp_path, rows)
+    assert (report.raw, report.kept, report.duplicates, report.quarantined) == (4, 1, 1, 2)
+    said = [f"c{i} fails: {sql}" for i, sql in enumerate(FAILING)]
+    said += ["m: int(v) + 5 fails", "cast(v as int) < 9 fails", "9 - cast(v as int) fails"]
+    assert report.reasons == dict.fromkeys(said, 2)
+    assert [line["row"] for line in lines(tmp_path / "r.quarantine")] == [{"v": "x", "k": 2}, {"v": "x", "k": 3}]
+
+
+def test_a_fill_that_is_no_value_is_refused(spark) -> None:
+    from pagestore_tools.spark.typed import settled
+
+    for kind, fill, says in ("int64", "n/a", "k does not fit int64"), ("decimal(9,2)", "1.255", "without a loss"):
+        recipe = recipe_of("r", {"key": ["k"], "columns": {"k": {"type": kind, "fill": fill}}})
+        with pytest.raises(DatasetError, match=rf"r: column k: fill = '{fill}': .*{says}"):
+            settled(recipe, spark.sql("select 1 k"))
+
+
 def test_jdbc_and_tables_are_sources(spark, tmp_path: Path) -> None:
     from pagestore_tools.spark.prepare import read
 
@@ -377,6 +415,74 @@ def test_recipes_that_are_none(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(DatasetError, match=says):
         read_recipes(tmp_path / "job.toml")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    """Sources of every kind, each with the columns k and v, and relations that are there."""
+    table = pa.table({"k": [1], "v": ["a"]})
+    for name in "a.parquet", "folder/part-0.parquet":
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name)
+    (tmp_path / "parts" / "p=1").mkdir(parents=True)
+    pq.write_table(table, tmp_path / "parts" / "p=1" / "part-0.parquet")
+    (tmp_path / "a.csv").write_text("\ufeffk,v\n1,a\n")
+    (tmp_path / "b.csv").write_text("k,v,v\n1,a,b\n")
+    (tmp_path / "a.jsonl").write_text('{"k": 1, "v": "a"}\n')
+    for name in "made", "bad.quarantine":
+        (tmp_path / "out" / name).mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a.parquet", "--key", "id"], "a: no column id for the key; there are k, v"),
+        (["folder", "--key", "k,id"], "folder: no column id for the key; there are k, v"),
+        (["parts", "--key", "p,q"], "parts: no column q for the key; there are k, v, p"),
+        (["a.csv", "--key", "K"], "a: no column K for the key; there are k, v"),
+        (["*.csv", "--key", "id", "--name", "r", "--column", "k: int64"], "the key has id, which is not among"),
+        (["no.csv", "--key", "k"], "no: there is no source no.csv: name a file or a folder"),
+        (["no.jsonl", "--key", "k", "--column", "k: int64"], "there is no source no.jsonl"),
+        (["a.csv", "no*.csv", "--key", "k"], "there is no source no*.csv"),
+        (["a.csv", "--key", "k", "--name", "made"], "made is there already: give another folder, or overwrite"),
+        (["a.csv", "--key", "k", "--name", "bad"], "bad.quarantine is there already"),
+        (["--config", "no.toml"], "there is no file no.toml"),
+    ],
+)
+def test_what_is_wrong_is_told_before_spark_starts(
+    raw: Path, capsys, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setitem(sys.modules, "pagestore_tools.spark.session", None)  # an import of it fails
+    monkeypatch.chdir(raw)
+    assert main.pagestore(["prepare", "out", *words]) == 1
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a.parquet", "--key", "k"],
+        ["parts", "--key", "p"],
+        ["*.csv", "--key", "k", "--name", "r"],
+        ["b.csv", "--key", "v1"],  # Spark's name of it
+        ["a.csv", "--key", "_c0", "--option", "header=false"],
+        ["a.jsonl", "--key", "other"],  # which may be in a later line
+        ["{a,b}.csv", "--key", "k", "--name", "r"],
+        ["s3a://bucket/x.csv", "--key", "k"],
+        ["a.csv", "--key", "k", "--name", "made", "--overwrite"],
+        ["shop.trips", "--key", "k", "--format", "table"],
+    ],
+)
+def test_what_only_spark_knows_is_left_to_it(
+    raw: Path, capsys, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setitem(sys.modules, "pagestore_tools.spark.session", None)
+    monkeypatch.chdir(raw)
+    assert main.pagestore(["prepare", "out", *words]) == 1
+    assert "pagestore_tools.spark.session" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

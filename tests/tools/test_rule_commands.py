@@ -136,6 +136,38 @@ def test_uninstall(file, capsys, stdin):
     assert command(["print", file, "far"]) == 1
 
 
+def test_uninstall_says_first_what_goes_and_keeps_relations(file, capsys):
+    assert command(["uninstall", file, "graph", "--dry-run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "goes: tri, a view of 1 row", "goes: degree, a view of 2 rows", "stays: edge, a relation of 3 rows",
+        "nothing is removed",
+    ]  # fmt: skip
+    assert command(["uninstall", file, "graph"]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == said[:3]
+    assert command(["print", file, "edge", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_uninstall_with_relations(file, capsys):
+    assert command(["uninstall", file, "graph", "--relations", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["relations"] == {"edge": 3}
+    assert command(["print", file, "edge"]) == 1
+
+
+def test_install_replaces_a_block_where_asked(file, capsys, stdin):
+    text = RULES.partition("degree")[0] + "top[] = n <- agg<<n = max(x)>> edge(x, _)."
+    stdin(text)
+    assert command(["install", file, "-", "--name", "graph"]) == 1
+    assert "`ivm install --replace`" in capsys.readouterr().err
+    stdin(text)
+    assert command(["install", file, "-", "--name", "graph", "--replace"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["top: 1 row", "degree: gone"]
+    stdin(text.replace("max(x)>>", "max(x)>"))
+    assert command(["install", file, "-", "--name", "graph", "--replace"]) == 1
+    assert command(["print", file, "top", "--json"]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -205,7 +237,8 @@ class TestShell:
         assert command(["shell", file]) == 0
         out = capsys.readouterr().out
         assert "x\n5\n1 row\n" in out
-        assert "loop" not in out.split("1 row\n")[1]
+        assert "goes: loop, a view of 1 row\n" in out
+        assert "loop" not in out.split("1 row\n")[2]
 
     def test_installs_each_file_under_its_own_name(self, file, capsys, stdin, tmp_path):
         for name, rule in (("loops", "loop(x) <- edge(x, x)."), ("ends", "end(y) <- edge(_, y), !edge(y, _).")):

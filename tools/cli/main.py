@@ -2,19 +2,23 @@
 
 A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit code 0 means fine, 1 that problems
 were found, 2 wrong usage. Errors of both packages end here, as one sentence on stderr and exit code 1, or the module's
-`FAILED` if 1 means something else for it.
+`FAILED` if 1 means something else for it. A command that is told to end (Ctrl-C, TERM, HUP) undoes what it has begun,
+and its exit code is 128 and the signal's number.
 """
 
 import argparse
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
-from types import ModuleType
+from types import FrameType, ModuleType
 
 PAGESTORE = {
     "info": "what a store's file is, and what is in it",
@@ -71,9 +75,42 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
     try:
-        return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
+        with _told_by_signals():
+            return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    except _ToldToEnd as told:
+        return 128 + told.signal
+
+
+class _ToldToEnd(BaseException):
+    """A signal to end has come; it unwinds the command as Ctrl-C does."""
+
+    def __init__(self, number: int):
+        self.signal = number
+
+
+@contextmanager
+def _told_by_signals() -> Iterator[None]:
+    """Raise _ToldToEnd in the main thread at the first signal to end; a second one ends the process at once.
+
+    What the process ignores (`nohup`), or handles itself, it goes on to.
+    """
+    ours: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    try:
+        for number in ours:
+            signal.signal(number, _end)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise _ToldToEnd(number)
 
 
 def _as_text(word: str) -> str:
@@ -94,7 +131,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             _module(program, name).arguments(command)
     options = parser.parse_args([words[0], *map(_as_text, words[1:])] if words[:1] == ["exec"] else words)
     module = _module(program, options.command)
-    from ivm.errors import IvmError, OptionError  # not above: --help needs no kernels
+    from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
 
     from .answers import complain, plain
@@ -102,6 +139,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
 
     try:
         with warnings.catch_warnings(), compiling_shown():
+            warnings.simplefilter("always", RuleWarning)
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
             code: int = module.run(options)
         sys.stdout.flush()

@@ -3,11 +3,12 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import pagestore
+from pagestore.errors import PagestoreError
 from pagestore.storage.file import beside, sync_folder
 
 
@@ -45,3 +46,17 @@ def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
             yield store
         os.link(building, path)
         sync_folder(path)
+
+
+@contextmanager
+def removed_if_empty(path: Path) -> Iterator[None]:
+    """Where there is no file yet and the block makes a store, remove it if the block fails without a version in it."""
+    there = path.exists()
+    try:
+        yield
+    except BaseException:
+        if not there and path.exists():
+            with suppress(PagestoreError, OSError), pagestore.open(path, create=False) as store:  # nobody else writes
+                if not store.version:
+                    path.unlink()
+        raise

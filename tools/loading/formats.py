@@ -9,7 +9,7 @@ json      pyarrow.json        one object a line, or a list of them; inferred fro
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
@@ -23,6 +23,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from pagestore.trees.reading import LARGE_WORDS, batch_rows
+from pagestore.values.exact import damage_of
 
 from .casts import cast_or_report
 from .files import ARROW, CSV, JSON, PARQUET, Part
@@ -37,6 +38,9 @@ MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # in CSV, whe
 Share = Callable[[], float]
 Types = Mapping[str, pa.DataType]
 Place = tuple[str, ...]
+
+
+UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError  # what Arrow raises for damaged files
 
 
 class Contradicted(Exception):
@@ -85,9 +89,18 @@ def open_part(part: Part, types: Types, problems: Problems, thorough: bool = Tru
     try:
         if part.format == JSON:
             return _open_json(part.file, types, thorough)
-        return OPENERS[part.format](part.file, types, problems)
-    except (pa.ArrowInvalid, OSError) as error:
+        opened = OPENERS[part.format](part.file, types, problems)
+        _look_at_names(opened.schema)
+        return opened
+    except UNREADABLE as error:
         raise DatasetError(f"{part.file} does not read as {part.format}: {error}") from None
+
+
+def _look_at_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnicodeDecodeError where the name of a column, or of a field in one, is no UTF-8."""
+    for field in fields:
+        _ = field.name
+        _look_at_names(field.type.field(i) for i in range(field.type.num_fields))
 
 
 # --- formats with types of their own ------------------------------------------------------------
@@ -96,7 +109,7 @@ def open_part(part: Part, types: Types, problems: Problems, thorough: bool = Tru
 def _open_parquet(file: Path, types: Types, problems: Problems) -> Opened:
     try:  # in another unit, the range of INT96, which is Spark's default timestamp, overflows
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    except (pa.ArrowInvalid, OSError) as error:
+    except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
     rows = [0]
     groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
@@ -124,7 +137,7 @@ def _open_arrow(file: Path, types: Types, problems: Problems) -> Opened:
     source = pa.memory_map(str(file))
     done = [0.0]
     try:
-        with suppress(pa.ArrowInvalid):
+        with suppress(pa.ArrowException):
             reader = pa.ipc.open_file(source)
 
             def in_file(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +148,7 @@ def _open_arrow(file: Path, types: Types, problems: Problems) -> Opened:
             return Opened(reader.schema, partial(_undamaged, file, in_file), lambda: done[0])
         source.seek(0)
         schema = pa.ipc.open_stream(source).schema
-    except (pa.ArrowInvalid, OSError) as error:
+    except UNREADABLE as error:
         raise DatasetError(f"{file} is no Arrow file or stream, or was cut short: {error}") from None
 
     def in_stream(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -149,9 +162,16 @@ def _open_arrow(file: Path, types: Types, problems: Problems) -> Opened:
 def _undamaged(
     file: Path, batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
+    first_row = 0
     try:
-        yield from batches(columns)
-    except (pa.ArrowInvalid, OSError) as error:
+        for batch in batches(columns):
+            for name, array in zip(batch.schema.names, batch.columns, strict=True):
+                if damage := damage_of(array):
+                    row = "" if damage.row is None else f", row {damage.row + first_row}"
+                    raise DatasetError(f"{file}: column {name}{row}: {damage.said}")
+            first_row += len(batch)
+            yield batch
+    except UNREADABLE as error:
         raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
 
 
@@ -190,7 +210,7 @@ def _open_csv(file: Path, types: Types, problems: Problems) -> Opened:
                 for batch in reader:
                     raw[0] = counted.tell()
                     yield from _cut(batch)
-            except (pa.ArrowInvalid, OSError) as error:
+            except UNREADABLE as error:
                 if not _find_bad_texts(file, delimiter, {name: inferred[name] for name in columns}, problems):
                     raise DatasetError(f"{file}: {error}") from None
 

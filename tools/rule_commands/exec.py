@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         options.text.removeprefix(" ")
     )  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
-        for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
+        for name in (n for n, p in workspace.predicates.items() if not p.extensional):
             workspace.subscribe(name, partial(deltas.__setitem__, name))
         version = workspace.exec(text)
     changed = {name: changes(delta) for name, delta in deltas.items()}

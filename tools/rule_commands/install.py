@@ -1,11 +1,10 @@
-"""`ivm install FILE RULES [--name NAME]`: install declarations and rules, and fill and maintain their views."""
+"""`ivm install FILE RULES [--name NAME] [--replace]`: install declarations and rules, fill and maintain their views."""
 
 import argparse
 from pathlib import Path
 
-from ivm.lang import compile
-
 from ..cli.answers import answer, common, counted, plain
+from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
 from ..cli.workspace_options import block_name, limits, opened, text_of
 
@@ -15,6 +14,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
     parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
+    parser.add_argument(
+        "--replace", action="store_true", help="in place of the rules of that name; relations and unchanged views stay"
+    )
     parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
     limits(parser)
@@ -24,18 +26,22 @@ def run(options: argparse.Namespace) -> int:
     """Install the rules, and print the rows of each new view; the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
-    if not Path(options.file).exists():
-        compile(text, source=name)  # a text that is refused must not create a store
-    with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
+    with (
+        removed_if_empty(Path(options.file)),
+        opened(options, create=True) as workspace,
+        Progress("install", options.quiet) as progress,
+    ):
         before = set(workspace)
         progress(f"{name}: filling its views")
         workspace.install(
             text, name, granularity=options.granularity, maintenance=options.maintenance,
-            rows_max=options.rows_max, rounds_max=options.rounds_max,
+            rows_max=options.rows_max, rounds_max=options.rounds_max, replace=options.replace,
         )  # fmt: skip
-        rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
+        names = [n for n in workspace if n not in before or n in workspace.evaluated]
+        rows = {new: len(workspace[new]) for new in names}
         progress.clear()
-        lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]
+        lines = [f"{plain(new)}: {counted(count, 'row')}" for new, count in rows.items()]
+        lines += [f"{plain(old)}: gone" for old in before if old not in workspace]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
         answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
     return 0

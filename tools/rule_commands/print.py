@@ -37,7 +37,6 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     predicates = {
         name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
         for name, p in workspace.predicates.items()
-        if "$" not in name
     }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 

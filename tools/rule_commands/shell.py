@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from inspect import signature
+from pathlib import Path
 
 from ivm import IvmError, Workspace
 from ivm.lang.parse import parse
@@ -15,15 +16,18 @@ from ivm.lang.syntax_tree import Change
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number
+from ..cli.new_file import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
+from .uninstall import said
 
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction
 q(x) <- edge(x, y), tri(x, y, _).  a query
 :install FILE [NAME]               install the rules of a file
-:uninstall NAME                    remove them and their views
+:replace FILE [NAME]               install them in place of those of that name
+:uninstall NAME                    remove them and their views; relations stay
 :list                              relations and views
 :print NAME                        the rows of one
 :explain NAME                      how a view is maintained, and why
@@ -39,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run statements of stdin; exit code 1 if one failed and stdin is no terminal."""
     failed = False
-    with opened(options, create=True) as workspace:
+    with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
         shell = Shell(workspace, options)
         for statement in statements(sys.stdin, sys.stdin.isatty()):
             try:
@@ -98,7 +102,8 @@ class Shell:
         """Run a command that begins with a colon.  Raises IvmError if there is none, or for a wrong number of words."""
         commands: dict[str, Callable[..., None]] = {
             "install": self.install,
-            "uninstall": self.workspace.uninstall,
+            "replace": self.replace,
+            "uninstall": self.uninstall,
             "list": self.list,
             "print": self.rows,
             "explain": self.explain,
@@ -115,6 +120,15 @@ class Shell:
     def install(self, file: str, name: str | None = None) -> None:
         """:install FILE [NAME]"""
         self.workspace.install(text_of(file), name or block_name(file))
+
+    def replace(self, file: str, name: str | None = None) -> None:
+        """:replace FILE [NAME]"""
+        self.workspace.install(text_of(file), name or block_name(file), replace=True)
+
+    def uninstall(self, name: str) -> None:
+        """:uninstall NAME"""
+        removal = self.workspace.uninstall(name)
+        answer(self.options, removal._asdict(), said(removal))
 
     def list(self) -> None:
         """:list"""

@@ -1,8 +1,14 @@
-"""`ivm uninstall FILE NAME`: remove an installed block with its views and relations."""
+"""`ivm uninstall FILE NAME [--relations] [--dry-run]`: remove an installed block with its views.
+
+First it says which views and relations go, and which relations stay, each with its number of rows.
+"""
 
 import argparse
+from collections.abc import Iterator
 
-from ..cli.answers import answer, common
+from ivm.installation import Removal
+
+from ..cli.answers import answer, common, counted, plain, tell
 from ..cli.workspace_options import opened
 
 
@@ -10,12 +16,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", help="the block's name; `ivm print FILE` lists the names")
+    parser.add_argument("--relations", action="store_true", help="remove the relations that its text declares, too")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the block, and print the version; the exit code."""
+    """Say what goes, remove the block, and print the version; the exit code."""
     with opened(options) as workspace:
-        workspace.uninstall(options.name)
+        removal = workspace.uninstall(options.name, options.relations, dry_run=True)
+        text = said(removal)
+        if not (options.json or options.quiet) and text:
+            tell(text)
+        if not options.dry_run:
+            removal = workspace.uninstall(options.name, options.relations)
         version = workspace.store.version
-        answer(options, {"name": options.name, "version": version}, f"{options.name} gone, version {version}")
+        done = "nothing is removed" if options.dry_run else f"{plain(options.name)} gone, version {version}"
+        answer(options, {"name": options.name, "version": version, **removal._asdict()}, done)
     return 0
+
+
+def said(removal: Removal) -> str:
+    """What goes and what stays, a line each."""
+    return "\n".join(_lines(removal))
+
+
+def _lines(removal: Removal) -> Iterator[str]:
+    for name, rows in removal.views.items():
+        yield f"goes: {plain(name)}, a view of {counted(rows, 'row')}"
+    for name, rows in removal.relations.items():
+        yield f"goes: {plain(name)}, a relation of {counted(rows, 'row')}"
+    for name, rows in removal.kept.items():
+        yield f"stays: {plain(name)}, a relation of {counted(rows, 'row')}"

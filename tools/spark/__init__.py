@@ -2,4 +2,5 @@
 
 from pathlib import Path
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, whose session is the one to use
 SUBMIT = str(Path(__file__).with_name("submit.py"))  # what spark-submit takes

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..loading.manifest import Manifest, write_manifest
-from ..loading.problems import DatasetError
-from .recipe import CSV, JDBC, JSON, TABLE, Recipe
+from .recipe import CSV, JDBC, JSON, TABLE, Recipe, check_places, places_of
 from .report import EXAMPLES, NAME, Report
 from .typed import BAD, DROPPED, GOOD, PREFER, REASONS, ROW, STATE, UNREAD, UNWANTED, classify, column, settled
 
@@ -30,7 +29,11 @@ DEFAULTS = {
 }
 CONFLICT = "key conflict"
 COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
-SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",  # times without a zone are in UTC
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.subexpressionElimination.enabled": "false",  # it would take what fails out of its try
+}
 MAKING = ".making"  # a folder beside the tables
 ROW_GROUP_OPTION = "parquet.block.row.count.limit"
 
@@ -45,11 +48,10 @@ def prepare(
     a recipe that does not suit the rows, and where a folder is there, unless it is to be overwritten. O(rows log rows),
     in memory that Spark bounds.
     """
-    quarantine, folder = places = out.resolve() / f"{recipe.name}.quarantine", out.resolve() / recipe.name
-    if (there := [place for place in (folder, quarantine) if place.exists()]) and not overwrite:
-        raise DatasetError(f"{there[0]} is there already: give another folder, or overwrite it with --overwrite")
+    check_places(recipe, out, overwrite)
+    folder, quarantine = places = places_of(recipe, out)
     making = out.resolve() / MAKING
-    bad, made = (making / place.name for place in places)
+    made, bad = (making / place.name for place in places)
     try:
         for one in bad, made:
             shutil.rmtree(one, ignore_errors=True)  # of a job that was killed
@@ -87,7 +89,7 @@ def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: R
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    """A session that takes times without a zone as UTC and keeps microseconds, whatever a cluster's default is."""
+    """A session with SETTINGS, whatever a cluster's defaults are."""
     before = {name: spark.conf.get(name) for name in SETTINGS}
     try:
         for name, value in SETTINGS.items():

@@ -13,13 +13,18 @@
     note = "string?"                          # the raw column of that name
 
 A type with a question mark keeps nulls; without, a null is bad, unless `nulls = "drop"` drops its row or `fill` gives
-a value. Nothing here needs pyspark.
+a value. Nothing here needs pyspark, so that what is wrong with a recipe is told before Spark starts.
 """
 
+import csv
+import glob
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pagestore.errors import SchemaError
 from pagestore.values.types import Type
@@ -73,12 +78,75 @@ class Recipe(NamedTuple):
     row_group: int = ROW_GROUP
 
 
+def places_of(recipe: Recipe, out: Path) -> tuple[Path, Path]:
+    """The folder that a recipe makes, and the one of its bad rows."""
+    return out.resolve() / recipe.name, out.resolve() / f"{recipe.name}.quarantine"
+
+
+def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
+    """Raise DatasetError where what a recipe makes is there already, or cannot be made there."""
+    there = [place for place in places_of(recipe, out) if place.exists()]
+    if there and not overwrite:
+        raise DatasetError(f"{there[0]} is there already: give another folder, or overwrite it with --overwrite")
+    if out.exists() and not out.is_dir():
+        raise DatasetError(f"{out} is a file: name a folder for what is prepared")
+
+
+def check_sources(recipe: Recipe) -> None:
+    """Raise DatasetError for a source among this machine's files that is not there, or has not the key's columns.
+
+    Columns are looked up where a recipe names none, in Parquet and in CSV that is read without options.
+    """
+    sources = () if recipe.format in (JDBC, TABLE) else recipe.sources
+    files = [file for source in sources for file in _local_files(recipe, source)]
+    missing, found = [*recipe.key], dict[str, None]()
+    for file in () if recipe.columns else files:
+        found |= dict.fromkeys(_names_in(recipe, file))
+        missing = [name for name in missing if name not in found]
+        if not missing:
+            return
+    if found:
+        raise DatasetError(f"{recipe.name}: no column {missing[0]} for the key; there are {', '.join(found)}")
+
+
+def _local_files(recipe: Recipe, source: str) -> list[Path]:
+    """The files of a source; none of one that is elsewhere. Raises DatasetError for one that is not there."""
+    scheme, sign, rest = source.partition(":/")
+    path = source if not sign else "/" + rest.lstrip("/") if scheme == "file" else ""
+    if not path or "{" in path:  # alternatives, as Spark writes them
+        return []
+    paths = [Path(one) for one in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
+    if not paths or not paths[0].exists():
+        raise DatasetError(f"{recipe.name}: there is no source {source}: name a file or a folder of such files")
+    return [
+        file for one in paths for file in (sorted(one.rglob("[!_.]*")) if one.is_dir() else [one]) if file.is_file()
+    ]
+
+
+def _names_in(recipe: Recipe, file: Path) -> list[str]:
+    """The columns of a file with those of its folders' names; none where they are not known without Spark."""
+    names: list[str] = []
+    try:
+        if recipe.format == PARQUET:
+            names = pq.read_schema(file).names
+        elif recipe.format == CSV and not recipe.options and file.suffix not in PACKED:
+            with file.open(newline="", encoding="utf-8-sig") as lines:
+                names = next(csv.reader(lines), [])
+    except (OSError, ValueError, csv.Error, pa.ArrowException):
+        return []  # Spark says what is wrong with it
+    if not all(names) or len({name.lower() for name in names}) < len(names):
+        return []  # Spark gives such columns names of its own
+    return [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)] if names else []
+
+
 def read_recipes(file: str | Path) -> list[Recipe]:
     """The recipes of a file. Raises DatasetError for one that is none, naming the section; relative sources are
     looked for beside the file.
     """
     try:
         sections = tomllib.loads(Path(file).read_text())
+    except (FileNotFoundError, IsADirectoryError):
+        raise DatasetError(f"there is no file {file} of recipes") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DatasetError(f"{file} is no TOML: {error}") from None
     if not sections:

@@ -18,7 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, whose session is the one to use
+from . import SUBMITTED
+
 SHIM = """#!/bin/sh
 for argument do
     shift

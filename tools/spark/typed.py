@@ -6,13 +6,16 @@
     dropped      it has a null in a column whose nulls are dropped
     good         all others
 
-A value that would change on the way into its type is bad, as 1.5 in a column of integers.
+A value that would change on the way into its type is bad, as 1.5 in a column of integers. So is a row for which SQL of
+the recipe fails, as cast('x' as int) does: each expression is evaluated once, in a try.
 """
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -22,6 +25,7 @@ from ..loading.problems import DatasetError
 from .recipe import DROP, KEEP, QUARANTINE, Recipe, Wanted
 
 STATE, REASONS, ROW, PREFER, UNREAD = "$state", "$reasons", "$row", "$prefer", "$unread"
+TRIED, TYPED, VALUE = "$tried", "$typed", "value"
 WANTED, LACKING = "$wanted", "$lacking"
 UNWANTED, BAD, DROPPED, GOOD = "unwanted", "bad", "dropped", "good"
 SQL = {
@@ -43,6 +47,14 @@ ZONED = r"([+-]\d\d(:?\d\d)?|[A-Z])\s*$"  # the end of a time that names its zon
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 
+class Tried(NamedTuple):
+    """What an expression of SQL gives for each row: a value, and whether it failed, which makes the value null."""
+
+    value: Column
+    failed: Column
+    type: T.DataType
+
+
 def column(name: str) -> Column:
     """The column of just that name, whatever letters it has."""
     return F.col(f"`{name.replace('`', '``')}`")
@@ -51,14 +63,27 @@ def column(name: str) -> Column:
 def settled(recipe: Recipe, rows: DataFrame) -> Recipe:
     """The recipe, which takes all columns of the rows where it names none.
 
-    Raises DatasetError with a column of a type that no relation holds.
+    Raises DatasetError with a column of a type that no relation holds, or a fill that is no value of its column.
     """
     names = [name for name in rows.columns if name != UNREAD]
     columns = recipe.columns or {name: _as_it_is(name, rows.schema[name].dataType, recipe) for name in names}
     for name in recipe.key:
         if name not in columns:
             raise DatasetError(f"{recipe.name}: no column {name} for the key; there are {', '.join(columns)}")
+    _verify_fills(recipe, rows.sparkSession)
     return recipe._replace(columns=columns)
+
+
+def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
+    """Raise DatasetError with a fill that is no value of its column."""
+    reasons = []
+    for name, one in recipe.columns.items():
+        if one.fill is not None:
+            raw, plain = Tried(F.lit(one.fill), F.lit(False), T.StringType()), one._replace(least=None, most=None)
+            reasons.append(_reason(name, plain, raw, _cast(raw.value, one.type), {}).alias(name))
+    for name, reason in spark.range(1).select(*reasons).collect()[0].asDict().items() if reasons else ():
+        if reason is not None:
+            raise DatasetError(f"{recipe.name}: column {name}: fill = {recipe.columns[name].fill!r}: {reason}")
 
 
 def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
@@ -74,34 +99,70 @@ def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
 
 
 def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
-    """The typed columns of a settled recipe, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER."""
-    sources = rows.select(*[F.expr(one.source).alias(name) for name, one in recipe.columns.items()]).schema
-    values = {name: _value(one) for name, one in recipe.columns.items()}
-    raw = {name: F.expr(one.source) for name, one in recipe.columns.items()}
-    reasons = F.array_compact(F.array(*[
-        _reason(name, one, raw[name], values[name], sources[name].dataType) for name, one in recipe.columns.items()
-    ]))  # fmt: skip
-    read = F.to_json(F.struct(*[column(name) for name in rows.columns if name != UNREAD]), JSON_OPTIONS)
+    """The typed columns of a settled recipe, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
+
+    Where expressions have a part in common, Spark evaluates it before the try, unless its setting
+    `spark.sql.subexpressionElimination.enabled` is false, as `prepare` has it.
+    """
+    names = rows.columns
+    rows, tried = _tried(rows, recipe)
+    typed = {name: f"{TYPED}{i}" for i, name in enumerate(recipe.columns)}
+    rows = rows.withColumns({typed[name]: _value(one, tried[one.source]) for name, one in recipe.columns.items()})
+    values = {name: F.col(place) for name, place in typed.items()}
+    reasons = _reasons(recipe, tried, values)
+    read = F.to_json(F.struct(*[column(name) for name in names if name != UNREAD]), JSON_OPTIONS)
     lacking = [values[name].isNull() for name, one in recipe.columns.items() if one.nulls == DROP]
-    wanted = F.coalesce(F.expr(recipe.where), F.lit(False)) if recipe.where else F.lit(True)
-    if UNREAD in rows.columns:
+    wanted = F.lit(True)
+    if recipe.where:
+        wanted = F.coalesce(tried[recipe.where].value, F.lit(False)) | tried[recipe.where].failed
+    if UNREAD in names:
         line = F.col(UNREAD)
         reasons = F.when(line.isNotNull(), F.array(F.lit("the line does not read"))).otherwise(reasons)
         read = F.when(line.isNotNull(), F.to_json(F.struct(line.alias("line")))).otherwise(read)
         wanted = wanted | line.isNotNull()
     is_bad = F.size(REASONS) > 0
     state = F.when(~F.col(WANTED), UNWANTED).when(is_bad, BAD).when(F.col(LACKING), DROPPED).otherwise(GOOD)
-    typed = rows.select(
+    found = rows.select(
         *[value.alias(name) for name, value in values.items()],
         reasons.alias(REASONS),
         read.alias(ROW),
-        (F.expr(recipe.prefer) if recipe.prefer else F.lit(None)).alias(PREFER),
+        (tried[recipe.prefer].value if recipe.prefer else F.lit(None)).alias(PREFER),
         wanted.alias(WANTED),
         reduce(or_, lacking, F.lit(False)).alias(LACKING),
     )
     kept = [column(name) for name in recipe.columns]
     row = F.when(F.col(WANTED) & is_bad, F.col(ROW)).alias(ROW)
-    return typed.select(*kept, REASONS, row, PREFER, state.alias(STATE))
+    return found.select(*kept, REASONS, row, PREFER, state.alias(STATE))
+
+
+def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]]:
+    """Rows with a column for each expression of a recipe, which has its value in a struct, or null where it fails."""
+    columns = recipe.columns.values()
+    texts = [one.source for one in columns] + [bound for one in columns for bound, _, _ in _bounds(one)]
+    names = {text: f"{TRIED}{i}" for i, text in enumerate(dict.fromkeys([*texts, recipe.where, recipe.prefer])) if text}
+    tried = rows.withColumns({name: _attempt(rows.sparkSession, text) for text, name in names.items()})
+    types = {name: tried.schema[name].dataType for name in names.values()}
+    return tried, {
+        text: Tried(F.col(name).getField(VALUE), F.col(name).isNull(), types[name][VALUE].dataType)
+        for text, name in names.items()
+    }
+
+
+def _attempt(spark: SparkSession, text: str) -> Column:
+    """A struct of an expression's value; null where it fails. Spark has that in Java only."""
+    value = F.struct(F.expr(text).alias(VALUE))
+    java = getattr(spark, "_jvm", None)
+    if java is None:  # Spark Connect, where what fails ends the job
+        return value
+    sql = java.org.apache.spark.sql
+    attempt = sql.catalyst.expressions.TryEval(sql.classic.ExpressionUtils.expression(value._jc))
+    return Column(sql.classic.ExpressionUtils.column(attempt))
+
+
+def _bounds(one: Wanted) -> list[tuple[str, str, str]]:
+    """The bounds of a column's values: SQL of its type, the text of the recipe, and the side."""
+    given = ((one.least, "below"), (one.most, "above"))
+    return [(f"cast(({text}) as {sql_type(one.type)})", text, side) for text, side in given if text is not None]
 
 
 def sql_type(kind: Type) -> str:
@@ -111,22 +172,33 @@ def sql_type(kind: Type) -> str:
     return f"decimal({kind.precision},{kind.scale})" if kind.name == "decimal" else SQL[kind.name]
 
 
-def _value(one: Wanted) -> Column:
+def _value(one: Wanted, raw: Tried) -> Column:
     """The value of a column; null where it does not fit."""
-    raw = F.expr(one.source)
-    typed = raw.try_cast(sql_type(one.type))
-    if one.fill is None:
-        return typed
-    return F.when(raw.isNull(), F.lit(one.fill).cast(sql_type(one.type))).otherwise(typed)
+    typed = _cast(raw.value, one.type)
+    return typed if one.fill is None else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
 
 
-def _reason(name: str, one: Wanted, raw: Column, value: Column, source: T.DataType) -> Column:
+def _cast(value: Column, kind: Type) -> Column:
+    return value.try_cast(sql_type(kind))
+
+
+def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Column]) -> Column:
+    """All that is wrong with a row, as texts."""
+    found = [_reason(name, one, tried[one.source], values[name], tried) for name, one in recipe.columns.items()]
+    others = [F.when(tried[text].failed, f"{text} fails") for text in (recipe.where, recipe.prefer) if text]
+    return F.array_compact(F.array(*found, *others))
+
+
+def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[str, Tried]) -> Column:
     """What is wrong with a column's value, the first thing that is; null where nothing is."""
     kind = str(one.type).rstrip("?")
-    tests = [(raw.isNotNull() & value.isNull(), f"{name} does not fit {kind}")]
-    changed = _changed(raw, value, source, one.type)
+    tests = [
+        (raw.failed, f"{name} fails: {one.source}"),
+        (raw.value.isNotNull() & value.isNull(), f"{name} does not fit {kind}"),
+    ]
+    changed = _changed(raw.value, value, raw.type, one.type)
     if changed is not None:
-        tests.append((raw.isNotNull() & changed, f"{name} does not fit {kind} without a loss"))
+        tests.append((raw.value.isNotNull() & changed, f"{name} does not fit {kind} without a loss"))
     if one.nulls == QUARANTINE:
         tests.append((value.isNull(), f"{name} is null"))
     if one.type.name == "float64":
@@ -137,10 +209,10 @@ def _reason(name: str, one: Wanted, raw: Column, value: Column, source: T.DataTy
         tests.append((~F.is_valid_utf8(value), f"{name} is no UTF-8"))
     if one.type.name == "int64" and one.type.nullable:
         tests.append((value == F.lit(-(2**63)), f"{name} is -2^63, which stands for null"))
-    for bound, is_beyond, side in ((one.least, value.__lt__, "below"), (one.most, value.__gt__, "above")):
-        if bound is not None:
-            limit = F.expr(bound).cast(sql_type(one.type))
-            tests.append((is_beyond(limit), f"{name} is {side} {bound}"))
+    for sql, text, side in _bounds(one):
+        bound = tried[sql]
+        tests.append((bound.failed, f"{name}: {text} fails"))
+        tests.append((value < bound.value if side == "below" else value > bound.value, f"{name} is {side} {text}"))
     found = F.lit(None).cast("string")
     for condition, reason in reversed(tests):
         found = F.when(condition, reason).otherwise(found)

@@ -1,10 +1,11 @@
-"""`pagestore fsck FILE [--deep] [--salvage OUT]`: check every invariant; copy readable records to a new store."""
+"""`pagestore fsck FILE [--deep] [--salvage OUT] [--repair-texts [ENCODING]]`: check every invariant, and mend."""
 
 import argparse
 from pathlib import Path
 
 import ivm as ivm  # registers its host, which --deep asks
 import pagestore
+from pagestore.admin.broken_texts import Mended, mend_texts
 from pagestore.admin.tree_check import Violation
 from pagestore.salvage import Lost, open_damaged, salvage
 from pagestore.versions.dependants import recorded_dependants
@@ -22,22 +23,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--deep", action="store_true", help="also compare what hosts store, such as views, with its source"
     )
     parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
+    parser.add_argument(
+        "--repair-texts",
+        metavar="ENCODING",
+        nargs="?",
+        const="",
+        help="read texts that are no UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Check, salvage if asked, and print the violations; exit code 1 if there are any."""
-    with open_damaged(options.file) if options.salvage else opened(options) as store:
+    mending = options.repair_texts is not None
+    with open_damaged(options.file) if options.salvage else opened(options, "rw" if mending else "r") as store:
+        mended = mend_texts(store._handle, options.repair_texts) if mending else []
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store._handle.state.commit.top:,} pages")
             violations = store.check()
             if options.deep and not violations:
                 violations = _deep(store, progress)
-        lines = [str(violation) for violation in violations]
+        lines = [*map(_told, mended), *(str(violation) for violation in violations)]
         data = {
             "ok": not violations,
             "version": store.version,
             "violations": [v._asdict() for v in violations],
         }
+        if mending:
+            data["mended"] = [one._asdict() for one in mended]
         if options.salvage:
             version, lost, records = _saved(store, Path(options.salvage))
             data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
@@ -50,6 +62,12 @@ def run(options: argparse.Namespace) -> int:
                 lines.append(f"what {kept} keeps was not compared with its source; --deep does that")
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
+
+
+def _told(mended: Mended) -> str:
+    before = "versions before have them until they are dropped, as by pagestore vacuum --keep 1"
+    records = counted(mended.records, "record")
+    return f"{mended.relation}: {records} with texts that were no UTF-8, mended in version {mended.version}; {before}"
 
 
 def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:

@@ -19,6 +19,7 @@ import pagestore
 from pagestore.values.types import Type
 
 from ..cli.answers import answer, common, complain
+from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
 from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
@@ -140,22 +141,16 @@ def _load(options: argparse.Namespace, page_size: int | None) -> Report:
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
         dict(options.fill), options.empty_is_null,
     )  # fmt: skip
-    there = file.exists()
-    with pagestore.open(file, page_size=page_size) as store:
-        try:
-            with (
-                store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
-                Progress(f"load {options.relation}", options.quiet) as progress,
-                _spread(options) as spread,
-            ):
-                report = load(
-                    txn, options.relation, options.sources, options.key, options.mode, reading, MEMORY, progress, spread
-                )
-                progress(f"committing{'; views follow' if report.views else ''}")
-                txn.commit()
-        finally:
-            if (
-                not there and not store.version
-            ):  # the load failed; the lock is still held, so no other process has written
-                file.unlink()
+    with (
+        removed_if_empty(file),
+        pagestore.open(file, page_size=page_size) as store,
+        store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
+        Progress(f"load {options.relation}", options.quiet) as progress,
+        _spread(options) as spread,
+    ):
+        report = load(
+            txn, options.relation, options.sources, options.key, options.mode, reading, MEMORY, progress, spread
+        )
+        progress(f"committing{'; views follow' if report.views else ''}")
+        txn.commit()
     return report

@@ -8,6 +8,7 @@ Spark: in this process, or, when spark-submit started it, on that cluster. docs/
 """
 
 import argparse
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 from ..cli.answers import answer, common, tell
 from ..cli.progress import Progress
 from ..loading.problems import DatasetError
-from ..spark.recipe import FORMATS, NULLS, Recipe, read_recipes, recipe_of
+from ..spark import SUBMITTED
+from ..spark.recipe import FORMATS, NULLS, Recipe, check_places, check_sources, read_recipes, recipe_of
 from .load import WITHOUT_SPARK, names, pair
 
 
@@ -96,6 +98,10 @@ def _columns(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 def run(options: argparse.Namespace) -> int:
     """Prepare every table, and print the reports; exit code 1 where rows are bad and --strict is given."""
     wanted_tables, reports = recipes(options), []
+    for recipe in wanted_tables:
+        check_places(recipe, Path(options.out), options.overwrite)
+        if SUBMITTED not in os.environ:  # else sources may be where only the cluster sees them
+            check_sources(recipe)
     try:
         from ..spark.prepare import prepare
         from ..spark.session import session

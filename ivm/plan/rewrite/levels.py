@@ -28,16 +28,20 @@ def lift_levels(part: Program, recursive: Container[str], states_of: StatesOf) -
     """
     rules: list[Rule] = []
     for rule in part.rules:
-        if not rule.aggregates or rule.range or any(name in recursive for name in writes(rule)):
+        if not rule.aggregates or rule.range or _is_one_of(rule, recursive):
             rules.append(rule)
             continue
         for place, earlier in enumerate(rules):
-            if merged := _merged(earlier, rule, states_of):
+            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule, states_of):
                 rules[place] = merged
                 break
         else:
             rules.append(_levelled(rule, states_of))
     return replace(part, rules=tuple(rules))
+
+
+def _is_one_of(rule: Rule, recursive: Container[str]) -> bool:
+    return any(name in recursive for name in writes(rule))
 
 
 def _levelled(rule: Rule, states_of: StatesOf) -> Rule:

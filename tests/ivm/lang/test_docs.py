@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm.errors import RuleError
+from ivm.errors import ConstructError, RuleError
 from ivm.lang import NOTHING, compile
 from ivm.lang.ir import ROPE
 from ivm.lang.parse import parse
 from tests.support import naive
 
 TEXT = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
-BLOCKS = re.findall(r"```(logiql|refused)\n(.*?)```", TEXT, flags=re.DOTALL)
+BLOCKS = re.findall(r"```(logiql|refused|unevaluated)\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def test_every_example_derives_the_rows_it_shows():
     known, state, shown = NOTHING, {}, 0
     for kind, text in BLOCKS:
-        if kind == "refused":
+        if kind != "logiql":
             continue
         part = compile(text, known)
         known = known.including(part)
@@ -36,7 +36,7 @@ def test_every_example_is_stored_as_it_shows():
     """The same rows by the workspace, which evaluates some of the rules otherwise than the slow truth."""
     with ivm.open(":memory:") as workspace:
         for number, (kind, text) in enumerate(BLOCKS):
-            if kind == "refused":
+            if kind != "logiql":
                 continue
             workspace.install(text, f"block{number}")
             known = compile("".join(found for other, found in BLOCKS[: number + 1] if other == "logiql"))
@@ -66,3 +66,16 @@ def test_every_refusal_reads_as_shown(block):
         compile(rules, known)
     known_places = re.sub(r"at rules:\d+:\d+", "at rules:1:1", str(caught.value))
     assert known_places == message
+
+
+def test_what_is_not_evaluated_is_refused_as_shown():
+    with ivm.open(":memory:") as workspace:
+        workspace.install("".join(text for kind, text in BLOCKS if kind == "logiql"), "rules")
+        shown = [text.rstrip().rsplit("\n", 1) for kind, text in BLOCKS if kind == "unevaluated"]
+        for number, (rules, message) in enumerate(shown):
+            rules = re.sub(r"\b([pgr])(?=[(\[])", rf"\1_{number}", rules)  # other examples derive views of these names
+            with pytest.raises(ConstructError) as caught:
+                workspace.install(rules, "example")
+            said = re.sub(r"(?<=\b[pgr])_\d", "", str(caught.value).partition(": ")[2])
+            assert said == message.partition(": ")[2]
+        assert len(shown) == 4

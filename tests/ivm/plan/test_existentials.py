@@ -36,7 +36,7 @@ def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_pa
     for n in (50, 500):
         with filled(tmp_path / f"{n}.pages", n) as ws:
             ws.install(rule, name="v", maintenance=maintenance)
-            assert sum("$some" in name and "$not" not in name for name in ws.predicates) == some
+            assert sum("$some" in name and "$not" not in name for name in helpers(ws)) == some
             whole.append(ws.stats("v")["operations"])
             ws.verify("v")
             none = "".join(f"-b({i})." for i in range(n))
@@ -61,5 +61,10 @@ def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_pa
 def test_what_is_tied_counted_or_single_stays(rule, tmp_path):
     with filled(tmp_path / "s.pages", 5) as ws:
         ws.install(rule, name="v")
-        assert not any("$some" in name for name in ws.predicates)
+        assert not any("$some" in name for name in helpers(ws))
         ws.verify("v")
+
+
+def helpers(workspace):
+    with workspace.store.snapshot() as snap:
+        return [name for name in workspace.rules_of(snap).program.predicates if "$" in name]

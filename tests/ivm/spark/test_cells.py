@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.errors import AggregateError, ConstructError, EditError, FunctionConflictError, UnknownViewError
+from ivm.errors import (
+    AggregateError,
+    ConstructError,
+    EditError,
+    FunctionConflictError,
+    RuleWarning,
+    UnknownViewError,
+)
 from ivm.spark import Cells
 from ivm.spark.cell import Batch, CellsError, Message
 from ivm.spark.executors import Here, Stage
@@ -356,3 +363,9 @@ def test_campaign(case, cells, seed):
 @pytest.mark.campaign
 def test_campaign_over_every_type() -> None:
     assert all(through_cells(*typed_case(seed), cells=seed % 4 + 1) for seed in range(100, 100 + EXAMPLES))
+
+
+def test_a_variable_that_is_used_once_is_warned_of_once(tmp_path: Path) -> None:
+    with pytest.warns(RuleWarning) as caught:
+        Cells.create(tmp_path / "c", "e(x, y) -> int(x), int(y). p(x) <- e(x, y).", 2, options={"sync": "off"}).close()
+    assert [str(one.message).partition(" is")[0] for one in caught] == ["rules:1:41: y"]

@@ -1,6 +1,8 @@
 """Views that follow tables kept elsewhere: change rows, snapshots, feeds; what is taken once, and what is refused."""
 
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import ivm
 import pagestore
 from ivm.errors import EditError, FunctionConflictError, OptionError, RecomputeError, UnknownViewError
 from ivm.spark.follow import Feed, refresh
+from ivm.spark.progress import PROGRESS
 
 RULES = """edge(x, y) -> int(x), int(y).  name[x] = n -> int(x), string?(n).
 tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
@@ -49,7 +52,7 @@ def test_change_rows_are_taken_once(tmp_path: Path) -> None:
     refresh(path, "views", RULES, {"edge": edges((1, 2), (2, 3), (1, 3), (2, 3), **feed)})
     assert found(path) == ([], [(1, 2)])
     refresh(
-        path, "views", RULES, {"edge": edges((1, 2), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])}
+        path, "views", RULES, {"edge": edges((2, 3), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])}
     )
     assert found(path) == ([(1, 2, 3)], [(1, 2), (2, 1)])
     change = edges((1, 3), _change_type=["delete"])
@@ -82,6 +85,194 @@ def test_a_feed_is_read_from_where_it_was(tmp_path: Path) -> None:
             refresh(path, "views", RULES, {"edge": Feed(str(source), "links")}, incremental="strict")
         refresh(path, "views", RULES, {"edge": Feed(str(source), "links")})
         assert found(path)[1][-1] == (9, 40)
+
+
+def changes(*versions: tuple[int, list[tuple[str, tuple[int, int]]]], **more: list) -> pa.Table:
+    """Versions of a table as a change feed tells of them."""
+    rows = [(*row, kind, number) for number, some in versions for kind, row in some]
+    x, y, kinds, numbers = zip(*rows, strict=True) if rows else ((),) * 4
+    types = pa.int64(), pa.int64(), pa.string(), pa.int64()
+    columns = [pa.array(column, type_) for column, type_ in zip((x, y, kinds, numbers), types, strict=True)]
+    return pa.table([*columns, *more.values()], ["x", "y", "_change_type", "_commit_version", *more])
+
+
+class Table:
+    """A table elsewhere, with its versions; rows of one with another `name` are others."""
+
+    def __init__(self, chance: random.Random, name: int) -> None:
+        self.chance, self.name = chance, name
+        self.rows: set[tuple[int, int]] = set()
+        self.versions: list[list[tuple[str, tuple[int, int]]]] = []
+
+    def commit(self) -> None:
+        values = range(4 * self.name, 4 * self.name + 4)
+        rows = {(self.chance.choice(values), self.chance.choice(values)) for _ in range(self.chance.randrange(1, 4))}
+        self.versions.append([("delete" if row in self.rows else "insert", row) for row in sorted(rows)])
+        self.rows ^= rows
+
+    def changes(self, first: int, last: int | None = None) -> pa.Table:
+        return changes(*[*enumerate(self.versions)][first:last])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_versions_that_come_again_are_told_from_those_of_a_new_table(seed: int, tmp_path: Path) -> None:
+    """Some versions are always read again; a table that is made anew is refused until it comes as a snapshot."""
+    chance, path = random.Random(seed), tmp_path / "v.pages"
+    table, taken = Table(chance, 0), 0
+    for step in range(12):
+        if step % 5 == 4:
+            table = Table(chance, step)
+        for _ in range(chance.choice([1, 2, 20])):
+            table.commit()
+        source = table.changes(chance.randrange(taken + 1) if step % 5 != 4 else 0)
+        if step % 5 == 4:
+            with pytest.raises(EditError, match="edge: version 0 .* not newer than .*: the source was made anew"):
+                refresh(path, "views", RULES, {"edge": source}, sync="off")
+            source, taken = edges(*table.rows), 0
+        else:
+            taken = len(table.versions)
+        refresh(path, "views", RULES, {"edge": source}, sync="off")
+        assert found(path) == truth(table.rows)
+        if taken:
+            older = chance.randrange(max(0, taken - 16), taken)
+            refresh(path, "views", RULES, {"edge": table.changes(older, older + 3)}, sync="off")
+            assert found(path) == truth(table.rows)
+
+
+def test_what_makes_a_new_table_of_the_same_rows_another_one(tmp_path: Path) -> None:
+    """Its versions come at other times."""
+    path, moments = tmp_path / "v.pages", [pa.array([n, n], pa.timestamp("us", "UTC")) for n in (5, 6)]
+    first, later = (
+        changes((0, [("insert", (1, 2)), ("insert", (2, 3))]), _commit_timestamp=moment) for moment in moments
+    )
+    for _ in range(2):
+        refresh(path, "views", RULES, {"edge": first})
+    with pytest.raises(EditError, match="version 0 of the changes is not newer than 0"):
+        refresh(path, "views", RULES, {"edge": later})
+
+
+def test_versions_that_are_null_are_refused(tmp_path: Path) -> None:
+    rows = edges((1, 2), (2, 3), _change_type=["insert"] * 2, _commit_version=[1, None])
+    with pytest.raises(EditError, match="edge: _commit_version is null in 1 row"):
+        refresh(tmp_path / "v.pages", "views", RULES, {"edge": rows})
+
+
+def test_cursors_of_an_earlier_release(tmp_path: Path) -> None:
+    """They have a number alone: older versions of rows are left out as they were, a feed is read whole."""
+    path, source = tmp_path / "v.pages", tmp_path / "source.pages"
+    refresh(path, "views", RULES, {"edge": changes((3, [("insert", (1, 2))]))})
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.properties[PROGRESS] = '{"before": 1, "cursors": {"edge": 3}, "batches": {}}'
+    refresh(path, "views", RULES, {"edge": changes((3, [("insert", (1, 2))]), (4, [("insert", (2, 3))]))})
+    assert found(path)[1] == [(1, 1), (2, 1)]
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.properties[PROGRESS] = '{"before": 1, "cursors": {"edge": 0}, "batches": {}}'
+    make(source, (5, 6))
+    with pytest.raises(RecomputeError, match="did not note which store"):
+        refresh(path, "views", RULES, {"edge": Feed(str(source), "links")}, "strict")
+    refresh(path, "views", RULES, {"edge": Feed(str(source), "links")})
+    assert found(path)[1] == [(5, 1)]
+
+
+def make(path: Path, *versions: tuple[int, int], name: str = "links", key: tuple[str, ...] = ("x", "y")) -> None:
+    """Add a version with one more row each to a relation of a store."""
+    with pagestore.open(path, retain="all") as store:
+        for row in versions:
+            with store.transaction() as txn:
+                if name not in txn:
+                    txn.create(name, "x: int64, y: int64", key=key)
+                txn[name].insert([row])
+
+
+def anew(path: Path, copy: Path) -> Feed:
+    """Another file at the path, with more versions."""
+    path.unlink()
+    make(path, *[(4, n) for n in range(5)])
+    return Feed(str(path), "links")
+
+
+def apart(path: Path, copy: Path) -> Feed:
+    """A copy of the file that went another way, and further."""
+    shutil.copy(copy, path)
+    make(path, (4, 5), (5, 6), (4, 6))
+    return Feed(str(path), "links")
+
+
+def older(path: Path, copy: Path) -> Feed:
+    """A copy of the file as it was before."""
+    shutil.copy(copy, path)
+    return Feed(str(path), "links")
+
+
+def dropped(path: Path, copy: Path) -> Feed:
+    """Another relation of the name."""
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.drop("links")
+    make(path, (4, 5), key=("x",))
+    return Feed(str(path), "links")
+
+
+def renamed(path: Path, copy: Path) -> Feed:
+    """A relation that was not there before."""
+    make(path, (4, 5), (4, 6), name="later")
+    return Feed(str(path), "later")
+
+
+def other(path: Path, copy: Path) -> Feed:
+    """Another relation, which was there before."""
+    return Feed(str(path), "others")
+
+
+def elsewhere(path: Path, copy: Path) -> Feed:
+    """Another file."""
+    make(path.with_name("elsewhere.pages"), *[(4, n) for n in range(5)])
+    return Feed(str(path.with_name("elsewhere.pages")), "links")
+
+
+def forgotten(path: Path, copy: Path) -> Feed:
+    """The same file, of which too much has happened since."""
+    make(path, (4, 5), (4, 6))
+    with pagestore.open(path) as store:
+        store.vacuum(keep_versions=1)
+    return Feed(str(path), "links")
+
+
+@pytest.mark.parametrize("become", [anew, apart, older, dropped, renamed, other, elsewhere, forgotten])
+def test_a_feed_that_cannot_go_on_is_compared(become: Callable[[Path, Path], Feed], tmp_path: Path) -> None:
+    """And refused, where it shall go on."""
+    path, source, copy = tmp_path / "v.pages", tmp_path / "source.pages", tmp_path / "copy.pages"
+    make(source, (7, 8), name="others")
+    make(source, (1, 2), (2, 3))
+    shutil.copy(source, copy)
+    make(source, (1, 3))
+    refresh(path, "views", RULES, {"edge": Feed(str(source), "links")}, "strict")
+    before, feed = found(path), become(source, copy)
+    with pytest.raises(RecomputeError, match="edge: .*; with incremental='auto' the whole relation is read and comp"):
+        refresh(path, "views", RULES, {"edge": feed}, "strict")
+    assert found(path) == before == truth({(1, 2), (2, 3), (1, 3)})
+    refresh(path, "views", RULES, {"edge": feed})
+    with pagestore.open(feed.path, mode="r") as store:
+        rows = {*store.snapshot()[feed.relation]}
+    assert found(path) == truth(rows)
+    make(Path(feed.path), (2, 9), name=feed.relation)
+    refresh(path, "views", RULES, {"edge": feed}, "strict")
+    assert found(path) == truth({*rows, (2, 9)})
+
+
+def test_a_feed_of_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"edge: there is no store .*no\.pages to follow"):
+        refresh(tmp_path / "v.pages", "views", RULES, {"edge": Feed(str(tmp_path / "no.pages"), "links")})
+
+
+@pytest.mark.parametrize("rules", ["", RULES, RULES + " far(x, z) <- edge(x, y), edge(y, z)."])
+def test_a_first_refresh_that_was_killed_begins_again(rules: str, tmp_path: Path) -> None:
+    """Before its rules were installed, or after that, and then also with other rules."""
+    path, many = tmp_path / "v.pages", [(n, n + 1) for n in range(300)]
+    with ivm.open(path) as workspace:
+        if rules:
+            workspace.install(rules, "views")
+    assert refresh(path, "views", RULES, {"edge": edges(*many)}, incremental="strict").new
+    assert found(path) == truth({*many})
 
 
 def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:

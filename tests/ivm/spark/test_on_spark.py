@@ -125,7 +125,9 @@ def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
         [staged.query] = json.loads(store.snapshot().properties[PROGRESS])["batches"]
     writer.commit([staged, None], 0)  # as when a driver ends between the commit and its note of it
     assert found(path)[1] == truth(stream_rows)[1]
-    later = [writer.write(iter(edges((n, n), _change_type=["insert"]).to_batches())) for n in (7, 8)]
+    writers = [ViewsWriter(str(path), "graph", RULES, "edge", "auto") for _ in range(2)]
+    changes = [edges((n, n), _change_type=["insert"]).to_batches() for n in (7, 8)]
+    later = [writer.write(iter(rows)) for writer, rows in zip(writers, changes, strict=True)]
     later[0].query = staged.query
     [plain] = edges((6, 6)).to_batches()
     writer.commit(later[:1], 1)
@@ -133,4 +135,4 @@ def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
     writer.commit(later[1:], 0)  # of a query with another checkpoint
     writer.commit([writer.write(iter([plain]))], 1)  # rows of a stream, without a kind of change
     assert [*dict(found(path)[1])] == [1, 2, 6, 7, 8]
-    assert not [*(tmp_path / "v.pages.staged").iterdir()]
+    assert not (tmp_path / "v.pages.staged").exists()

@@ -165,7 +165,7 @@ def test_constants_of_rules_keep_their_texts(tmp_path: Path) -> None:
         with ws.transaction() as txn:
             txn.insert("trip", [("JFK", "SFO"), ("SFO", "LAX"), ("JFK", "BOS")])
         assert list(ws["home"]) == [("BOS",)]
-        ws.uninstall("r")
+        ws.uninstall("r", relations=True)
         ws.store.vacuum(keep_versions=1)
         assert texts_of(ws.store) == set()
         ws.install('trip(a, b) -> string(a), string(b). home(b) <- trip("JFK", b), !trip(b, "LAX").', name="r")

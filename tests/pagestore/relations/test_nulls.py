@@ -67,7 +67,7 @@ def test_arrow_and_back(store, rows, tmp_path):
     with store.transaction() as txn:
         for name, form in (("arrow", arrow), ("relation", relation), ("columns", [*zip(*rows, strict=True)])):
             copy = txn.create(name, SCHEMA, key="id")
-            copy.insert([list(column) for column in form] if name == "columns" else form)
+            copy.insert(**{"columns" if name == "columns" else "rows": form})
             assert list(copy) == rows
     assert store.check() == []
 

@@ -91,6 +91,10 @@ def mapped_file(file, monkeypatch):
     return file
 
 
+def failing(*_):
+    raise OSError(errno.EIO, "simulated")
+
+
 @contextmanager
 def largest_file(size):
     """Limit the file's size: a write behind the limit fails with EFBIG, one across it is short (no SIGXFSZ)."""
@@ -259,7 +263,9 @@ def test_a_file_that_was_opened_to_be_read(file):
     reading.close()
 
 
-def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
+@pytest.mark.parametrize("what", ["full", "error"])
+def test_a_failed_write_leaves_the_store_as_it_was(tmp_path, monkeypatch, what):
+    """One that says that the disk is full harms nothing; any other poisons the handle."""
     store = pagestore.open(tmp_path / "s.pages", sync="off")
     with store.transaction() as txn:
         txn.create("r", "k: int64, v: int64", key="k").insert([(k, k * k) for k in range(5000)])
@@ -267,13 +273,19 @@ def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
         txn["r"].set([(k, k * k) for k in (0, 2000, 4000)])
         len(txn["r"])
     seen = store._handle.committer.pager.pages.seen.copy()
-    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError), store.transaction() as txn:
-        txn["r"].set([(k, 7) for k in (0, 2000, 4000)])
-        len(txn["r"])
+    with largest_file(2 * store.page_size + 1000), monkeypatch.context() as patch:
+        if what == "error":  # of what the kernel could not write
+            patch.setattr("pagestore.storage.file.os.pwrite", failing)
+        with pytest.raises(OSError), store.transaction() as txn:
+            txn["r"].set([(k, 7) for k in (0, 2000, 4000)])
+            len(txn["r"])
     assert (store._handle.committer.pager.pages.seen == seen).all()
-    with pytest.raises(PoisonedError):
-        store.transaction()
-    store.reopen()
+    if what == "error":
+        with pytest.raises(PoisonedError):
+            store.transaction()
+        store.reopen()
+    with store.transaction() as txn:
+        txn.create("s", "k: int64").insert([(1,)])
     with store.snapshot() as snapshot:
         assert list(snapshot["r"]) == [(k, k * k) for k in range(5000)]
     assert store.check() == []

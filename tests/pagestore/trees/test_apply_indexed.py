@@ -110,7 +110,7 @@ def test_parts_of_a_large_batch_make_one_tree_of_a_growing_file(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=2) as store:
         model = set(range(0, 3_000_000, 10))
         with store.transaction() as txn:
-            txn.create("r", "x: int64").bulk([np.array(sorted(model))[None]])
+            txn.create("r", "x: int64").bulk([np.array(sorted(model))])
         for _ in range(4):
             more, less = rng.integers(0, 3_000_000, 20_000), rng.choice(sorted(model), 5_000)
             with store.transaction() as txn:

@@ -103,7 +103,7 @@ def test_scans_of_many_intervals(store):
         assert relation.scan_many(scan, lo, hi).to_pylist() == [expected(part)[scan] for part in parts]
     least = relation.scan_many("min:n,price", lo, hi).to_pylist()
     assert [value and tuple(value.values()) for value in least] == [expected(p)["min:n,price"] for p in parts]
-    columns = relation.scan_many("count", [np.array([3, 9, 70])], [[5, 40, 71]])
+    columns = relation.scan_many("count", [np.array([3, 9, 70])], [np.array([5, 40, 71])])
     assert columns.to_pylist() == [len(part) for part in parts]
     with pytest.raises(WordError, match=r"interval 0: the sum of 'n' is \d+, beyond 64 bits"):
         relation.scan_many("sum:n", lo, hi)
@@ -208,7 +208,7 @@ def test_bounds_that_make_no_sense(store):
     with pytest.raises(SchemaError, match="2 lower and 1 upper bounds; scan_many takes them in pairs"):
         relation.scan_many("count", [(1,), (2,)], [(3,)])
     with pytest.raises(SchemaError, match="bounds in columns of 2, 1 values"):
-        relation.scan_many("count", [[1, 2], [3]])
+        relation.scan_many("count", [np.array([1, 2]), np.array([3])])
     with pytest.raises(SchemaError, match="of several lengths"):
         relation.scan_many("count", [(1,), (2, 3)])
     with pytest.raises(TypeError, match="integer"):
@@ -314,7 +314,7 @@ def test_stabs(booked):
 def test_stabbed_records_go_in_the_same_pass(booked):
     store, rows = booked
     with store.transaction() as txn:
-        gone = txn["booked"].remove_stabbed([["room 1", "room 2"], [500, 20]]).to_pylist()
+        gone = txn["booked"].remove_stabbed([["room 1", 500], ["room 2", 20]]).to_pylist()
         later = txn["booked"].remove_overlaps([("room 0", 100, 300)]).to_pylist()
     gone = {tuple(r.values()) for r in gone + later}
     assert gone == {
@@ -341,7 +341,7 @@ def test_what_cannot_be_stabbed(booked, store):
     with pytest.raises(SchemaError, match=r"points of 0 values for 'booked'; a point is \(room, x\)"):
         relation.stab()
     with pytest.raises(SchemaError, match="points in columns of 2, 1 values"):
-        relation.stab_many([["room 1", "room 2"], [5]])
+        relation.stab_many([np.array(["room 1", "room 2"]), np.array([5])])
     with pytest.raises(SchemaError, match="needs the max scan"), booked[0].transaction() as txn:
         txn.drop_scan("booked", "max:b")
     with pytest.raises(SchemaError, match="ends of one type are wanted, not int64 and"), store.transaction() as txn:

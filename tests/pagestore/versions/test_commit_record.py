@@ -22,7 +22,7 @@ from pagestore.store import Store, empty_store
 from pagestore.versions import committer
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
-from tests.pagestore.storage.test_file import largest_file
+from tests.pagestore.storage.test_file import failing, largest_file
 from tests.support.simulator import SimulatedFile, compiled
 
 words = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -136,19 +136,27 @@ def test_the_difference_stays_short(tmp_path):
             assert len(space) > 800  # many pages were free at once
 
 
-def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
+@pytest.mark.parametrize("what", ["full", "error"])
+def test_a_record_that_is_not_written(tmp_path, monkeypatch, what):
+    """Where the disk is full the handle goes on from the last commit; any other error poisons it."""
     store = pagestore.open(tmp_path / "s.pages", sync="commit")
     for _ in fill(store, Random(2)):
         pass
     version = store.version
     store._handle.mapping.grow(store._handle.state.commit.top + 500)  # or else a full disk is noticed in time
-    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError) as raised, store.transaction():
-        pass
-    assert raised.value.errno == errno.EFBIG
-    with pytest.raises(PoisonedError):
-        store.transaction()
-    store.reopen()
+    with largest_file(2 * store.page_size + 1000), monkeypatch.context() as patch:
+        if what == "error":
+            patch.setattr("pagestore.storage.file.os.pwrite", failing)
+        with pytest.raises(OSError) as raised, store.transaction() as txn:
+            txn.properties["changed"] = "yes"
+    assert raised.value.errno == (errno.EIO if what == "error" else errno.EFBIG)
+    if what == "error":
+        with pytest.raises(PoisonedError):
+            store.transaction()
+        store.reopen()
     assert store.version == version
+    with store.transaction() as txn:
+        txn["r0"].set([(k, 2) for k in range(900)])
     assert store.check() == []
     store.close()
 

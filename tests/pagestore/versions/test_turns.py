@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,6 +16,7 @@ import pagestore
 from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarning, TransactionError
 from pagestore.storage.file import File
 from pagestore.storage.meta import SLOT_SIZE, slot_of
+from pagestore.versions import turns
 
 
 @pytest.fixture
@@ -81,6 +83,113 @@ def test_who_waits_too_long_is_told_for_whom(store):
         thread.join()
     assert "MainThread" in waited[0] and "since" in waited[0]
     assert 0.2 <= waited[1] < 5
+
+
+@contextmanager
+def waiting(store, write):
+    """Threads that each call `write(number)` and came to the queue in the order of their numbers, behind this one."""
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    with store.transaction():
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda: len(store._handle._turns._queue) == number + 2)  # noqa: B023 - it is called at once
+        yield threads
+    for thread in threads:
+        thread.join()
+
+
+def until(done):
+    """Wait until something is so; it is within a minute, or never."""
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_who_comes_first_writes_first(store):
+    """Also where each comes again as soon as it has written: it is then behind all that wait."""
+    order = []
+
+    def write(number):
+        for _ in range(3):
+            with store.transaction():
+                order.append(number)
+                if len(order) <= 16:  # all that write now come again
+                    until(lambda: len(store._handle._turns._queue) == 8)
+
+    with waiting(store, write):
+        pass
+    assert order == [*range(8)] * 3
+
+
+def test_who_waits_no_longer_holds_up_nobody(store):
+    """Those in the middle of the queue give up; those behind them move up, in their order."""
+    order, given_up = [], []
+
+    def write(number):
+        try:
+            with store.transaction(timeout=0.05 if number in (0, 3, 4) else None):
+                order.append(number)
+        except LockedError:
+            given_up.append(number)
+
+    with waiting(store, write):
+        until(lambda: len(given_up) == 3)
+    assert order == [1, 2, 5, 6, 7]
+
+
+def test_waiting_collects_no_garbage_in_a_loop(store, monkeypatch):
+    """Collecting costs as much as the process has objects: it is for a transaction that is open for long, and rare."""
+    collections, begun = [], time.monotonic()
+    monkeypatch.setattr(turns.gc, "collect", lambda: collections.append(time.monotonic()))
+
+    def write(number):
+        for row in range(20):
+            with store.transaction() as txn:
+                txn["r"].insert([100 * number + row + 2])
+                time.sleep(0.002)
+
+    with waiting(store, write):
+        time.sleep(0.2)
+    assert len(collections) <= (time.monotonic() - begun) / turns.LONG
+    assert len(store.snapshot()["r"]) == 161
+
+
+@pytest.mark.parametrize("timeout", [None, 0.1])
+def test_a_transaction_that_a_cycle_keeps_holds_up_nobody(store, monkeypatch, timeout):
+    """Its thread lives on. Only a collection finds it: of who has waited for long, or before one gives up."""
+    begun, ended = threading.Event(), threading.Event()
+    if timeout is None:
+        monkeypatch.setattr(turns, "LONG", 0.1)
+
+    def leave_behind():
+        cycle = [store.transaction()]
+        cycle.append(cycle)
+        del cycle
+        begun.set()
+        ended.wait(60)
+
+    gc.disable()
+    thread = threading.Thread(target=leave_behind)
+    try:
+        thread.start()
+        begun.wait(60)
+        with store.transaction(timeout=timeout) as txn:
+            txn["r"].insert([2])
+    finally:
+        gc.enable()
+        ended.set()
+        thread.join()
+    assert list(store.snapshot()["r"]) == [(1,), (2,)]
+
+
+def test_a_second_transaction_of_a_thread_is_refused_at_once(store):
+    """Also where others wait, for whom it would wait for ever."""
+    with waiting(store, lambda number: store.transaction().rollback()):
+        with pytest.raises(TransactionError, match="this thread has a transaction open"):
+            store.transaction()
+        with pytest.raises(TransactionError, match="a transaction is open"):
+            store.reopen()
 
 
 def test_a_process_that_writes_is_named(store):

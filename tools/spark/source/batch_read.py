@@ -18,6 +18,7 @@ from .key_ranges import KeyRange, key_ranges
 from .opening import held, snapshot_at, store_at
 from .options import Options
 from .rows import batches_of, columns_asked_for, key_bound, places_of, relation_asked_for
+from .sentences import sentences_first
 from .types import arrow_schema
 
 PARTITION_ROWS = 500_000  # of a partition, unless an option says how many there are
@@ -32,6 +33,7 @@ class Part(InputPartition):
     range: KeyRange | None
 
 
+@sentences_first
 class RelationReader(DataSourceReader):
     """Reads a relation; every task opens the store at the same version."""
 

@@ -1,29 +1,26 @@
 """A batch write: tasks stage rows, and the driver commits them in one transaction."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ivm.spark.staging import Staged, clear, files_of, new_job, stage
+
 from .applied import ONCE, Job
 from .options import Options, OptionsError
-from .staging import Staged, clear, stage
+from .sentences import sentences_first
 from .target import Target
 
 
+@sentences_first
 class RelationWriter(DataSourceArrowWriter):
     """Writes a DataFrame; Spark makes it once, and has copies of it in tasks and in the driver's commit."""
 
     def __init__(self, target: Target, options: Options) -> None:
         self._target = target
-        self._name = uuid4().hex
-        self._job = job_of(options) or Job(ONCE + self._name, 0)
-
-    @property
-    def _folder(self) -> Path:
-        return self._target.staging / self._name
+        self._folder = new_job(target.staging)
+        self._job = job_of(options) or Job(ONCE + self._folder.name, 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage a task's rows."""
@@ -41,11 +38,6 @@ class RelationWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks staged."""
         clear(self._folder)
-
-
-def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
-    """The staged files, by partition."""
-    return [one.file for one in messages if isinstance(one, Staged) and one.file]
 
 
 def job_of(options: Options) -> Job | None:

@@ -11,6 +11,7 @@ from .changes import change_batches
 from .commits import Commit, commits_asked_for
 from .opening import held, store_at
 from .options import Options
+from .sentences import sentences_first
 
 PARTITIONS = 8  # unless an option says how many there are
 
@@ -22,6 +23,7 @@ class Commits(InputPartition):
     commits: list[Commit]
 
 
+@sentences_first
 class ChangeFeedReader(DataSourceReader):
     """Reads the changes of a relation commit by commit, up to the version that was there when it was planned."""
 
@@ -37,7 +39,7 @@ class ChangeFeedReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a run of commits, as batches."""
         assert isinstance(partition, Commits)
-        return feed_batches(partition.commits, self._options, self._schema)
+        yield from feed_batches(partition.commits, self._options, self._schema)
 
 
 def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 import ivm  # noqa: F401 - the views of workspaces follow
 import pagestore
+from ivm.spark.staging import staged_batches
 from pagestore.errors import LockedError, WordError
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
@@ -18,7 +19,6 @@ from ...loading.edit import append, delete, upsert
 from ...loading.external_sort import sort
 from ...loading.fill import Conflicts, Filled, fill, rising
 from .applied import Job, is_applied, record_applied
-from .staging import staged_batches
 from .target import DELETE, OVERWRITE, UPSERT, Target
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files

@@ -12,20 +12,20 @@ from pyspark.sql.types import StructType
 from pagestore.errors import SchemaError
 
 from .batch_read import RelationReader
-from .batch_write import RelationWriter
 from .change_feed import ChangeFeedReader
 from .changes import FEED
 from .opening import held, store_at, version_asked_for
 from .options import READING, WRITING, Options
 from .rows import columns_asked_for, key_bound, relation_asked_for
+from .sentences import sentences_first
 from .stream_read import RelationStreamReader
-from .stream_write import RelationStreamWriter
 from .target import target_of
 from .types import spark_schema
 
 STORE = "the store's file, as in load(path)"
 
 
+@sentences_first
 class PagestoreSource(DataSource):
     """A relation or view of a store.
 
@@ -76,11 +76,15 @@ class PagestoreSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""
+        from .batch_write import RelationWriter  # with `ivm`, for which reads need not wait
+
         options = Options(self.options, WRITING)
         return RelationWriter(target_of(options, schema, overwrite), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming write; `overwrite` is that of the output mode complete."""
+        from .stream_write import RelationStreamWriter
+
         options = Options(self.options, WRITING)
         options.exclusive("txnAppId", "checkpointLocation")
         return RelationStreamWriter(target_of(options, schema, overwrite))

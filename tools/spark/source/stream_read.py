@@ -36,6 +36,7 @@ from .commits import Commit, commits_after, commits_asked_for
 from .key_ranges import KeyRange
 from .opening import held, newest_of, snapshot_at
 from .options import Options, OptionsError
+from .sentences import sentences_first
 
 Offset = dict[str, Any]
 PARTITIONS = 2  # of a batch of several commits, unless an option says how many
@@ -50,6 +51,7 @@ class Beginning(InputPartition):
     commit: Commit
 
 
+@sentences_first
 class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads changes of a relation as they are committed; one process has it for as long as the query runs."""
 

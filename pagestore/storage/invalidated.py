@@ -1,4 +1,4 @@
-"""The stub that replaces an object after its end: a transaction's trees when it has ended, a dropped relation."""
+"""The stub that replaces an object after its end: a transaction's trees, a dropped relation, the map after a fork."""
 
 from typing import Any
 

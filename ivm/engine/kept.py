@@ -1,0 +1,198 @@
+"""What stays of the views and trees of a store when some of its rules become others.
+
+    before                  after
+    p(x) <- e(x, _).        p(x) <- e(x, _).        the same rule: p is kept, and what is stored to maintain it
+    q(x) <- p(x), f(x).     q(x) <- p(x), g(x).     another rule: q is evaluated
+    r(x) <- q(x).           r(x) <- q(x).           the same rule, but q is another view: r is evaluated
+
+Rules are the same although their numbers are others, or those in the names of helper views (r$not1). The trees that
+have such a name get the new one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from re import fullmatch
+from typing import Any, NamedTuple
+
+from ivm.engine.fill import unordered
+from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.stored import built_sizes, create_relation
+from ivm.lang.ir import Atom, Negation, Rule
+from ivm.lang.traverse import atoms
+from ivm.plan.index import tree_name
+from ivm.plan.planner import Chosen, chosen_of
+from ivm.views.layouts import Layout
+from ivm.views.states import APART
+from pagestore.host import Transaction
+
+
+class Kept(NamedTuple):
+    """The views and the relations that are kept, for each rule of the views the one that it was, helpers' old names."""
+
+    views: frozenset[str]
+    relations: frozenset[str]
+    rules: Mapping[InstalledRule, InstalledRule]
+    names: Mapping[str, str]
+
+    def was(self, name: str) -> str:
+        """The name that a view had."""
+        return self.names.get(name, name)
+
+
+def kept_of(before: Installed, after: Installed) -> Kept:
+    """What is kept of the rules `before` when they become `after`: views whose rules, plans and inputs are the same."""
+    twins, names = _twins(before, after)
+    old, new = _writers(before), _writers(after)
+    alike = {n for n in after.program.predicates if _is_stored_alike(before, after, n, names)}
+    kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
+    fixed = {name for name in alike if after.program.predicates[name].extensional}
+    together = defaultdict[str, set[str]](set)  # the views that share a state
+    for view in new:
+        if fold := after.layouts[view].fold:
+            together[fold.state.name].add(view)
+    needs = {view: {n for rule in new[view] for n in (*rule.reads, *rule.writes)} for view in kept}
+    for views in together.values():
+        for view in views & kept:
+            needs[view] |= views
+    while lost := {view for view in kept if not needs[view] <= kept | fixed}:
+        kept -= lost
+    rules = {rule: twins[rule] for rule in after.rules if kept.issuperset(rule.writes)}
+    return Kept(frozenset(kept), frozenset(fixed), rules, names)
+
+
+def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:
+    """The rules of each view."""
+    found = defaultdict[str, list[InstalledRule]](list)
+    for rule in installed.rules:
+        for view in rule.writes:
+            found[view].append(rule)
+    return found
+
+
+def _is_stored_alike(before: Installed, after: Installed, name: str, names: Mapping[str, str]) -> bool:
+    """Has a predicate the same columns and the same layout in both?"""
+    was = names.get(name, name)
+    had = before.program.predicates.get(was)
+    if had is None or replace(had, name=name) != after.program.predicates[name]:
+        return False
+    return before.layouts[was] == _of_state(after.layouts[name], names)
+
+
+def _of_state(layout: Layout, names: Mapping[str, str]) -> Layout:
+    """A layout whose state has the name that it had."""
+    if not layout.fold:
+        return layout
+    first = layout.fold.state.name.removeprefix(APART)
+    state = layout.fold.state._replace(name=APART + names.get(first, first))
+    return layout._replace(fold=layout.fold._replace(state=state))
+
+
+# -- rules that say the same
+
+
+def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, InstalledRule], dict[str, str]]:
+    """For rules of `after` those of `before` that say the same and are maintained alike; the helpers' old names."""
+    waiting = defaultdict[Rule, list[InstalledRule]](list)
+    for rule in before.rules:
+        waiting[shape_of(rule.definition)].append(rule)
+    found, names = dict[InstalledRule, InstalledRule](), dict[str, str]()
+    for rule in after.rules:
+        alike = waiting[shape_of(rule.definition)]
+        for one in alike:
+            pairs = dict(zip(_names(rule.definition), _names(one.definition), strict=True))
+            if _maintenance(one) == _maintenance(rule) and _agree(names, pairs):
+                names |= {name: was for name, was in pairs.items() if "$" in name}
+                found[rule] = one
+                alike.remove(one)
+                break
+    return found, names
+
+
+def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
+    """Can these names, too, stand for those that they had, each for one?"""
+    taken = {was for name, was in names.items() if name not in pairs}
+    return all(
+        names.get(name, was) == was and was not in taken and (name == was or "$" in name) for name, was in pairs.items()
+    )
+
+
+def shape_of(rule: Rule) -> Rule:
+    """A rule with helper views named alike whatever their numbers, to find rules that say the same."""
+    return replace(
+        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
+        body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
+    )  # fmt: skip
+
+
+def _unnumbered(literal: Any) -> Any:
+    match literal:
+        case Atom():
+            numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", literal.predicate)
+            return replace(literal, predicate=f"{numbered[1]}{numbered[2] or ''}") if numbered else literal
+        case Negation():
+            return replace(literal, body=tuple(map(_unnumbered, literal.body)))
+    return literal
+
+
+def _names(rule: Rule) -> Iterator[str]:
+    """The predicates of a rule in order of appearance."""
+    yield from (head.predicate for head in (*rule.heads, *filter(None, [rule.failed])))
+    yield from names_in_body(rule)
+
+
+def names_in_body(rule: Rule) -> Iterator[str]:
+    """The predicates that a rule reads, as often as they are there."""
+    return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))
+
+
+def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
+    return rule.granularity, rule.rows_max, rule.rounds_max, bool(rule.span), orders_of(rule)
+
+
+def orders_of(rule: InstalledRule) -> list[Chosen]:
+    """The key orders of a rule's plans, to be saved."""
+    return [chosen_of(plan) for plan in (*rule.plans, *rule.searches)]
+
+
+# -- trees
+
+
+def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept) -> dict[str, tuple[int, int]]:
+    """Drop the trees that nothing needs any more, and create empty ones for views that are not kept.
+
+    Returns the sizes of the sensitivity indices that are kept, as `Filler.built`. O(what is dropped).
+    """
+    stay = dict(_trees(before, after, kept))
+    strays = {name for name in after.derived_trees - before.derived_trees if name.startswith("$")}
+    for name in sorted((before.derived_trees - stay.keys()) | strays):
+        if name in txn:
+            txn.drop(name)
+    moved = {old: new for old, new in stay.items() if old != new and old in txn}
+    for old in moved:
+        txn.rename(old, f"{old}$moved")  # one may get the name that another one has
+    for old, new in moved.items():
+        txn.rename(f"{old}$moved", new)
+    for predicate in after.program.predicates.values():
+        if predicate.name not in kept.views:
+            create_relation(txn, predicate, after)
+    built, marks = built_sizes(txn), {unordered(kept.was(view)): unordered(view) for view in kept.views}
+    return {new: built[old] for old, new in (stay | marks).items() if old in built}
+
+
+def _trees(before: Installed, after: Installed, kept: Kept) -> Iterable[tuple[str, str]]:
+    """The trees that stay, by the names that they had and have."""
+    for name in kept.views | kept.relations:
+        for index in after.indices.get(name, ()):
+            old = tree_name(index._replace(predicate=kept.was(name)))
+            if old in before.derived_trees:
+                yield old, tree_name(index)
+    for view in kept.views:
+        yield kept.was(view), view
+        if fold := after.layouts[view].fold:
+            was = before.layouts[kept.was(view)].fold
+            assert was
+            yield was.state.name, fold.state.name
+    for rule, twin in kept.rules.items():
+        for plan in range(len(rule.plans)):
+            yield from zip(twin.sensitivity_names(plan), rule.sensitivity_names(plan), strict=True)

@@ -1,0 +1,269 @@
+"""Blocks of rules come, are replaced and go, each in one transaction that keeps the pages of what stays the same.
+
+    before      graph: near, reach      far: far, which reads reach
+    after       graph: near, reach      far is compiled again, over the new rules of graph
+
+engine/kept.py says which views are kept; all others are evaluated.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.engine.engine import Engine
+from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
+from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
+from ivm.engine.stored import layouts_of, save
+from ivm.engine.stored_schemas import declarations_for, stored_before
+from ivm.errors import (
+    RecursionRefusedError,
+    RedefinitionError,
+    RuleError,
+    UninstallError,
+    UnknownPredicateError,
+    Where,
+)
+from ivm.lang import Program
+from ivm.lang.dependencies import readers
+from ivm.lang.ir import Edit, Predicate, Rule
+from ivm.maintenance.surgery import Delta, net_changes
+from ivm.plan.cardinality import Cardinality
+from ivm.plan.constants import Encoder
+from ivm.plan.planner import AUTO, Chosen
+from ivm.question import Limits
+from ivm.transaction import Transaction
+from ivm.views.layouts import Layout, extensional_layout
+from pagestore.errors import SchemaError
+from pagestore.host import ERASE, INSERT, Edits, read_batches
+from pagestore.host import Transaction as StoreTransaction
+
+
+class Options(NamedTuple):
+    """How a block is maintained: as the parameters of `Workspace.install`."""
+
+    granularity: int = 1
+    maintenance: str = AUTO
+    limits: Limits = (None, None)
+
+
+class Installation(NamedTuple):
+    """The rules that are installed now, as they are saved, too, and the engine that filled views.
+
+    `evaluated` are the views that were filled, `told` the changes of those that were there before in the same form, and
+    `gone` the predicates that are not there any more, or in another form.
+    """
+
+    saved: str
+    installed: Installed
+    engine: Engine
+    evaluated: frozenset[str]
+    told: Mapping[str, Delta]
+    gone: frozenset[str]
+
+
+class Removal(NamedTuple):
+    """What goes with a block, and the relations of its text that stay in the store, each with its number of rows."""
+
+    views: dict[str, int]
+    relations: dict[str, int]
+    kept: dict[str, int]
+
+
+# -- a block comes, or is replaced
+
+
+def install(
+    txn: StoreTransaction, before: Installed, name: str, text: str, options: Options, replace: bool,
+    watched: Container[str], strict: bool,
+) -> Installation:  # fmt: skip
+    """Install a block over the rules `before`, fill the views that are new or others, and run the text's edits.
+
+    `watched` are the views whose changes are told. Raises RuleError, MaintainError, EditError; UninstallError where
+    other blocks read what a replaced block has no more.
+    """
+    if before.block(name) and not replace:
+        raise RedefinitionError(
+            Where(name, 1, 1),
+            f"a block `{name}` is installed; replace it (replace=True, `ivm install --replace`), uninstall it first, "
+            "or choose another name",
+        )
+    after, edits = _with_block(txn, before, name, text, options)
+    kept = kept_of(before, after)
+    new = {view for rule in after.rules for view in rule.writes} - kept.views
+    scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
+    engine = Engine(
+        txn, after, Encoder(txn), txn.threads, watched=watched, built=rearrange(txn, before, after, kept), strict=strict
+    )
+    engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    _restore_scans(txn, scans)
+    if edits:
+        collected = Transaction(txn, after, _no_commit)
+        collected.edit(edits)
+        engine.apply_edits(collected.composed())
+    saved = save(txn, after, engine.built)
+    alike = {view for view in before.program.predicates if _has_form(before, after, view)}
+    told = {view: _change(txn, after, view) for view in new & alike if view in watched}
+    evaluated = frozenset(view for view in new if "$" not in view)
+    return Installation(saved, after, engine, evaluated, told, frozenset(before.program.predicates) - alike)
+
+
+def _no_commit(txn: StoreTransaction, edits: Mapping[str, Edits]) -> int:
+    raise AssertionError("the edits of a text are part of the transaction that installs it")
+
+
+def _with_block(
+    txn: StoreTransaction, before: Installed, name: str, text: str, options: Options
+) -> tuple[Installed, tuple[Edit, ...]]:
+    """The rules with one more block, or with one replaced, whose readers are compiled again; the text's edits.
+
+    Raises RuleError, UninstallError.
+    """
+    block = before.block(name)
+    above = _readers_of(before, block) if block else ()
+    left = before.excluding(block, *above) if block else before
+    try:
+        after = _including(txn, before, left, name, text, options)
+    except UnknownPredicateError as error:
+        _refuse_circle(error, text, name, above)
+        raise
+    part = after.blocks[-1].part
+    refuse_foreign_writers([*left.blocks, *above], part)
+    if block:
+        _refuse_lost(block, part, above)
+    for one in above:
+        after = _again(txn, before, after, one, name)
+    return after, part.edits
+
+
+def _including(
+    txn: StoreTransaction, before: Installed, left: Installed, name: str, text: str, options: Options
+) -> Installed:
+    """`left` with a block; its rules go by the plans that they have in `before`, if these still fit."""
+    views = {n: predicate for n, predicate in before.program.predicates.items() if not predicate.extensional}
+    text += declarations_for(txn, text, {**left.program.predicates, **views}, name)
+    return left.including(
+        name, text, Cardinality(txn).distinct, Encoder(txn), _layouts_beside(txn, views),
+        _orders_in(before, options.maintenance), max(before.next_number, left.next_number), options.granularity,
+        options.maintenance, options.limits,
+    )  # fmt: skip
+
+
+def _layouts_beside(txn: StoreTransaction, views: Container[str]) -> Callable[[Predicate], Layout]:
+    """As `layouts_of`; a relation that had been a view is made anew."""
+    stored = layouts_of(txn)
+    return lambda predicate: extensional_layout(predicate) if predicate.name in views else stored(predicate)
+
+
+def _orders_in(before: Installed, maintenance: str) -> OrdersOf:
+    """The key orders that rules have already, for `Installed.including`; none where another maintenance is wanted."""
+    known = {shape_of(rule.definition): rule for rule in before.rules} if maintenance == AUTO else {}
+
+    def orders(_: int, rule: Rule, layouts: Mapping[str, Layout], recursive: frozenset[str] | None) -> Sequence[Chosen]:
+        old = known.get(shape_of(rule))
+        stratum = old and before.recursion.get(old)
+        if old is None or (stratum.recursive if stratum else None) != recursive:
+            return ()
+        inputs = zip(names_in_body(old.definition), names_in_body(rule), strict=True)
+        fits = all(before.layouts.get(was) == layouts.get(name) for was, name in inputs)
+        return orders_of(old) if fits else ()
+
+    return orders
+
+
+def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
+    """The blocks that read what a block has, directly or through others, in order."""
+    found, names = list[Block](), {*block.part.predicates}
+    for one in before.blocks:
+        if one is not block and names.intersection(chain.from_iterable(rule.reads for rule in one.rules)):
+            found.append(one)
+            names |= one.part.predicates.keys()
+    return tuple(found)
+
+
+def _refuse_circle(error: RuleError, text: str, name: str, above: Iterable[Block]) -> None:
+    """Raise RecursionRefusedError if the new rules read what blocks have that read the replaced one."""
+    from ivm.lang.mentions import mentioned
+
+    for one in above:
+        for read in sorted(one.part.predicates.keys() & mentioned(text, name)):
+            raise RecursionRefusedError(
+                error.where, f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of both "
+                "into one block"
+            )  # fmt: skip
+
+
+def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
+    """Raise UninstallError where other blocks read what the new rules do not have."""
+    lost = readers(
+        block.part.predicates.keys() - part.predicates.keys(), [rule.definition for one in above for rule in one.rules]
+    )
+    if lost:
+        uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in lost.items())
+        raise UninstallError(
+            f"{uses}: the new rules of `{block.name}` have to declare or derive it, or uninstall the readers first"
+        )
+
+
+def _again(txn: StoreTransaction, before: Installed, after: Installed, block: Block, replaced: str) -> Installed:
+    """The rules with a block that reads a replaced one. Raises RuleError where its rules do not fit any more."""
+    rule = next(iter(block.rules), None)
+    options = Options(rule.granularity if rule else 1, AUTO, block.limits)
+    try:
+        return _including(txn, before, after, block.name, block.text, options)
+    except RuleError as error:
+        reason = f"{error.reason} (block `{block.name}` reads `{replaced}`, whose new rules it does not fit)"
+        raise type(error)(error.where, reason) from None
+
+
+def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) -> None:
+    """Add the scans that views had, as far as they still have the columns."""
+    for view, texts in scans.items():
+        for text in texts:
+            if view in txn and text not in txn[view].scans:
+                with suppress(SchemaError):
+                    txn.add_scan(view, text)
+
+
+def _has_form(before: Installed, after: Installed, name: str) -> bool:
+    """Is a predicate still there, with columns of the same types?"""
+    now = after.program.predicates.get(name)
+    return now is not None and now.stored_types == before.program.predicates[name].stored_types
+
+
+def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
+    """How the rows of a view that was made anew differ from those that it had. O(rows)."""
+    width = after.layouts[view].visible
+    old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
+    parts = [(action, rows) for action, tree in ((ERASE, old), (INSERT, txn.tree(view)))
+             for rows in read_batches(txn.pages, tree, columns=(*range(width),))]  # fmt: skip
+    actions = np.concatenate([np.empty(0, np.int64), *(np.full(rows.shape[1], action) for action, rows in parts)])
+    return net_changes(actions, np.concatenate([np.empty((width, 0), np.int64), *(rows for _, rows in parts)], axis=1))
+
+
+# -- a block goes
+
+
+def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bool) -> tuple[str, Installed, Removal]:
+    """Remove a block with its views, and with `relations` those that it declares, too; returns the rules as saved.
+
+    Raises UninstallError while other blocks read them.
+    """
+    block = before.block(name)
+    if block is None:
+        known = ", ".join(b.name for b in before.blocks) or "none"
+        raise UninstallError(f"no block `{name}` is installed; there is {known}")
+    left = before.excluding(block)
+    rows = {n: len(txn[n]) for n in block.part.predicates if n in txn and "$" not in n}
+    declared = {n for n in rows if block.part.predicates[n].extensional}
+    dropped = declared - stored_before(block.text) if relations else set()
+    saved = save(txn, left, rearrange(txn, before, left, kept_of(before, left)))
+    for relation in dropped:
+        txn.drop(relation)
+    return saved, left, Removal(
+        {n: count for n, count in rows.items() if n not in declared},
+        {n: count for n, count in rows.items() if n in dropped},
+        {n: count for n, count in rows.items() if n in declared - dropped},
+    )  # fmt: skip

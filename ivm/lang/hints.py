@@ -1,0 +1,104 @@
+"""What a text says that its writer hardly means: words of other languages as terms, and variables that are used once.
+
+    q(c) <- region[c] = null.       refused: null would be a variable, and any region would do
+    q(c) <- region[c] = r.          a warning: `_` says that any region will do
+
+Only a text that a user gives is looked at, never one that is installed already.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ivm.errors import RuleSyntaxError, RuleWarning
+from ivm.lang.declarations import split
+from ivm.lang.ir import Aggregate, Var
+from ivm.lang.parse import parse
+from ivm.lang.syntax_tree import And, Call, Change, Clause, Not, Operation, Or
+
+NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
+BOOLEANS = {"TRUE": "true", "True": "true", "FALSE": "false", "False": "false"}
+CLOCKS = "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "sysdate"
+ANY_CASE = "and", "or", "not", "is", "like", "ilike", "between", "exists", "select", "where", "having", "distinct"
+UPPER = (
+    "ALL", "ANY", "AS", "ASC", "BY", "CASE", "DEFAULT", "DESC", "ELSE", "END", "EXCEPT", "FROM", "GROUP", "IN",
+    "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER", "PARTITION", "SET", "SOME", "THEN", "UNION",
+    "UNKNOWN", "USING", "VALUES", "WHEN", "WITH",
+)  # fmt: skip
+NULL_REMEDY = (
+    "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and `f[x] = _` where it has one"
+)
+WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
+
+
+def hints(text: str, source: str) -> list[RuleWarning]:
+    """A warning for each variable of a text that is used once.
+
+    Raises RuleSyntaxError, with the remedy, for a word such as NULL or CURRENT_DATE that is used as a variable.
+
+    >>> for warning in hints("p(x) <- q(x, y), r(_z).", "rules"):
+    ...     print(warning)
+    rules:1:14: y is used once: write `_` where any value will do, or `_y`
+    """
+    found = []
+    for statement in parse(text, source):
+        if isinstance(statement, Clause):
+            uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
+            times = Counter(variable.name for variable in uses)
+            found += [_used_once(v) for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
+        elif isinstance(statement, Change):
+            uses = [*_variables(split(statement.head))]
+        else:
+            continue
+        for variable in uses:
+            if not _is_quoted(variable, text):
+                _refuse_word(variable, isinstance(statement, Change))
+    return found
+
+
+def _used_once(variable: Var) -> RuleWarning:
+    name = variable.name
+    remedy = "write `_` where any value will do" + f", or `_{name}`" * name.isidentifier()
+    return RuleWarning(f"{variable.where}: {name} is used once: {remedy}")
+
+
+def _refuse_word(variable: Var, in_edit: bool) -> None:
+    """Raise RuleSyntaxError for a variable whose name is a word with a meaning elsewhere."""
+    name, lower = variable.name, variable.name.lower()
+    if name in NULLS:
+        remedy = WRITE_NULL if in_edit else NULL_REMEDY
+    elif name in BOOLEANS:
+        remedy = f"write `{BOOLEANS[name]}`"
+    elif lower in CLOCKS:
+        remedy = "rules know no clock: write the date, as in #2013-01-31#, or keep it in a function, as in `today[]`"
+    elif lower in ANY_CASE or name in UPPER:
+        remedy = (
+            "it is a word of SQL; here `,` is and, `;` is or, `!` is not; put a variable of that name in backquotes"
+        )
+    else:
+        return
+    raise RuleSyntaxError(variable.where, f"`{name}` is no value in rules, but would be a variable: {remedy}")
+
+
+def _is_quoted(variable: Var, text: str) -> bool:
+    line = text.split("\n")[variable.where.line - 1]
+    return line[variable.where.column - 1 :].startswith("`")
+
+
+def _variables(node: object) -> Iterator[Var]:
+    """Every variable of a tree, as often as it is there."""
+    match node:
+        case Var():
+            yield node
+        case tuple():
+            for part in node:
+                yield from _variables(part)
+        case Call():
+            yield from _variables(node.args)
+        case Operation():
+            yield from _variables((node.left, node.right))
+        case Aggregate():
+            yield from node.results
+        case And() | Or():
+            yield from _variables(node.items)
+        case Not():
+            yield from _variables(node.item)

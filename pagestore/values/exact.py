@@ -1,0 +1,379 @@
+"""Values from outside as an Arrow array of a column's type: exactly, or refused with the row and a remedy.
+
+    7, 3.5           into decimal(9,2)     7.00, 3.50
+    0.1              into decimal(9,2)     refused: the float 0.1 is no decimal; Decimal('0.1') is one
+    7.0              into int64            7
+    True, "7"        into int64            refused: neither is a number
+    2020-01-31 00:00 into date             2020-01-31
+
+docs/in-and-out.md has the whole table. Arrow and numpy arrays are converted here, at once; lists of Python's values one
+by one, where Arrow would take some of them for something else (objects.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.values.misfit import SHOWN, Misfit, misfit_of
+from pagestore.values.objects import Objects, from_objects, in_whole_microseconds
+from pagestore.values.types import Type, remedy_for
+
+DAY = 24 * 60 * 60 * 10**6  # microseconds
+BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
+_REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, LookupError, NotImplementedError, OverflowError
+_UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # of numpy's moments that Arrow has, too
+Words = np.ndarray
+
+
+def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
+    """The values that are no nulls, as an Arrow array of the type, and which rows have one, bool[n]; None for all.
+
+    Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may come as a large type. Raises Misfit.
+    """
+    array = _array(wanted, values)
+    if not array.null_count:
+        return _converted(wanted, array), None
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    try:
+        return _converted(wanted, array.drop_null()), there
+    except Misfit as misfit:
+        raise misfit.among(there) from None
+
+
+def numbers_of(array: pa.Array, dtype: Any, each: int = 1) -> np.ndarray:
+    """The numbers of an Arrow array without nulls, as they lie in memory, so many of each value.
+
+    Arrow's to_numpy would import pandas."""
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype)[each * array.offset : each * (array.offset + len(array))]
+
+
+# --- any values as an Arrow array ---------------------------------------------------------------
+
+
+def _array(wanted: Type, values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray):
+        return _of_numpy(wanted, values)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _of_arrow(wanted, values)
+    if isinstance(values, list | tuple | Objects):
+        return from_objects(wanted, values)
+    if any(hasattr(values, name) for name in ("__arrow_c_array__", "__arrow_c_stream__")):
+        return _of_arrow(wanted, pa.chunked_array(values))
+    if hasattr(values, "__array__"):  # a column or an index of pandas
+        return _of_series(wanted, values)
+    return from_objects(wanted, list(values))
+
+
+def _of_arrow(wanted: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """An Arrow array in one piece and without a dictionary, after a look at all of it."""
+    if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
+        raise _no_source(wanted, array.type)
+    damage = damage_of(array)
+    if damage:
+        raise damage
+    if pa.types.is_dictionary(array.type):
+        array = _taken_out(array)  # first: Arrow cannot combine zero chunks of dictionaries
+    if wanted.interned and (not _packed(array.type) or array.nbytes > BYTES_MAX):  # of views Arrow filters none
+        array = array.cast(pa.large_string() if wanted.name == "string" else pa.large_binary())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The plain values of a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
+    kind = values.type.value_type
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    if kind in views:
+        values = values.cast(pa.dictionary(values.type.index_type, views[kind]))
+    return values.cast(values.type.value_type)
+
+
+def _of_series(wanted: Type, values: Any) -> pa.Array:
+    """A column of pandas, where NaN is a null."""
+    if str(values.dtype) == "object":
+        return from_objects(wanted, Objects(values.tolist()))
+    try:
+        return _of_arrow(wanted, pa.array(values, from_pandas=True))
+    except _REFUSALS as error:
+        raise Misfit(None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first") from None
+
+
+def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
+    if values.ndim != 1:
+        raise Misfit(None, f"an array of {values.ndim} dimensions is no column; give arrays of one")
+    if values.dtype.kind == "O":
+        return from_objects(wanted, values.tolist())
+    if values.dtype.kind in "Mm" and np.datetime_data(values.dtype) not in _UNITS:
+        values = in_whole_microseconds(values)
+    if not values.dtype.isnative:  # Arrow has none of the other byte order
+        values = values.astype(values.dtype.newbyteorder("="))
+    try:
+        array = pa.array(values, from_pandas=False)
+    except _REFUSALS as error:
+        row = _first_failing(len(values), lambda a, b: pa.array(values[a:b], from_pandas=False))
+        if row is None:
+            raise Misfit(
+                None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first"
+            ) from None
+        raise Misfit(row, f"{values[row]!r} is no {wanted}: {error}") from None
+    if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
+        raise _no_source(wanted, array.type)
+    return array
+
+
+def _no_source(wanted: Type, have: pa.DataType) -> Misfit:
+    remedy = remedy_for(have)
+    if wanted.zone and _kind_of(have) in ("date", "moment"):
+        remedy = "they have no zone; give them the one that they are in, as pyarrow.compute.assume_timezone does"
+    return Misfit(None, f"{have} values for a column of type {wanted}; {remedy}")
+
+
+def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
+    """What is wrong with an Arrow array from outside: a text that is no UTF-8, or offsets that lead outside its data.
+
+    O(bytes), a tenth of a second for 10,000,000 short texts. Nothing else may look at the array before.
+    """
+    first = 0
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else (array,):
+        try:
+            chunk.validate(full=True)
+            if chunk.type in (pa.string_view(), pa.binary_view()) and chunk.null_count:
+                _without_nulls(chunk).validate(full=True)  # Arrow follows what stands in the place of a null, too
+        except pa.ArrowException as error:
+            damage = _damage(chunk, error)
+            return damage if damage.row is None else damage.at(first + damage.row)
+        first += len(chunk)
+    return None
+
+
+def _without_nulls(views: pa.Array) -> pa.Array:
+    """An array of views where nulls are whatever stands in their place."""
+    _, *buffers = views.buffers()
+    return pa.Array.from_buffers(pa.binary_view(), len(views), [None, *buffers], offset=views.offset)
+
+
+def _damage(array: pa.Array, error: Exception) -> Misfit:
+    damaged = f"the Arrow data are damaged ({error}); write them anew"
+    if pa.types.is_dictionary(array.type):
+        inner = damage_of(array.dictionary)
+        if inner is None or inner.row is None or damage_of(array.indices):
+            return Misfit(None, damaged)
+        uses = np.flatnonzero(array.indices.fill_null(-1).to_numpy(zero_copy_only=False) == inner.row)
+        return Misfit(int(uses[0]) if len(uses) else None, inner.said)
+    if pa.types.is_nested(array.type):  # whose parts do not tell where they belong
+        return Misfit(None, damaged)
+    row = _first_failing(len(array), lambda a, b: array.slice(a, b - a).validate(full=True))
+    if row is None or _kind_of(array.type) != "text":
+        return Misfit(row, damaged)
+    raw = {pa.string_view(): pa.binary_view(), pa.large_string(): pa.large_binary()}.get(array.type, pa.binary())
+    text = array.slice(row, 1).view(raw)
+    if damage_of(text):
+        return Misfit(row, damaged)
+    remedy = "write the text as UTF-8, or give it to a column of bytes, as bytes"
+    return Misfit(row, f"{text[0].as_py()[:SHOWN]!r} is no UTF-8; {remedy}")
+
+
+def _first_failing(n: int, attempt: Callable[[int, int], Any]) -> int | None:
+    """The first of n rows with which an attempt at rows a to b fails; None where it fails with no single one. O(n)."""
+    start, end = 0, n
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _fails(attempt, start, middle):
+            end = middle
+        else:
+            start = middle
+    return start if start < n and _fails(attempt, start, end) else None
+
+
+def _fails(attempt: Callable[[int, int], Any], start: int, end: int) -> bool:
+    try:
+        attempt(start, end)
+    except _REFUSALS:
+        return True
+    return False
+
+
+# --- which types become which -------------------------------------------------------------------
+
+_NUMBERS, _MOMENTS = ("number", "float", "decimal", "null"), ("date", "moment", "null")
+SOURCES = {  # by the type of the column
+    "int64": _NUMBERS,
+    "uint64": _NUMBERS,
+    "float64": _NUMBERS,
+    "decimal": _NUMBERS,
+    "bool": ("bool", "null"),
+    "date": _MOMENTS,
+    "time": ("time", "null"),
+    "timestamp": (*_MOMENTS, "zoned"),
+    "duration": ("duration", "null"),
+    "string": ("text", "null"),
+    "bytes": ("bytes", "null"),
+}
+
+
+def _kind_of(kind: pa.DataType) -> str | None:
+    """What the values of an Arrow type are; None for those that no column has."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    of = pa.types
+    kinds = {
+        "null": of.is_null, "number": of.is_integer, "float": of.is_floating, "decimal": of.is_decimal,
+        "bool": of.is_boolean, "date": of.is_date, "time": of.is_time, "duration": of.is_duration,
+        "moment": lambda t: of.is_timestamp(t) and t.tz is None,
+        "zoned": lambda t: of.is_timestamp(t) and t.tz is not None,
+        "text": lambda t: of.is_string(t) or of.is_large_string(t) or t == pa.string_view(),
+        "bytes": lambda t: of.is_binary(t) or of.is_large_binary(t) or of.is_fixed_size_binary(t)
+        or t == pa.binary_view(),
+    }  # fmt: skip
+    return next((name for name, matches in kinds.items() if matches(kind)), None)
+
+
+def _same_zone(have: pa.DataType, wanted: Type) -> bool:
+    """Whether both are moments with a zone, or neither is."""
+    kind = _kind_of(have)
+    return kind == "null" or (kind == "zoned") == bool(wanted.zone)
+
+
+def _converted(wanted: Type, array: pa.Array) -> pa.Array:
+    """An Arrow array without nulls as one of the type. Raises Misfit."""
+    target, kind = wanted.arrow, _kind_of(array.type)
+    if kind == "null":
+        return pa.array([], target)
+    if array.type == target and kind != "decimal":
+        return array
+    if kind == "decimal" and array.type.bit_width < 128:  # of which Arrow has fewer casts
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    special = _SPECIAL.get((kind, wanted.name))
+    if special:
+        words, good = special(wanted, array)
+        if not good.all():
+            raise _misfit(wanted, array, int(np.argmin(good)))
+        return _array_of(wanted, words)
+    if wanted.interned:
+        return array
+    try:
+        return _cast(array, target)
+    except _REFUSALS as error:
+        row = _first_failing(len(array), lambda a, b: _cast(array.slice(a, b - a), target))
+        if row is None:
+            raise Misfit(None, f"{array.type} values for a column of type {wanted}: {error}") from None
+        raise _misfit(wanted, array, row) from None
+
+
+def _packed(kind: pa.DataType) -> bool:
+    """Whether an Arrow array of texts has offsets and one buffer of bytes."""
+    of = pa.types
+    return bool(of.is_string(kind) or of.is_binary(kind) or of.is_large_string(kind) or of.is_large_binary(kind))
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    found = array.cast(target)
+    if pa.types.is_decimal(target) and len(found):
+        found.validate(full=True)  # a cast does not look at the number of digits
+    return found
+
+
+def _misfit(wanted: Type, array: pa.Array, row: int) -> Misfit:
+    one = array.slice(row, 1)
+    if pa.types.is_duration(one.type):
+        return misfit_of(wanted, row, None, f"{one.cast(pa.int64())[0]} {one.type.unit}")
+    if pa.types.is_temporal(one.type):  # nanoseconds have no Python value without pandas
+        kind = pa.timestamp(one.type.unit) if pa.types.is_timestamp(one.type) else one.type
+        return misfit_of(wanted, row, None, str(one.cast(kind).cast(pa.string())[0]))
+    return misfit_of(wanted, row, one[0].as_py())
+
+
+# --- conversions that Arrow has not, or rounds by -----------------------------------------------
+# Each gives words int64[n], and which of them are the values, bool[n].
+
+
+def _float_to_whole(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+    values = _floats(array)
+    low, high = (0.0, 2.0**64) if wanted.name == "uint64" else (-(2.0**63), 2.0**63)
+    good = (values >= low) & (values < high) & (values == np.floor(values))
+    numbers = np.where(good, values, 0.0)
+    return (numbers.astype(np.uint64).view(np.int64) if wanted.name == "uint64" else numbers.astype(np.int64)), good
+
+
+def _whole_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    values = numbers_of(array, array.type.to_pandas_dtype())
+    found = values.astype(np.float64)
+    most = 2.0**64 if values.dtype.kind == "u" else 2.0**63
+    back = np.where(found < most, found, 0.0).astype(np.uint64 if values.dtype.kind == "u" else np.int64)
+    return found.view(np.int64), (found < most) & (back == values)
+
+
+def _whole_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+    values = numbers_of(array, array.type.to_pandas_dtype())
+    most = 10 ** (wanted.precision - wanted.scale) - 1
+    good = values <= most if values.dtype.kind == "u" else (values <= most) & (values >= -most)
+    return np.where(good, values, 0).astype(np.int64) * 10**wanted.scale, good
+
+
+def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+    """A float is m / 2**k, so that it has at most s decimals just where it is a whole number times 2**-s."""
+    values = _floats(array)
+    good = np.abs(values) < 10.0 ** (wanted.precision - wanted.scale)
+    halves = np.ldexp(np.where(good, values, 0.0), wanted.scale)
+    good &= halves == np.floor(halves)
+    return np.where(good, halves, 0.0).astype(np.int64) * 5**wanted.scale, good
+
+
+def _decimal_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    """One by one, since Arrow rounds, and few decimals of people's are floats."""
+    values = array.to_pylist()
+    found = [float(value) for value in values]
+    good = [number == value for number, value in zip(found, values, strict=True)]
+    return np.array(found, np.float64).view(np.int64), np.array(good, bool)
+
+
+def _moment_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    words = numbers_of(array, np.int64)
+    days, rest = np.divmod(words, 24 * 60 * 60 * units[array.type.unit])
+    good = (rest == 0) & (np.abs(days) < 2**31)
+    return np.where(good, days, 0), good
+
+
+def _date_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    """Of date64, in milliseconds."""
+    days, rest = np.divmod(numbers_of(array, np.int64), DAY // 1000)
+    good = (rest == 0) & (np.abs(days) < 2**31)
+    return np.where(good, days, 0), good
+
+
+def _floats(array: pa.Array) -> np.ndarray:
+    return numbers_of(array, array.type.to_pandas_dtype()).astype(np.float64)
+
+
+def _float_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    return _floats(array).view(np.int64), np.ones(len(array), bool)
+
+
+_SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, Words]]] = {
+    ("float", "int64"): _float_to_whole,
+    ("float", "uint64"): _float_to_whole,
+    ("float", "float64"): _float_to_float,
+    ("number", "float64"): _whole_to_float,
+    ("number", "decimal"): _whole_to_decimal,
+    ("float", "decimal"): _float_to_decimal,
+    ("decimal", "float64"): _decimal_to_float,
+    ("moment", "date"): _moment_to_date,
+    ("date", "date"): _date_to_date,
+}
+
+
+def _array_of(wanted: Type, words: np.ndarray) -> pa.Array:
+    """The Arrow array of numbers int64[n] as they lie in memory; decimals as their words, dates as days."""
+    values = words
+    if wanted.name == "decimal":
+        values = np.stack([words, words >> 63], axis=1)
+    elif wanted.name == "date":
+        values = words.astype(np.int32)
+    return pa.Array.from_buffers(wanted.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -1,0 +1,134 @@
+"""Why a value does not go into a column, in words, with a remedy."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from math import isfinite
+from numbers import Integral, Number
+from typing import Any
+
+import numpy as np
+
+from pagestore.values.types import DIGITS_MAX, Type
+
+SHOWN = 60  # characters of a value
+WHOLE = {"int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
+FINER = "is finer than microseconds; cut or round it"
+
+
+class Misfit(Exception):
+    """A value that a column does not take: its row, None for the column as a whole, and what is said of it."""
+
+    def __init__(self, row: int | None, said: str) -> None:
+        super().__init__(said)
+        self.row, self.said = row, said
+
+    def at(self, row: int) -> Misfit:
+        """The same of another row."""
+        return Misfit(row, self.said)
+
+    def among(self, there: np.ndarray) -> Misfit:
+        """The same of the row that it is, when its own counts only those that are there, bool[n]."""
+        return self if self.row is None else Misfit(int(np.flatnonzero(there)[self.row]), self.said)
+
+
+def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
+    """What is said of a value that a column of a type does not take; a value of time may come as a text instead."""
+    shown = text or repr(value)
+    shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
+    if text:
+        return Misfit(row, f"{shown} does not fit {wanted}; {_remedy_of_time(wanted, text)}")
+    if isinstance(value, bool) or not isinstance(value, Number):
+        return Misfit(row, f"{shown} is no {wanted}; {_conversion(wanted, value)}")
+    if wanted.name == "decimal":
+        return Misfit(row, f"{shown} {_no_decimal(wanted, value)}")
+    if wanted.name in ("int64", "uint64"):
+        least, most = WHOLE[wanted.name]
+        inside = is_finite(value) and least <= value <= most  # type: ignore[operator]
+        remedy = "round it to a whole number" if inside else f"it holds {least} to {most}"
+        return Misfit(row, f"{shown} does not fit {wanted}; {remedy}")
+    if wanted.name == "float64":
+        return Misfit(row, f"{shown} is no float64 exactly; give float({shown}) if the nearest one will do")
+    return Misfit(row, f"{shown} is no {wanted}; {_conversion(wanted, value)}")
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number, and neither infinite nor NaN."""
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    return isinstance(value, Integral) or (isinstance(value, float) and isfinite(value))
+
+
+def _no_decimal(wanted: Type, value: Any) -> str:
+    """Why a number is no decimal of a type."""
+    if not is_finite(value):
+        return f"is no {wanted}: leave it out, or make it a null"
+    written = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    before, room = digits_before(written), wanted.precision - wanted.scale
+    if before > room:
+        digits = before + wanted.scale
+        remedy = f"declare decimal({digits},{wanted.scale})" if digits <= DIGITS_MAX else "no decimal here has so many"
+        return f"has {before} digits before the point and {wanted} has {room}; {remedy}"
+    digits = decimals_of(written)
+    if digits > wanted.scale:
+        wider = f", or declare decimal({room + digits},{digits})" * (room + digits <= DIGITS_MAX)
+        return f"has {digits} decimals and {wanted} keeps {wanted.scale}; round it{wider}"
+    return f"is a float that no {wanted} is exactly; give Decimal('{written}')"
+
+
+def digits_before(value: Decimal) -> int:
+    """How many digits a finite decimal has before the point, besides zeros in front."""
+    return max(0, value.adjusted() + 1) if value else 0
+
+
+def decimals_of(value: Decimal) -> int:
+    """How many digits behind the point a finite decimal needs.
+
+    >>> decimals_of(Decimal("1.50")), decimals_of(Decimal("1E+3"))
+    (1, 0)
+    """
+    _, digits, exponent = value.as_tuple()
+    significant = "".join(map(str, digits)).rstrip("0")
+    return max(0, len(significant) - len(digits) - int(exponent)) if significant else 0
+
+
+def _remedy_of_time(wanted: Type, text: str) -> str:
+    if wanted.name == "date":
+        return "a date is midnight: take the day of it"
+    digits = text.rpartition(".")[2]
+    if text.endswith(" ns") or (len(digits) > 6 and digits[6:].strip("0")):
+        return "cut or round it to microseconds"
+    return "it is out of range"
+
+
+def _conversion(wanted: Type, value: Any) -> str:
+    """How a value of another kind becomes one of a type."""
+    if value is None:
+        return "drop or replace it"
+    by_text = {
+        "int64": "int(…)", "uint64": "int(…)", "float64": "float(…)", "decimal": "decimal.Decimal(…)",
+        "date": "date.fromisoformat(…)", "time": "time.fromisoformat(…)", "timestamp": "datetime.fromisoformat(…)",
+        "bytes": "….encode()", "duration": "timedelta(…)", "bool": "… == 'true'",
+    }  # fmt: skip
+    if isinstance(value, str) and wanted.name in by_text:
+        return f"convert the text, as by {by_text[wanted.name]}"
+    if wanted.name == "string":
+        return "convert it, as by ….decode()" if isinstance(value, bytes | bytearray) else "convert it, as by str(…)"
+    if isinstance(value, bool) and wanted.name in ("int64", "uint64", "float64", "decimal"):
+        return "convert it, as by int(…)"
+    if wanted.name == "bool" and isinstance(value, Number):
+        return "convert it, as by … != 0"
+    if isinstance(value, Number) and wanted.name in ("date", "time", "timestamp", "duration"):
+        return "say what it counts, as by timedelta(seconds=…)"
+    if isinstance(value, date | time | timedelta) and wanted.name in ("date", "time", "timestamp", "duration"):
+        return _moments(wanted, value)
+    return "convert it first"
+
+
+def _moments(wanted: Type, value: Any) -> str:
+    if isinstance(value, datetime) and wanted.name == "date":
+        return "take its .date()"
+    if isinstance(value, datetime) and wanted.name == "time":
+        return "take its .time()"
+    return "convert it first"

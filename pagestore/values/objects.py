@@ -1,0 +1,227 @@
+"""Lists of Python's values as Arrow arrays of a column's type: what Arrow would take for something else is refused.
+
+Arrow by itself makes True a 1, a datetime its date, a text its bytes, and cuts the nanoseconds of pandas' and numpy's
+moments. Values of the one type that a column holds are given to it as they are, others are converted one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Context, Decimal
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.values.misfit import FINER, WHOLE, Misfit, decimals_of, digits_before, is_finite, misfit_of
+from pagestore.values.types import Type
+
+_NONE = type(None)
+_PLAIN: dict[str, set[type]] = {  # what Arrow takes as it is, if it has no zone
+    "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
+    "decimal": {int, _NONE}, "date": {date, _NONE}, "duration": {timedelta, _NONE},
+    "string": {str, _NONE}, "bytes": {bytes, _NONE},
+}  # fmt: skip
+_EXACT = Context(prec=1200)  # digits of any float
+_REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
+
+
+class Objects(list[Any]):
+    """Values of a column of objects of pandas, where NaN is a null."""
+
+
+def from_objects(wanted: Type, values: Any) -> pa.Array:
+    """An Arrow array of the type, with nulls. Raises Misfit."""
+    lacking = isinstance(values, Objects)
+    if not set(map(type, values)) <= _PLAIN.get(wanted.name, set()) or (lacking and wanted.name == "float64"):
+        values = [*_each(wanted, values, lacking)]
+    try:
+        array = pa.array(values, wanted.arrow, from_pandas=False)
+        if wanted.name == "decimal":
+            array.validate(full=True)
+        return array
+    except _REFUSALS:
+        raise _first_refused(wanted, values) from None
+
+
+def _first_refused(wanted: Type, values: Iterable[Any]) -> Misfit:
+    """The first value of which Arrow makes none of the type."""
+    for row, value in enumerate(values):
+        try:
+            pa.array([value], wanted.arrow, from_pandas=False).validate(full=True)
+        except _REFUSALS as error:
+            if isinstance(value, str):  # half of a surrogate pair
+                return Misfit(row, f"{value!r} has no UTF-8: {error}")
+            if isinstance(value, timedelta | date):
+                return Misfit(row, f"{value!r} does not fit {wanted}; it is out of range")
+            return misfit_of(wanted, row, value)
+    raise AssertionError("Arrow refuses a list and none of its values")
+
+
+def _each(wanted: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[Any]:
+    convert = _CONVERT[wanted.name]
+    for row, value in enumerate(values):
+        try:
+            value = plain(value)
+            if value is None or (nan_is_null and isinstance(value, float) and value != value):
+                yield None
+            else:
+                yield convert(wanted, value)
+        except Misfit as misfit:
+            raise misfit.at(row) from None
+
+
+def plain(value: Any) -> Any:
+    """A value of numpy, of pandas or of Arrow as Python's; others as they are. Raises Misfit for nanoseconds."""
+    if isinstance(value, pa.Scalar):
+        value = _of_scalar(value)
+    if isinstance(value, np.generic):
+        value = _of_numpy_scalar(value)
+    name = type(value).__name__
+    if name in ("NaTType", "NAType"):
+        return None
+    if getattr(value, "nanosecond", 0) or (isinstance(value, timedelta) and getattr(value, "nanoseconds", 0)):
+        raise Misfit(0, f"{value!r} {FINER}")
+    if hasattr(value, "to_pydatetime"):
+        return value.to_pydatetime()
+    return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value
+
+
+def _of_scalar(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except ValueError:  # nanoseconds, without pandas
+        raise Misfit(0, f"{value} {FINER}") from None
+
+
+def _of_numpy_scalar(value: np.generic) -> Any:
+    if value.dtype.kind in "Mm":
+        if np.isnat(value):
+            return None
+        found = in_whole_microseconds(np.array([value]))[0].item()
+        if isinstance(found, int):
+            raise Misfit(0, f"{value} is not in the years 1 to 9999")
+        return found
+    if isinstance(value, np.longdouble) and value.dtype.itemsize > 8:
+        return float(value) if float(value) == value else value
+    return value if isinstance(value, str | bytes) else value.item()
+
+
+def in_whole_microseconds(values: np.ndarray) -> np.ndarray:
+    """Moments or durations of numpy in microseconds. Raises Misfit for those that are none."""
+    unit, _ = np.datetime_data(values.dtype)
+    if unit in ("Y", "M", "generic"):
+        raise Misfit(0, f"{values.dtype} values have no length in microseconds; take another unit")
+    found = values.astype(f"{values.dtype.kind}8[us]")
+    bad = np.flatnonzero((found.astype(values.dtype) != values) & ~np.isnat(values))
+    if len(bad):
+        finer = unit in ("ns", "ps", "fs", "as")
+        raise Misfit(int(bad[0]), f"{values[bad[0]]} {FINER if finer else 'is out of range'}")
+    return found
+
+
+# --- one value ----------------------------------------------------------------------------------
+
+
+def _whole(wanted: Type, value: Any) -> int:
+    if isinstance(value, bool):
+        raise misfit_of(wanted, 0, value)
+    if isinstance(value, Integral) or (is_finite(value) and -(2**64) < value < 2**64 and value == int(value)):
+        number = int(value)
+    else:
+        raise misfit_of(wanted, 0, value)
+    least, most = WHOLE[wanted.name]
+    if not least <= number <= most:
+        raise misfit_of(wanted, 0, value)
+    return number
+
+
+def _float(wanted: Type, value: Any) -> float:
+    if isinstance(value, float):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral | Decimal):
+        raise misfit_of(wanted, 0, value)
+    try:
+        found = float(value)
+    except (OverflowError, ValueError):
+        raise misfit_of(wanted, 0, value) from None
+    if found != value:
+        raise misfit_of(wanted, 0, value)
+    return found
+
+
+def _decimal(wanted: Type, value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, Integral | float | Decimal):
+        raise misfit_of(wanted, 0, value)
+    number = value if isinstance(value, Decimal) else Decimal(value if isinstance(value, float) else int(value))
+    fits = number.is_finite() and digits_before(number) <= wanted.precision - wanted.scale
+    if not fits or decimals_of(number) > wanted.scale:
+        raise misfit_of(wanted, 0, value)
+    return number.quantize(Decimal(1).scaleb(-wanted.scale), context=_EXACT)
+
+
+def _bool(wanted: Type, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise misfit_of(wanted, 0, value)
+    return value
+
+
+def _date(wanted: Type, value: Any) -> date:
+    if isinstance(value, datetime):
+        if value.tzinfo:
+            raise Misfit(0, f"{value!r} has a zone, and a date has none; take its .date() where it is")
+        if value.time() != time.min:
+            raise Misfit(0, f"{value!r} is no date; take its .date()")
+        return value.date()
+    if not isinstance(value, date):
+        raise misfit_of(wanted, 0, value)
+    return value
+
+
+def _time(wanted: Type, value: Any) -> time:
+    if not isinstance(value, time):
+        raise misfit_of(wanted, 0, value)
+    if value.tzinfo:
+        raise Misfit(0, f"{value!r} has a zone; take it without one")
+    return value
+
+
+def _timestamp(wanted: Type, value: Any) -> datetime:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        if wanted.zone:
+            raise Misfit(0, f"{value!r} has no zone; give the moment that is meant, with its zone")
+        return datetime(value.year, value.month, value.day)
+    if not isinstance(value, datetime):
+        raise misfit_of(wanted, 0, value)
+    if (value.tzinfo is not None) != bool(wanted.zone):
+        remedy = (
+            "has a zone; take it in UTC, without one" if value.tzinfo else "has no zone; give it the one that it is in"
+        )
+        raise Misfit(0, f"{value!r} {remedy}")
+    return value
+
+
+def _duration(wanted: Type, value: Any) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise misfit_of(wanted, 0, value)
+    return value
+
+
+def _string(wanted: Type, value: Any) -> str:
+    if not isinstance(value, str):
+        raise misfit_of(wanted, 0, value)
+    return value
+
+
+def _bytes(wanted: Type, value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise misfit_of(wanted, 0, value)
+    return bytes(value)
+
+
+_CONVERT: dict[str, Callable[[Type, Any], Any]] = {
+    "int64": _whole, "uint64": _whole, "float64": _float, "decimal": _decimal, "bool": _bool, "date": _date,
+    "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string, "bytes": _bytes,
+}  # fmt: skip

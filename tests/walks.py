@@ -1,0 +1,162 @@
+"""Count the files and moves of three walks through the code: `python -m tests.walks`.
+
+    a   a key to disk        transaction, insert, commit
+    b   a text to rows       one rule installed over a relation with rows
+    c   a delta to rows      two edges into the relation that two views read
+
+A *move* is a call from one file of the packages into another. It *climbs* if the file that is called imports, directly
+or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run as plain Python, so that they are seen.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pagestore", "ivm", "tools")
+RULES = "triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).  degree[x] = d <- agg<<d = count()>> edge(x, _)."
+DECLARATION = "edge(x, y) -> int(x), int(y)."
+EDGES = [(1, 2), (2, 3), (1, 3), (3, 4)]
+
+
+class Walk(NamedTuple):
+    """The moves from file to file of one piece of work, each with how often it was made."""
+
+    moves: Counter[tuple[str, str]]
+
+    @property
+    def files(self) -> set[str]:
+        """The files that were entered."""
+        return {file for move in self.moves for file in move}
+
+    def climbs(self, above: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """The moves into a file that stands above the one which calls."""
+        return sorted(move for move in self.moves if above(move[1], move[0]))
+
+
+def walks() -> dict[str, Walk]:
+    """The three walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, walk in {"a key to disk": _key, "a text to rows": _text, "a delta to rows": _delta}.items():
+            walk(Path(folder) / "warm.pages", _unwatched)
+            Path(folder, "warm.pages").unlink()
+            found[name] = walk(Path(folder) / f"{name}.pages", watched)
+    return found
+
+
+def _key(path: Path, watch: Callable[[], Any]) -> Walk:
+    import pagestore
+
+    with pagestore.open(path) as store:
+        with store.transaction() as txn:
+            txn.create("edge", "x: int64, y: int64").insert(EDGES)
+        with watch() as moves, store.transaction() as txn:
+            txn["edge"].insert([(3, 5)])
+    return Walk(moves)
+
+
+def _text(path: Path, watch: Callable[[], Any]) -> Walk:
+    import ivm
+
+    with ivm.open(path) as ws:
+        ws.install(DECLARATION, name="facts")
+        with ws.transaction() as txn:
+            txn.insert("edge", EDGES)
+        with watch() as moves:
+            ws.install(RULES.partition("  ")[0], name="rules")
+    return Walk(moves)
+
+
+def _delta(path: Path, watch: Callable[[], Any]) -> Walk:
+    import ivm
+
+    with ivm.open(path) as ws:
+        ws.install(DECLARATION, name="facts")
+        with ws.transaction() as txn:
+            txn.insert("edge", EDGES)
+        ws.install(RULES, name="rules")
+        with watch() as moves, ws.transaction() as txn:
+            txn.insert("edge", [(1, 4), (2, 4)])
+    return Walk(moves)
+
+
+@contextmanager
+def _unwatched() -> Iterator[Counter[tuple[str, str]]]:
+    yield Counter()
+
+
+@contextmanager
+def watched() -> Iterator[Counter[tuple[str, str]]]:
+    """Count the calls from one file of the packages into another until the block ends."""
+    moves: Counter[tuple[str, str]] = Counter()
+    names: dict[CodeType, str | None] = {}
+
+    def file_of(frame: FrameType | None) -> str | None:
+        """The nearest file of the packages, from a frame on outwards: what other libraries call back counts as ours."""
+        while frame:
+            if frame.f_code not in names:
+                path = Path(frame.f_code.co_filename)
+                inside = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
+                names[frame.f_code] = str(path.relative_to(ROOT)) if inside else None
+            if name := names[frame.f_code]:
+                return name
+            frame = frame.f_back
+        return None
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (callee := file_of(frame)) and names[frame.f_code]:
+            caller = file_of(frame.f_back)
+            if caller and caller != callee:
+                moves[caller, callee] += 1
+
+    sys.setprofile(called)
+    try:
+        yield moves
+    finally:
+        sys.setprofile(None)
+
+
+def import_order() -> Callable[[str, str], bool]:
+    """Whether one file stands above another: it imports the other, directly or through others."""
+    import grimp
+
+    graph = grimp.build_graph("pagestore", "ivm", cache_dir=None)
+    below: dict[str, set[str]] = {}
+
+    def above(file: str, other: str) -> bool:
+        module, lower = _module(file), _module(other)
+        if module not in below:
+            below[module] = graph.find_upstream_modules(module) if module in graph.modules else set()
+        return lower in below[module]
+
+    return above
+
+
+def _module(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def main() -> int:
+    """Print the counts, and every climb."""
+    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
+        return subprocess.run([sys.executable, "-m", "tests.walks"], env=environment, cwd=ROOT).returncode
+    above = import_order()
+    for name, walk in walks().items():
+        climbs = walk.climbs(above)
+        print(f"{name}: {len(walk.files)} files, {len(walk.moves)} moves, {len(climbs)} climbs")
+        for caller, callee in climbs:
+            print(f"    {caller} calls {callee}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

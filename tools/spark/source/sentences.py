@@ -1,0 +1,37 @@
+"""What Spark says of an error in the data source begins with the error's sentence (ivm/spark/workers.py)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction
+from typing import Any, TypeVar
+
+Class = TypeVar("Class", bound=type)
+
+
+def sentences_first(class_: Class) -> Class:
+    """A class whose methods Spark calls in its workers."""
+    for name, method in vars(class_).items():
+        if isfunction(method) and not name.startswith("_"):
+            setattr(class_, name, _generating(method) if isgeneratorfunction(method) else _reporting()(method))
+    return class_
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        from ivm.spark.workers import sentence_first  # only now: what goes well need not wait for `ivm`
+
+        with sentence_first():
+            raise
+
+
+def _generating(method: Any) -> Any:
+    @wraps(method)
+    def generate(*arguments: Any) -> Iterator[Any]:
+        with _reporting():
+            yield from method(*arguments)
+
+    return generate
