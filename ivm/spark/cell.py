@@ -350,15 +350,20 @@ def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Tab
     No rules are compiled for it. Raises CellsError as `found_at`.
     """
     with pagestore.open(_there(batch, cell), mode="r") as store:
-        version, progress = found_at(store, batch, cell)
-        with kept(store, version, cell) as snap:
-            if not changed:
-                return snap[name].to_arrow()
-            none = snap[name].schema.arrow.empty_table()
-        if progress.token != batch.token or not progress.rounds:
-            return as_inserted(none)
-        with kept(store, progress.begin, cell):
-            return store.diff(progress.begin, version, name).read_all()
+        return rows_in(store, batch, cell, name, changed)
+
+
+def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> pa.Table:
+    """The same of the cell's store, which is open."""
+    version, progress = found_at(store, batch, cell)
+    with kept(store, version, cell) as snap:
+        if not changed:
+            return snap[name].to_arrow()
+        none = snap[name].schema.arrow.empty_table()
+    if progress.token != batch.token or not progress.rounds:
+        return as_inserted(none)
+    with kept(store, progress.begin, cell):
+        return store.diff(progress.begin, version, name).read_all()
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:

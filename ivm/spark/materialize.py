@@ -45,13 +45,15 @@ class Views:
 
         Raises UnknownViewError, and VersionError when the version before is not retained any more.
         """
+        from ivm.spark.frames import as_spark_has
+
         predicate = self._known(name)
         with pagestore.open(self._path, mode="r") as store:
             if name not in store.at(self._did.before):
                 found = as_inserted(store.at(self.version)[name].to_arrow())
             else:
                 found = store.diff(self._did.before, self.version, name).read_all()
-        table = found.cast(schema_of(predicate, changed=True))
+        table = found.cast(as_spark_has(schema_of(predicate, changed=True)))
         table = table.append_column("_commit_version", pa.repeat(self.version, table.num_rows))
         return self._spark.createDataFrame(table)
 

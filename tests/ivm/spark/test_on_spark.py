@@ -15,6 +15,7 @@ from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
 from tests.support.file_systems import hdfs_by_default
+from tests.support.typed_programs import POOLS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,23 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         assert [*cells["tri"]] == sorted(one["tri"])
     with Cells.open(tmp_path / "c") as cells, pytest.raises(OptionError, match="without spark="):
         cells.read("tri")
+
+
+def test_every_type_to_spark_and_back(spark: "SparkSession", tmp_path: Path) -> None:
+    """Rows of cells as a DataFrame, which comes back as a batch, with a key that was 10 less."""
+    columns = {f"c{n}": type_ for n, type_ in enumerate(POOLS)}
+    text = f"""p(n, {", ".join(columns)}) -> int(n), {", ".join(f"{t}({c})" for c, t in columns.items())}.
+        {" ".join(f"v_{c}({c}) <- p(_, {', '.join(c if c == d else '_' for d in columns)})." for c in columns)}"""
+    rows = [(n, *(pool[n % len(pool)] for pool in POOLS.values())) for n in range(6)]
+    with Cells.create(tmp_path / "c", text, 2, spark, options={"threads": 1}) as cells:
+        schema = cells["p"].to_arrow().schema
+        table = pa.table([pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)], schema)
+        cells.apply(0, {"p": table})
+        frame = cells.read("p")
+        cells.apply(1, {"p": frame.withColumn("n", frame.n + 10)})
+        found, expected = cells["p"].to_arrow().to_pylist(), table.to_pylist()
+        assert found[:6] == expected and [{**row, "n": row["n"] - 10} for row in found[6:]] == expected
+        assert all(len(cells[f"v_{c}"]) == len(pool) for c, pool in zip(columns, POOLS.values(), strict=True))
 
 
 def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
