@@ -17,7 +17,9 @@ from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save, save
 from ivm.errors import IvmError
 from ivm.lang.traverse import constants
 from ivm.plan.constants import Encoder
+from ivm.rope import computed_text, note_erased
 from pagestore.host import (
+    Computed,
     Dependants,
     Snapshot,
     Store,
@@ -54,6 +56,7 @@ class RuleHost:
         engine.follow_changes(before)
         if engine.built != built or HOST not in txn.base.catalog.dependants:
             save(txn, installed, engine.built)
+        note_erased(engine, watched)
         told = [workspace for workspace in same_branch if workspace.store.owns(txn, main=True)]
         return partial(_notify_all, told, engine)
 
@@ -72,6 +75,10 @@ class RuleHost:
             found = (const.value for rule in load(snapshot).rules for const in constants(rule.definition))
             self._texts = saved, {value for value in found if isinstance(value, str)}
         return self._texts[1]
+
+    def computed(self, source: Any, name: str) -> Computed | None:
+        """The texts of a concat, whose rows say only when they change. Raises RuleError, IvmError."""
+        return computed_text(source, name)
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
         """The violations in the newest version of each branch (check/check.py)."""

@@ -19,6 +19,7 @@ from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_
 from ivm.engine.stored import layouts_of, save
 from ivm.engine.stored_schemas import declarations_for, stored_before
 from ivm.errors import (
+    EditError,
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
@@ -77,12 +78,12 @@ class Removal(NamedTuple):
 
 def install(
     txn: StoreTransaction, before: Installed, name: str, text: str, options: Options, replace: bool,
-    watched: Container[str], strict: bool,
+    watched: Container[str], strict: bool, edit: Callable[[Transaction], None] | None = None,
 ) -> Installation:  # fmt: skip
-    """Install a block over the rules `before`, fill the views that are new or others, and run the text's edits.
+    """Install a block over the rules `before`, fill the views that are new or others, and run the edits.
 
-    `watched` are the views whose changes are told. Raises RuleError, MaintainError, EditError; UninstallError where
-    other blocks read what a replaced block has no more.
+    These are the text's, then those of `edit`.  `watched` are the views whose changes are told. Raises RuleError,
+    MaintainError, EditError; UninstallError where other blocks read what a replaced block has no more.
     """
     if before.block(name) and not replace:
         raise RedefinitionError(
@@ -99,19 +100,21 @@ def install(
     )
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
     _restore_scans(txn, scans)
-    if edits:
-        collected = Transaction(txn, after, _no_commit)
-        collected.edit(edits)
-        engine.apply_edits(collected.composed())
+    collected = Transaction(txn, after, _no_commit)
+    collected.edit(edits)
+    if edit is not None:
+        edit(collected)
+    if composed := collected.composed():
+        engine.apply_edits(composed)
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     told = {view: _change(txn, after, view) for view in new & alike if view in watched}
-    evaluated = frozenset(view for view in new if "$" not in view)
+    evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, told, frozenset(before.program.predicates) - alike)
 
 
 def _no_commit(txn: StoreTransaction, edits: Mapping[str, Edits]) -> int:
-    raise AssertionError("the edits of a text are part of the transaction that installs it")
+    raise EditError("these edits are committed with the rules that are being installed: leave the commit to that")
 
 
 def _with_block(

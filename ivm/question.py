@@ -9,9 +9,11 @@ from ivm import lang
 from ivm.answer import Answer
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed
+from ivm.engine.recompute import naming_the_rule
 from ivm.engine.stored import create_relation, drop_stray_trees, layouts_of, plant
 from ivm.engine.stored_schemas import declarations_for
 from ivm.errors import OptionError
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import ROPE
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
@@ -60,7 +62,8 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     filler = Filler(sketch, installed, Encoder(sketch), threads, once=True)
     filler.fill([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
-    table = sketch[question.answer].to_arrow()
+    with naming_the_rule(block.rules[-1].definition), within_memory("making a table", len(sketch[question.answer])):
+        table = sketch[question.answer].to_arrow()
     if installed.program.predicates[question.answer].value == ROPE:
         table = _with_texts(sketch, installed, question.answer, table)
     return Answer(table, seconds)

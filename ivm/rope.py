@@ -8,19 +8,41 @@ A change edits O(log n) nodes of the state, which are pages, however long the te
 the range, so that it changes where the text does.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed
-from ivm.errors import UnknownViewError
+from ivm.engine.engine import Engine
+from ivm.engine.installed import PROPERTY, Installed
+from ivm.engine.stored import load, saved_rules
+from ivm.errors import IvmError, UnknownViewError
 from ivm.lang.ir import ROPE
+from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
 from ivm.views.aggregate_state import behind_prefixes, ordering_words
 from ivm.views.states import Fold
-from pagestore.host import Column, Rope, Snapshot, TextFinder, Transaction, Type, encode, read_batches
+from pagestore.host import (
+    INSERT,
+    Column,
+    Computed,
+    Pages,
+    Rope,
+    Snapshot,
+    TextFinder,
+    Transaction,
+    Tree,
+    Type,
+    encode,
+    read_batches,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ConcatRope(Rope):
@@ -86,12 +108,12 @@ class ConcatRope(Rope):
 
         Records that are alike before the first text are held until all of them are there.
         """
-        group, first = self._fold.state.group, self._fold.state.group + min(self._fold.state.texts)
+        first = self._fold.state.group + min(self._fold.state.texts)
         held: list[np.ndarray] = []
         for batch in batches:
-            before = batch[group:first]
+            before = batch[:first]
             start = int(np.argmax((before == before[:, -1:]).all(axis=0)))  # from here on as the last one
-            if start or (held and (held[-1][group:first, -1] != before[:, -1]).any()):
+            if start or (held and (held[-1][:first, -1] != before[:, -1]).any()):
                 yield self._sorted(np.concatenate([*held, batch[:, :start]], axis=1), first)
                 held = []
             held.append(batch[:, start:])
@@ -100,11 +122,16 @@ class ConcatRope(Rope):
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
         """Records in the order of their texts, if some are alike before the `first` of these."""
-        before = rows[self._fold.state.group : first]
+        before = rows[:first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows
-        words = ordering_words(self._fold, rows, Encoder(self._source).keys)
+        words = [*rows[: self._fold.state.group], *ordering_words(self._fold, rows, Encoder(self._source).keys)]
         return rows.take(np.lexsort(words[::-1]), axis=1)
+
+    def sorted_between(self, last: tuple[int, ...]) -> Iterator[np.ndarray]:
+        """The records of all groups from this one on up to that with the key `last`, each group in its order."""
+        tree = self._source.tree(self._fold.state.name)
+        return self._by_texts(read_batches(self._source.pages, tree, self._key, _behind(last) or ()))
 
 
 FIRST = 64  # texts that are read first
@@ -132,3 +159,131 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     if next(rope._ids(), None) is None:
         raise KeyError(key)
     return rope
+
+
+# -- the texts of many groups, for what reads rows
+
+FEW = 256  # groups that are read one by one
+
+
+def concats_of(source: Snapshot | Transaction) -> Mapping[str, Fold]:
+    """The concats among the views of a version."""
+    saved = saved_rules(source)
+    return _concats(saved, source) if saved and "concat" in saved else {}
+
+
+_known: dict[str, dict[str, Fold]] = {}  # by the saved rules; of the newest that were asked for
+
+
+def _concats(saved: str, source: Snapshot | Transaction) -> Mapping[str, Fold]:
+    found = _known.get(saved)
+    if found is None:
+        installed = Installed()
+        with suppress(IvmError):  # rules that do not compile any more say nothing of their views
+            installed = load(source, saved)
+        named = {n: layout.fold for n, layout in installed.layouts.items() if "$" not in n}
+        found = {n: fold for n, fold in named.items() if fold and fold.op == "concat"}
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        _known[saved] = found
+    return found
+
+
+KNOWN_MAX = 16
+
+
+def computed_text(source: Snapshot | Transaction, name: str) -> Computed | None:
+    """The column of a concat that holds its texts, as pagestore asks for it."""
+    fold = concats_of(source).get(name)
+    if fold is None:
+        return None
+    place = source[name].info.spec.keys if fold.grouped else 0
+    return Computed(place, Type.parse("string"), partial(texts_of, name=name, fold=fold))
+
+
+def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
+    """The texts of a concat's rows int64[C, n] of any order, as an Arrow array; null where there is no such group."""
+    import pyarrow as pa
+
+    keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
+    wanted = list(map(tuple, keys.T.tolist()))
+    if len(wanted) <= FEW:
+        found = {key: rope for key in wanted if (rope := _text(ConcatRope(source, name, fold, key))) is not None}
+    else:
+        found = _texts_between(ConcatRope(source, name, fold, min(wanted)), max(wanted))
+    texts = [found.get(key) for key in wanted]
+    size = sum(len(text.encode()) for text in texts if text)
+    return pa.array(texts, pa.string() if size < 1 << 31 else pa.large_string())
+
+
+def _text(rope: ConcatRope) -> str | None:
+    return str(rope) if next(rope._ids(), None) is not None else None
+
+
+def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, ...], str]:
+    """The texts of all groups from one on up to another, by their keys."""
+    found: dict[tuple[int, ...], list[str]] = {}
+    group = first._fold.state.group
+    for rows in first.sorted_between(last):
+        if rows.shape[1]:
+            times = rows[-1]
+            texts = first._source.decode("string", np.repeat(rows[-2], times)).to_pylist()
+            for key, text in zip(map(tuple, np.repeat(rows[:group], times, axis=1).T.tolist()), texts, strict=True):
+                found.setdefault(key, []).append(text)
+    return {key: first._separator.join(texts) for key, texts in found.items()}
+
+
+# -- the texts of changes
+
+
+class Before(NamedTuple):
+    """The version that a transaction begins with, as ropes read it."""
+
+    txn: Transaction
+
+    @property
+    def pages(self) -> Pages:
+        """The map, which still has the pages of that version."""
+        return self.txn.pages
+
+    @property
+    def dictionary(self) -> Any:
+        """All texts."""
+        return self.txn.dictionary
+
+    def tree(self, name: str) -> Tree:
+        """The tree behind a relation."""
+        return self.txn.base.trees[self.txn.base.catalog.relations[name].spec.tree_id]
+
+    def decode(self, type_: str, words: np.ndarray) -> pa.Array:
+        """The Arrow array of words int64[n]."""
+        return self.txn.decode(type_, words)
+
+
+def note_erased(engine: Engine, names: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
+    """Read, before the commit, the texts of the rows that watched concats lose; `told` as Workspace._notify has it."""
+    predicates = engine.installed.program.predicates
+    for name in names:
+        if name in predicates and predicates[name].value == ROPE:
+            change = told.get(name) or engine.change_of(name)
+            fold = _concats_before(engine.txn).get(name) if change else None
+            if change and fold:
+                rows = change.rows[:, change.actions != INSERT]
+                engine.erased[name] = texts_of(Before(engine.txn), rows, name, fold)
+
+
+def _concats_before(txn: Transaction) -> Mapping[str, Fold]:
+    saved = txn.base.catalog.properties.get(PROPERTY)
+    return _concats(str(saved), txn) if saved else {}
+
+
+def texts_of_changes(snap: Snapshot, engine: Engine, name: str, change: Delta) -> pa.Array:
+    """The texts of the rows that a concat lost and got, the snapshot being of the version that has them."""
+    import pyarrow as pa
+
+    inserted = change.actions == INSERT
+    gone = engine.erased.get(name, pa.nulls(int(np.count_nonzero(~inserted)), pa.string()))
+    fold = engine.installed.layouts[name].fold
+    assert fold
+    parts = [gone, texts_of(snap, change.rows[:, inserted], name, fold)]
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.argsort(inserted, kind="stable"))))

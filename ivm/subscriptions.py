@@ -10,7 +10,7 @@ import numpy as np
 
 from ivm.lang.ir import Predicate
 from ivm.maintenance.surgery import Delta
-from pagestore.host import INSERT, Snapshot
+from pagestore.host import INSERT, Snapshot, differing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,11 +79,18 @@ class Subscriptions:
             raise failures[0]
 
 
-def changes(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
-    """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete."""
+def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array | None) -> pa.Table:
+    """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete.
+
+    `texts` are the values of a concat, None for others.
+    """
     import pyarrow as pa
 
     columns = zip(predicate.stored_types, delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
+    if texts is not None:
+        arrays[-1] = texts
+        changed = differing(delta.actions, delta.rows[:-1], texts)
+        arrays, delta = [array.filter(pa.array(changed)) for array in arrays], delta.where(changed)
     kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
     return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])

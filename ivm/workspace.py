@@ -38,14 +38,15 @@ from ivm.engine.stored_schemas import declarations_for, declarations_of
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.installation import Options, Removal, install, uninstall
-from ivm.lang.ir import Predicate
+from ivm.join.memory_guard import within_memory
+from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.surgery import Delta
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.constants import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
-from ivm.rope import ConcatRope, rope_of
+from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
@@ -90,11 +91,13 @@ class Workspace:
     def install(
         self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
         rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
+        edit: Callable[[Transaction], None] | None = None,
     ) -> None:  # fmt: skip
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
         With `replace` a block of that name may be there already. Its relations keep their rows, a view whose rules and
-        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.
+        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.  `edit` may edit
+        relations in the same commit, after the text: it gets a transaction, which ends with the installation.
 
         With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
         fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
@@ -109,7 +112,9 @@ class Workspace:
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
-            done = install(txn, self.rules_of(txn), name, text, options, replace, self.subscriptions, self.strict)
+            rules = self.rules_of(txn)
+            done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
+            note_erased(done.engine, self.subscriptions, done.told)
             _warn(said)
         self._remember(done.saved, done.installed, done.gone)
         self._accounts |= done.engine.accounts
@@ -215,7 +220,8 @@ class Workspace:
         """
         check_options(1, AUTO, rows_max, rounds_max)
         said = _hints(text, "query")
-        found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        with within_memory("asking a question"):
+            found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
         _warn(said)
         return found
 
@@ -241,6 +247,7 @@ class Workspace:
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
         return counts | asdict(self._accounts.get(name, Account()))
 
+    @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 
@@ -259,6 +266,8 @@ class Workspace:
                 pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
                 for c, t in enumerate(map(Type.parse, predicate.stored_types))
             ]
+            if predicate.value == ROPE and (fold := installed.layouts[name].fold):
+                columns[-1] = pa.chunked_array([texts_of(source, part, name, fold) for part in parts], pa.string())
             table = pa.table(columns, names=list(predicate.columns))
         if not {*TEXTS}.isdisjoint(predicate.types):  # the words are in another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
@@ -387,6 +396,7 @@ class Workspace:
         with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
             engine.apply_edits(edits)
         self._save_built(txn, engine)
+        note_erased(engine, self.subscriptions)
         version = txn.commit()
         self.committed(engine)
         return version
@@ -407,9 +417,12 @@ class Workspace:
         if not deltas:
             return
         with self.store.snapshot() as snap:
-            predicates = self.rules_of(snap).program.predicates
-            tables = {name: changes(snap, predicates[name], delta) for name, delta in deltas.items()}
-        self.subscriptions.tell(tables)
+            tables = {}
+            for name, delta in deltas.items():
+                predicate = engine.installed.program.predicates[name]
+                texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
+                tables[name] = changes(snap, predicate, delta, texts)
+        self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
         """The rules of a version."""

@@ -15,6 +15,10 @@ class FormatError(PagestoreError, ValueError):
     """The file is not a store, or a store of a format or page size that this library does not read."""
 
 
+class NoStoreError(PagestoreError, FileNotFoundError):
+    """There is no file at the path, or no folder to make one in."""
+
+
 class LockedError(PagestoreError, OSError):
     """Another process or handle holds the writer's lock."""
 

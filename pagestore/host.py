@@ -10,7 +10,7 @@ from pagestore.pages.host_operators import Operator, has_inverse, is_operator, i
 from pagestore.pages.host_operators import code_of as operator_code
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
-from pagestore.relations.diff import pages_of_both
+from pagestore.relations.diff import differing, pages_of_both
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
@@ -34,6 +34,7 @@ from pagestore.sorting.tuples import (
     repeats,
     sort_order,
 )
+from pagestore.storage.file import local_path
 from pagestore.store import Store
 from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
 from pagestore.trees.bulk import bulk, bulk_all
@@ -47,12 +48,12 @@ from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
+from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, typed
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
-from pagestore.versions.hosts import record_dependants, register_host
+from pagestore.versions.hosts import Computed, record_dependants, register_host
 from pagestore.versions.settings import MAIN
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "Coding",
     "Column",
     "Complement",
+    "Computed",
     "Delta",
     "Dependants",
     "EditQueue",
@@ -113,6 +115,7 @@ __all__ = [
     "compose_edits",
     "count_prefixes",
     "delta",
+    "differing",
     "distinct",
     "encode",
     "first_from",
@@ -128,6 +131,7 @@ __all__ = [
     "is_operator",
     "is_semilattice",
     "last_before",
+    "local_path",
     "one_batch",
     "operator",
     "operator_code",
@@ -147,5 +151,6 @@ __all__ = [
     "sort_order",
     "stab_many",
     "together",
+    "typed",
     "user_cache",
 ]

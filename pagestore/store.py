@@ -8,7 +8,6 @@ with pagestore.open("graph.pages") as store:
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from pagestore.errors import FormatError
+from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.relations import diff, ephemeral, snapshot, transaction
 from pagestore.relations.ephemeral import EphemeralTransaction
@@ -25,13 +24,14 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
-from pagestore.storage.file import File, beside, stamped
+from pagestore.storage.file import File, beside, local_path, read_from, stamped, sweep, written_to
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import word_list
+from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import Recovery
@@ -57,7 +57,9 @@ def open(
     threads: int | None = None,
     timeout: float = 0.0,
 ) -> Store:
-    """Open a store, or make one where there is no file; ":memory:" is a new one without a file, gone when it is closed.
+    """Open a store, or make one where there is no file or an empty one.
+
+    ":memory:" is a new one without a file, gone when it is closed.
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
@@ -86,14 +88,34 @@ def open(
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
-        if mode == "rw" and create and not os.path.exists(path):
-            with suppress(FileExistsError):
-                File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
-        file = File(path, mode == "rw")
+        path = local_path(path)
+        if mode == "rw" and create:
+            _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
+        file = _opened(path, mode)
     store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
+    if mode == "rw" and file.links() > 1:  # perhaps its maker was killed
+        sweep(file.path)
     return store
+
+
+def _make(path: str | os.PathLike[str], page_size: int) -> None:
+    """Make an empty store, unless there is a file that has something in it."""
+    if not os.path.exists(path):
+        if not os.path.isdir(folder := os.path.dirname(os.path.abspath(path))):
+            raise NoStoreError(f"{os.fspath(path)!r}: there is no folder {folder}; make it first")
+        with suppress(FileExistsError):
+            File.create(path, empty_store(page_size))
+    elif os.path.isfile(path) and not os.path.getsize(path):
+        File.fill(path, empty_store(page_size))
+
+
+def _opened(path: str | os.PathLike[str], mode: str) -> File:
+    try:
+        return File(path, mode == "rw")
+    except FileNotFoundError:
+        raise NoStoreError(f"there is no store {os.fspath(path)!r}; look at the path, or make one first") from None
 
 
 def empty_store(page_size: int) -> bytes:
@@ -103,7 +125,7 @@ def empty_store(page_size: int) -> bytes:
         raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
-    now = time.time_ns() // 1000
+    now = time_now()
     record = replace(
         FIRST_COMMIT,
         timestamp=now,
@@ -288,24 +310,29 @@ class Store:
 
     def dump(
         self,
-        out: IO[bytes],
+        out: IO[bytes] | str | os.PathLike[str],
         versions: Iterable[int | str] | None = None,
         relations: Sequence[str] | None = None,
     ) -> None:
-        """Write versions (the newest by default) and relations (all) to a binary stream; see admin/dump.py."""
+        """Write versions (the newest by default) and relations (all) to a binary stream or a file; see admin/dump.py.
+
+        A file that is there is replaced once all is written.
+        """
         from pagestore.admin import dump
 
-        dump.dump(self._handle, out, versions, relations)
+        with written_to(out, self.path) as stream:
+            dump.dump(self._handle, stream, versions, relations)
 
-    def restore(self, source: IO[bytes]) -> list[int]:
-        """Read a dump into this store, which must be empty; returns the versions made.
+    def restore(self, source: IO[bytes] | str | os.PathLike[str]) -> list[int]:
+        """Read a dump, a binary stream or a file, into this store, which must be empty; returns the versions made.
 
         On an error the store is as it was: a dump of several versions is restored into a file beside it first.
         Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         from pagestore.admin import dump
 
-        return dump.restore(self._handle, source, self._trial)
+        with read_from(source) as stream:
+            return dump.restore(self._handle, stream, self._trial)
 
     @contextmanager
     def _trial(self) -> Iterator[Handle]:
@@ -315,12 +342,13 @@ class Store:
                 yield store._handle
             return
         with beside(self.path) as path:
-            path.unlink()  # only its name is wanted
-            with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
+            path.write_bytes(empty_store(self.page_size))
+            with open(path, sync="off", retain=self.retain, threads=self.threads) as store:
                 yield store._handle
 
-    def backup(self, out: IO[bytes], since: int | str | None = None) -> int:
-        """Write the newest version's pages to a binary stream while others read and write; see admin/backup.py.
+    def backup(self, out: IO[bytes] | str | os.PathLike[str], since: int | str | None = None) -> int:
+        """Write the newest version's pages to a binary stream or a file while others read and write; see
+        admin/backup.py. A file that is there is replaced once all is written.
 
         With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
@@ -328,7 +356,8 @@ class Store:
         """
         from pagestore.admin import backup
 
-        return backup.write_backup(self._handle, out, since)
+        with written_to(out, self.path) as stream:
+            return backup.write_backup(self._handle, stream, since)
 
     # --- inspection -----------------------------------------------------------------------------
 

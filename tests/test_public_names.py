@@ -29,21 +29,21 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
-        LockedError MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning
-        RetainedError SchemaError TransactionError VersionError WordError
+        LockedError MissingError MovedError NoStoreError OrderError PagestoreError PoisonedError ReadOnlyError
+        RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator SET THEN TREE_WORDS
         WORD_MAX WORD_MIN
-        YEARS Coded Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
+        YEARS Coded Coding Column Complement Computed Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
         ROWS_SHOWN Relation Rope SUM Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
-        begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
+        begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode
         first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice
-        last_before one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
+        last_before local_path one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
         record_dependants recorded_dependants register_host repeats rows_of select select_weighted sort_order stab_many
-        together user_cache
+        together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
@@ -64,9 +64,9 @@ MEMBERS = {  # of each class that is handed to users
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Relation: """
-        batches bounded complement cursor first get get_many items key_order keys last mapping name overlaps prefix
-        range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts source stab
-        stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
+        batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
+        overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
+        source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode

@@ -12,6 +12,7 @@ import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ivm.engine.recompute import naming_the_rule
 from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.flat_trie import is_flat_cheaper
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import binding_difference, maintain
 from ivm.maintenance.surgery import Delta, net_changes
@@ -68,7 +70,9 @@ class Engine(Filler):
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view anew
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated anew
+    erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
 
+    @within_memory("applying edits")
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
@@ -85,6 +89,7 @@ class Engine(Filler):
         except EditError as error:
             raise divergence(str(error)) from error
 
+    @within_memory("following a change")
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
         """Bring every view and index up to date with relations that have changed already, given their old trees.
 
@@ -126,7 +131,8 @@ class Engine(Filler):
         for step in steps:
             if isinstance(step, Flush):
                 if step.name in waiting:
-                    self._flush(step.name, waiting.pop(step.name))
+                    with within_memory(f"{step.name}: storing rows that change"):
+                        self._flush(step.name, waiting.pop(step.name))
                 continue
             if isinstance(step, Settle):
                 self._settle(step.stratum)

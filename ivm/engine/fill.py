@@ -22,6 +22,7 @@ from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
 from ivm.join.join import concatenated
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance import sensitivity
 from ivm.maintenance.surgery import Delta
@@ -113,8 +114,8 @@ class Filler:
                 waiting[name] = [self._evaluate_range(name, rule, rule.span)]
                 continue
             for number, plan in enumerate(rule.plans):
-                self._build_indices(indices_of(plan))
                 with naming_the_rule(rule.definition):
+                    self._build_indices(indices_of(plan))
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
         for name, parts in waiting.items():
@@ -177,11 +178,11 @@ class Filler:
             self._build_indices(rule.indices)
         fixpoint = self.fixpoint(stratum)
         base = []
-        for plan in fixpoint.base:
-            evaluation = self._evaluate_plan(plan, {trie.index: self.tree(trie.index) for trie in plan.tries})
-            fixpoint.work.operations += evaluation.operations
-            base.append((plan, [part.rows for part in evaluation.parts]))
         with naming_the_rule(stratum.rules[0].definition):
+            for plan in fixpoint.base:
+                evaluation = self._evaluate_plan(plan, {trie.index: self.tree(trie.index) for trie in plan.tries})
+                fixpoint.work.operations += evaluation.operations
+                base.append((plan, [part.rows for part in evaluation.parts]))
             fixpoint.fill(base)
         self._account(stratum, fixpoint)
         for name in stratum.recursive:
@@ -210,6 +211,11 @@ class Filler:
             account.examined += work.examined
 
     def _fill_view(self, name: str, parts: list[Edits]) -> None:
+        rule = next(rule.definition for rule in self.installed.rules if name in rule.writes)
+        with naming_the_rule(rule), within_memory("storing rows", sum(len(actions) for actions, _ in parts)):
+            self._build_view(name, parts)
+
+    def _build_view(self, name: str, parts: list[Edits]) -> None:
         """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
         layout, predicate = self.installed.layouts[name], self._predicate(name)
         if layout.fold:

@@ -14,6 +14,7 @@ from ivm.engine.head_edits import Source, check_sums, compose_rows, fold_binding
 from ivm.engine.installed import Installed
 from ivm.errors import RoomError, UnknownViewError
 from ivm.join.evaluate import evaluate
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import Rule
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
@@ -51,9 +52,10 @@ def recompute(source: Source, installed: Installed, encode: Encoder, name: str, 
 
 @contextmanager
 def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Put the place of the rule that is being evaluated in front of a RoomError."""
+    """Put the place of the rule that is being evaluated in front of a RoomError, also where memory was refused."""
     try:
-        yield
+        with within_memory("evaluating the rule"):
+            yield
     except RoomError as error:
         raise RoomError(f"{rule.where}: {error}") from None
 

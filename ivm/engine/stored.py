@@ -145,7 +145,7 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
     def layout(predicate: Predicate) -> Layout:
         if predicate.name not in source:
             return extensional_layout(predicate)
-        schema = source[predicate.name].schema
+        schema = source[predicate.name].info.schema
         types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)

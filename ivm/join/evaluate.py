@@ -12,7 +12,7 @@ from ivm.join.flat_layout import Layout
 from ivm.join.flat_trie import Flat, flatten, is_flat_cheaper
 from ivm.join.join import STOCK_MAX, Join, Run, concatenated
 from ivm.join.kernels.join_layout import EQ
-from ivm.join.memory_guard import MemoryUse
+from ivm.join.memory_guard import MemoryUse, within_memory
 from ivm.join.plan_arrays import ALL, Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
 
@@ -47,6 +47,7 @@ class Evaluation(NamedTuple):
         return concatenated([part.rows for part in self.parts])
 
 
+@within_memory("finding rows")
 def evaluate(
     pages: Pages,
     shape: Shape,
@@ -62,22 +63,22 @@ def evaluate(
     `asked` are the levels whose values must be listed, None is all of them.  Raises CorruptionError, RangeError,
     RoomError.
     """
+    memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
-        return _read(pages, shape, trees[0], asked)
+        return _read(pages, shape, trees[0], asked, memory)
     flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
     layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
 
     def new() -> Run:
-        if layout is None:
-            return Join(pages, shape, trees, sensors=sensors, granularity=granularity)
-        return FlatJoin(layout)
+        join = FlatJoin(layout) if layout else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
+        join.memory = memory
+        return join
 
     if len(ranges) == 1:
         return _run(new())
     joins = [new() for _ in range(threads)]
     for join in joins:
-        join.memory = joins[0].memory
         join.stock(STOCK_MAX)  # here, since pooled memory belongs to this thread
     jobs = iter(ranges)
 
@@ -98,9 +99,9 @@ def _is_reading(shape: Shape) -> bool:
     return not others and not len(shape.bounds) and not len(shape.absent) and [*first] == [*range(levels)]
 
 
-def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None) -> Evaluation:
+def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None, memory: MemoryUse) -> Evaluation:
     """The bindings that an index has: its records, or those that are distinct in so many columns."""
-    levels, memory, parts, width = shape.levels, MemoryUse(), list[Bindings](), shape.levels + len(shape.reads)
+    levels, parts, width = shape.levels, list[Bindings](), shape.levels + len(shape.reads)
     listed = [level for level in range(levels) if asked is None or level in asked]
     columns = (*listed, *shape.reads[:, 2].tolist())
     whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
@@ -116,7 +117,7 @@ def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None) 
             rows = np.zeros((width, batch.shape[1]), np.int64)
             rows[[*listed, *range(levels, width)]] = batch
         parts.append(Bindings(rows))
-        memory.add(rows.nbytes)
+        memory.add(rows.shape[1], rows.nbytes)
     return Evaluation(parts or [Bindings(np.empty((width, 0), np.int64))], [], levels * tree.count)
 
 

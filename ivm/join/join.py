@@ -12,7 +12,7 @@ import numpy as np
 
 from ivm.join.kernels import join_layout
 from ivm.join.kernels import leapfrog as kernel
-from ivm.join.memory_guard import MemoryUse
+from ivm.join.memory_guard import MemoryUse, within_memory
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Bytes, Door, MappedWords, Table, Tables, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
@@ -82,9 +82,11 @@ class Run(ABC):
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
             yield self._out[:, : state[join_layout.EMITTED]], rows
 
+    @within_memory("finding rows")
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer.  Raises RoomError."""
         kept = []
+        self.memory.begin()
         for out, rows in self:
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
@@ -92,7 +94,7 @@ class Run(ABC):
                 out = out.copy()
             trace = [*map(_kept, rows, self._codings)]
             kept.append((out, trace))
-            self.memory.add(out.nbytes + sum(part.nbytes for part in trace))
+            self.memory.add(out.shape[1], out.nbytes + sum(part.nbytes for part in trace))
         return kept
 
     def _buffer(self) -> np.ndarray:

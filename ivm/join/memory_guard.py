@@ -1,68 +1,180 @@
 """A guard against running out of memory: an evaluation that finds too many rows raises RoomError in time.
 
-Linux grants memory that it does not have, and kills the process that uses it.
+Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take a
+share of the memory that there is, and no more than is left, since sorting and storing them takes as much again. How
+much there is, and is left, is said by the machine, by control groups, and by limits of the process; under the latter
+memory is refused, which `within_memory` turns into a RoomError as well.
 """
 
-import sys
+import errno
+import os
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from ivm.errors import RoomError
 
-CHECK_BYTES = 1 << 26  # bytes between two looks at the memory left; a look takes 0.1 ms
+CHECK_BYTES = 1 << 26  # bytes between two looks at the memory left; a look takes 0.2 ms
+SHARE = 0.25  # of the memory that there is, which the rows of one evaluation may take unless IVM_MEMORY_SHARE says so
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+UNLIMITED = 1 << 60
+REMEDY = (
+    "ask for fewer rows at once (one more condition, or a variable that the relations share), or for an aggregate, "
+    "which is counted and not listed"
+)
+RECORDING = '. To be matched, a view records less with a coarser granularity, and nothing with maintenance="probe"'
+
+
+class Limit(NamedTuple):
+    """Who bounds the memory of this process, how many bytes there are, and how many are left."""
+
+    whose: str
+    whole: int
+    left: int
 
 
 class MemoryUse:
-    """The bytes of rows that one evaluation holds, over all its threads."""
+    """The rows that one evaluation holds, over all its threads; `recording` where it keeps its trace, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, recording: bool = False) -> None:
+        self.rows = 0
+        self._recording = recording
         self._size = self._looked = 0
         self._lock = Lock()
 
-    def add(self, size: int) -> None:
-        """Count some bytes.
+    def begin(self) -> "MemoryUse":
+        """Let a RoomError of this thread say these rows from now on."""
+        _newest.set(self)
+        return self
 
-        Raises RoomError if less memory is left than the rows take, since sorting and storing may need as much again.
+    def add(self, rows: int, size: int) -> None:
+        """Count some rows, and the bytes that they take.
+
+        Raises RoomError if they take too large a share of the memory, or more than is left.
         """
         with self._lock:
+            self.rows += rows
             self._size += size
             if self._size <= self._looked + CHECK_BYTES:
                 return
             self._looked = self._size
-        room = memory_left()
-        if room < self._looked:
-            raise RoomError(
-                f"{self._looked / 1e9:,.1f} GB of rows are found, and {room / 1e9:,.1f} GB of memory are left, too few "
-                "to go on; ask for less at once, or for an aggregate. To be matched, a view records less with a "
-                'coarser granularity, and nothing with maintenance="probe"'
-            )
+        self._look()
+
+    def _look(self) -> None:
+        for limit in limits():
+            if limit.left < self._looked:
+                why = f"{_bytes(limit.left)} of {limit.whose} are left, too little to go on"
+            elif self._looked > (share := _share()) * limit.whole:
+                why = (
+                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {_bytes(limit.whole)} "
+                    "(IVM_MEMORY_SHARE=0.5 allows half)"
+                )
+            else:
+                continue
+            raise RoomError(f"finding rows: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
+
+    def found(self) -> str:
+        """How many rows there are so far, for a message."""
+        return f"{self.rows:,} rows so far take {_bytes(self._size)}"
+
+
+_newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
+
+
+@contextmanager
+def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
+    """Raise RoomError where the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+    try:
+        yield
+    except RoomError:
+        raise
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not _is_refusal(error):
+            raise
+        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
+        raise RoomError(f"{step}: the system refused memory; {found}; {REMEDY}") from None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or "can't start new thread" in str(error)
+    )
 
 
 def memory_left() -> int:
-    """Bytes that the process may still use, by the machine (with swap) and by its control groups.
+    """Bytes that the process may still use."""
+    return min(limit.left for limit in limits())
 
-    sys.maxsize where the system does not say.
-    """
+
+def limits() -> Iterator[Limit]:
+    """All that bound the memory of this process; of what the system does not say, there is no bound."""
+    yield Limit("memory", UNLIMITED, UNLIMITED)
     try:
         machine = _fields(PROC / "meminfo")
-        return min(1024 * (machine["MemAvailable:"] + machine["SwapFree:"]), *_left_in_control_groups())
+        swap, total = machine["SwapFree:"], machine["MemTotal:"]
+        yield Limit("the machine's memory", 1024 * total, 1024 * (machine["MemAvailable:"] + swap))
+        yield from _control_groups()
+        yield from _of_process()
     except (OSError, KeyError, ValueError):
-        return sys.maxsize
+        return
 
 
-def _left_in_control_groups() -> Iterator[int]:
-    """Bytes left by each limit of the process's control group (version 2) and of those around it, and sys.maxsize."""
-    yield sys.maxsize
+def _control_groups() -> Iterator[Limit]:
+    """The limits of the process's control group, and of those around it, in version 2 or 1."""
     for line in (PROC / "self" / "cgroup").read_text().splitlines():
-        group = GROUPS / line.removeprefix("0::/")
-        for folder in (group, *group.parents) if line.startswith("0::/") else ():
-            limit = folder / "memory.max"
-            if limit.exists() and (most := limit.read_text().strip()) != "max":
-                taken = int((folder / "memory.current").read_text()) - _fields(folder / "memory.stat")["inactive_file"]
-                yield int(most) - taken
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            names = ("memory.max", "memory.current", "inactive_file")
+            roots = [GROUPS, GROUPS / "unified"]
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            roots = [GROUPS / "memory", GROUPS / controllers]
+        else:
+            continue
+        for root in dict.fromkeys(roots):
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root):
+                    yield from _group(folder, *names)
+
+
+def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
+    """The limit of one control group, if it has one. Files that can be dropped from memory are as good as free."""
+    if (folder / most).exists() and (limit := (folder / most).read_text().strip()) != "max" and int(limit) < UNLIMITED:
+        used = int((folder / taken).read_text()) - _fields(folder / "memory.stat")[files]
+        yield Limit("the control group's memory", int(limit), int(limit) - used)
+
+
+def _of_process() -> Iterator[Limit]:
+    """The limits of the process (`ulimit -v` and `-d`)."""
+    pages = [int(word) for word in (PROC / "self" / "statm").read_text().split()]
+    for number, name, used in (
+        (resource.RLIMIT_AS, "the address space that ulimit -v allows", pages[0]),
+        (resource.RLIMIT_DATA, "the data that ulimit -d allows", pages[5]),
+    ):
+        limit = resource.getrlimit(number)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield Limit(name, limit, limit - used * resource.getpagesize())
+
+
+def _share() -> float:
+    """The share of the memory that the rows of one evaluation may take."""
+    try:
+        return min(1.0, max(0.0, float(os.environ["IVM_MEMORY_SHARE"])))
+    except (KeyError, ValueError):
+        return SHARE
 
 
 def _fields(file: Path) -> dict[str, int]:
     return {name: int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"

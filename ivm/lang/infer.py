@@ -26,7 +26,7 @@ from ivm.lang.ir import (
     Var,
 )
 from ivm.lang.traverse import atoms, unnamed_in, variables
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale, takes
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
@@ -164,7 +164,7 @@ def _hint_for(a: Type, b: Type) -> str:
         return ", and decimals one scale"
     if kinds <= {"int64", "float64", "decimal"}:
         return "; numbers do not convert by themselves"
-    return ""
+    return how_written(a) or how_written(b)
 
 
 def typed(term: Term, types: Types) -> tuple[Term, Type]:

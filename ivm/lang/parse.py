@@ -6,6 +6,7 @@ Const(value=3, type='int64')
 """
 
 import json
+import re
 import sys
 from contextlib import suppress
 from datetime import date, datetime, time
@@ -43,6 +44,7 @@ from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
+FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # digits of a second, which Python would leave out
 SEAL = sha256().digest_size  # bytes
 
 
@@ -50,7 +52,7 @@ def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
     """The statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
         raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
-    return _parsed(text, source)
+    return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, as editors of Windows put it
 
 
 @lru_cache(maxsize=32)
@@ -287,6 +289,9 @@ class Builder(Transformer[Token, list[Statement]]):
     def moment(self, meta: Meta, parts: list[Token]) -> Const:
         """`#2013-01-31#`, or with a time of day, or that alone: `#17:05:00#`."""
         text = parts[0][1:-1].strip()
+        if FINER.search(text):
+            reason = f"#{text}# is finer than microseconds: write at most six digits of a second"
+            raise RuleSyntaxError(self.at(meta), reason)
         try:
             if ":" in text[:3] and not time.fromisoformat(text).tzinfo:
                 return Const(time.fromisoformat(text), "time", where=self.at(meta))

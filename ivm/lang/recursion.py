@@ -244,6 +244,32 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     return any({*one} == {*rest, x, y} for one in rule.body for x in beyond for y in taken)
 
 
+def adds_only(rule: Rule, recursive: Container[str]) -> bool:
+    """Are the values of recursive functions only added to on their way through a rule of theirs, which nothing stops?
+
+    A bound that only worse values fail does not; one that another conjunction takes in their place does.
+    """
+    sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0) if rule.aggregate else 0
+    for disjunct in rule.body if sign else ():
+        own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
+        values = {x.value for x in own if isinstance(x.value, Var)}
+        held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
+        equations = [x for x in disjunct if isinstance(x, Compare) and x.op == "="]
+        rising = dict.fromkeys(values, 1)
+        while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
+            equations.remove(found[0][0])
+            rising[found[0][1]] = 1
+            if not (_is_sum(found[0][0].left) and _is_sum(found[0][0].right)):
+                return False
+        if any(isinstance(x, Compare) and _is_clamp(rule, disjunct, x, values, sign) for x in disjunct):
+            return False
+    return sign != 0
+
+
+def _is_sum(term: Term) -> bool:
+    return not isinstance(term, Binary) or (term.op in "+-" and _is_sum(term.left) and _is_sum(term.right))
+
+
 def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
     """The variable that an equation computes from values of the stratum, if there is one."""
     for target, source in ((equation.left, equation.right), (equation.right, equation.left)):

@@ -5,13 +5,13 @@
 
 An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 where
 one is wanted; 3.5e0 is always a float64.  Beside a column of uint64 an int literal is one, too, and beside a duration
-it is microseconds; a text is its UTF-8 beside bytes, and a timestamp is a time of the clock in the zone beside one with
-a zone.  Nothing else converts by itself.
+it is microseconds; a text is its UTF-8 beside bytes; a date is its midnight beside a timestamp, and a midnight its date
+beside a date; a timestamp is a time of the clock in the zone beside one with a zone.  Nothing else converts by itself.
 """
 
 import operator
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal, localcontext
 from functools import cache
 from math import inf, isinf
@@ -154,8 +154,14 @@ def stands_for_null(const: Const) -> bool:
 
 
 def takes(const: Const, wanted: Type) -> bool:
-    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone."""
-    return (const.type, wanted) == ("string", "bytes") or (const.type == "timestamp" and zone_of(wanted) is not None)
+    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone.
+
+    A date is its midnight, and a midnight its date."""
+    if const.type == "timestamp" and isinstance(const.value, datetime) and wanted == "date":
+        return const.value.time() == time.min
+    return (const.type, wanted) in (("string", "bytes"), ("date", "timestamp")) or (
+        const.type == "timestamp" and zone_of(wanted) is not None
+    )
 
 
 def _converted(const: Const, wanted: Type) -> Value:
@@ -163,7 +169,9 @@ def _converted(const: Const, wanted: Type) -> Value:
     if isinstance(value, str) and takes(const, wanted):
         return value.encode()
     if isinstance(value, datetime) and takes(const, wanted):
-        return _in_zone(value, wanted, const.where)
+        return value.date() if wanted == "date" else _in_zone(value, wanted, const.where)
+    if isinstance(value, date) and takes(const, wanted):
+        return datetime.combine(value, time.min)
     if const.type == "int64" and isinstance(value, int) and wanted == "uint64":
         return value
     if const.type == "int64" and isinstance(value, int) and wanted == "duration":
@@ -213,7 +221,19 @@ def _as_float(value: int | Decimal, where: Where) -> float:
 
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
-    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted")
+    hint = how_written(wanted)
+    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}")
+
+
+def how_written(type_: Type) -> str:
+    """How a date, a time of day or a moment is written, behind an error; nothing of other types.
+
+    >>> how_written("date"), how_written("int64")
+    ('; a date is written #2013-01-31#', '')
+    """
+    texts = {"date": "#2013-01-31#", "time": "#17:05:00#", "timestamp": "#2013-01-31 17:05:00#"}
+    text = texts.get("timestamp" if zone_of(type_) else type_)
+    return f"; a {type_} is written {text}" if text else ""
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:

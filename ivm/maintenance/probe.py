@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.kernels import join_layout
+from ivm.join.memory_guard import MemoryUse, within_memory
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.maintenance.kernels import arguments
 from ivm.maintenance.kernels import probe as kernel
@@ -43,6 +44,7 @@ class Found(NamedTuple):
     composed: bool
 
 
+@within_memory("finding rows that change")
 def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
     changed: Sequence[Delta], threads: int = 1,
@@ -50,16 +52,17 @@ def probe_all(
     """The change of bindings (rows as Plan.columns), and iterator operations: what each trie's branches bind.
 
     `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
-    CorruptionError.
+    CorruptionError, RoomError.
     """
+    memory = MemoryUse().begin()
     asked = _asked(probes_of(plan), old, new, changed)
     threads = max(1, min(threads, asked.work // SHARE))
     if threads == 1:
-        alone = prober(plan).run(pages, asked, iter([asked.spans]), compose=True)
+        alone = prober(plan).run(pages, asked, iter([asked.spans]), memory, compose=True)
         delta = Delta(*one_batch(alone.parts))
         return delta if alone.composed else net_changes(*delta), alone.operations
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
-    found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
+    found = together([partial(prober(plan, number).run, pages, asked, shares, memory) for number in range(threads)])
     parts = [part for one in found for part in one.parts]
     return net_changes(*one_batch(parts)), sum(one.operations for one in found)
 
@@ -167,7 +170,9 @@ class Prober:
         few = arguments.Found(words(FEW), words((laid.columns, FEW)))
         self._composing = arguments.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
-    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], compose: bool = False) -> Found:
+    def run(
+        self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
+    ) -> Found:
         """As `probe_all`, in this thread: of the shares that no other one takes; a few are composed if asked."""
         laid, composing = self._laid, self._composing
         if self._run.runs.shape[1] < 2 * pages.page_words:
@@ -187,6 +192,7 @@ class Prober:
                 composed = bool(progress[kernel.COMPOSED])
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
+                memory.add(n, 8 * n * (1 + laid.columns))
             operations += int(progress[kernel.OPERATIONS])
         return Found(parts, operations, composed)
 

@@ -29,7 +29,7 @@ from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
-from ivm.spark.changes import as_changes, schema_of
+from ivm.spark.changes import as_changes, schema_of, warn_of_others
 from ivm.spark.executors import (
     SQL_SCHEMA,
     Executor,
@@ -286,7 +286,10 @@ class Cells:
         folder = self._folder.new_batch(sequence)
         for name, table in changes.items():
             channel, send = self.layout.base(name), self._sending(name)
-            if hasattr(table, "mapInArrow"):
+            is_frame = hasattr(table, "mapInArrow")
+            table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
+            warn_of_others(table.columns if is_frame else table.column_names, self._state.predicates[name])
+            if is_frame:
                 from ivm.spark.frames import mapped
 
                 mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())

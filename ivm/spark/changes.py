@@ -1,5 +1,7 @@
 """Changes of a relation as one table, however they come: rows that are new, a change feed, columns in another order."""
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -7,10 +9,17 @@ import pyarrow.compute as pc
 
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Predicate
-from pagestore.host import Type, WritableRelation
+from pagestore.errors import WordError
+from pagestore.host import Column, Type, WritableRelation, typed
 
 CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
-KINDS = {"insert": "insert", "update_postimage": "insert", "delete": "delete", "update_preimage": "delete"}
+ORDINAL = "_change_ordinal"  # Iceberg's, which orders the commits of one changelog, and begins at 0 in the next
+OF_CHANGES = {CHANGE, ORDER, MOMENT, ORDINAL, "_commit_snapshot_id"}
+KINDS = {  # of Spark and Delta, and of Iceberg
+    "insert": "insert", "update_postimage": "insert", "update_after": "insert",
+    "delete": "delete", "update_preimage": "delete", "update_before": "delete",
+}  # fmt: skip
+INT64 = Type.parse("int64")
 
 
 def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
@@ -23,34 +32,71 @@ def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
 
 
 def as_changes(table: Any, predicate: Predicate) -> pa.Table:
-    """Anything of Arrow as the relation's columns, `_change_type`, and `_commit_version` if it is there.
+    """Anything of Arrow as the relation's columns, `_change_type`, and `_commit_version` if the changes are ordered.
 
-    Without `_change_type` all rows are inserted. Raises EditError for columns that are missing or no column of the
-    relation, types that do not fit, and other kinds of change.
+    Without `_change_type` all rows are inserted. Of a deletion only the key counts, and values are null; a table of
+    deletions need not have them. Other columns are left out (see `warn_of_others`). Raises EditError for columns that
+    are missing, values that a column does not hold exactly, nulls where there may be none, and other kinds of change.
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
-    meant = {CHANGE, ORDER, MOMENT}
-    if {*found.column_names} - meant != {*predicate.columns} - meant:
-        raise EditError(
-            f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
-            f"{', '.join(found.column_names)}: select or rename them"
-        )
+    kinds = _kinds(found, predicate.name)
+    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))  # f[] = t has a value for a key in its store
+    all_gone = found.num_rows > 0 and pc.all(gone).as_py()
     columns: dict[str, Any] = {}
-    for field in schema_of(predicate):
-        try:
-            columns[field.name] = found[field.name].cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise EditError(f"{predicate.name}: column {field.name} is no {field.type}: {error}") from None
-        if not field.nullable and columns[field.name].null_count:
-            raise EditError(f"{predicate.name}: column {field.name} has nulls, and it is never null: drop these rows")
-    columns[CHANGE] = _kinds(found, predicate.name)
-    if ORDER in found.column_names:
-        columns[ORDER] = found[ORDER].cast(pa.int64())
-        if nulls := columns[ORDER].null_count:
+    for place, field in enumerate(schema_of(predicate)):
+        if all_gone and place >= keys:
+            columns[field.name] = pa.nulls(found.num_rows, field.type)
+        elif field.name not in found.column_names:
             raise EditError(
-                f"{predicate.name}: {ORDER} is null in {nulls} rows: give all rows of changes their versions"
+                f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
+                f"{', '.join(found.column_names)}: select or rename them"
             )
+        else:
+            of_rows = None if place < keys or CHANGE not in found.column_names else gone
+            columns[field.name] = _column(predicate, place, found[field.name], of_rows)
+    columns[CHANGE] = kinds
+    if order := next((name for name in (ORDER, ORDINAL) if name in found.column_names), None):
+        columns[ORDER] = _exact(predicate.name, order, INT64, found[order])
+        if nulls := columns[ORDER].null_count:
+            raise EditError(f"{predicate.name}: {order} is null in {nulls} rows: give each change its version")
     return pa.table(columns)
+
+
+def key_count(predicate: Predicate) -> int:
+    """How many columns, the first ones, are the key."""
+    return len(predicate.keys) if predicate.key_count is None else predicate.key_count
+
+
+def warn_of_others(names: Sequence[str], predicate: Predicate) -> None:
+    """Warn of the columns that a source has beside those of its relation, as when a column was added to it."""
+    others = ", ".join(name for name in names if name not in predicate.columns and name not in OF_CHANGES)
+    if others and {*predicate.columns} <= {*names}:
+        said = f"{predicate.name} has no column {others}, which is left out: declare it in the rules to take it"
+        warnings.warn(said, stacklevel=2)
+
+
+def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.ChunkedArray | None) -> pa.Array:
+    """A column of changes in its type; null in the rows that are gone, if these are given."""
+    name, type_ = predicate.columns[place], Type.parse(predicate.types[place])
+    if gone is not None and not pa.types.is_nested(values.type):
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        values = pc.if_else(gone, pa.scalar(None, values.type), values)
+    array = _exact(predicate.name, name, type_, values)
+    if place not in predicate.nullable:
+        nulls = pc.is_null(array) if gone is None else pc.and_not(pc.is_null(array), gone.combine_chunks())
+        if pc.any(nulls).as_py():
+            row = pc.index(nulls, True).as_py()
+            raise EditError(f"{predicate.name}: column {name}, row {row}: null, and it is never null: drop such rows")
+    return array
+
+
+def _exact(relation: str, name: str, type_: Type, values: pa.ChunkedArray) -> pa.Array:
+    """Values in a column's type. Raises EditError for one that it does not hold exactly."""
+    try:
+        return typed(Column(name, type_), values).cast(type_.arrow)
+    except WordError as error:
+        raise EditError(f"{relation}: {error}") from None
 
 
 def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -58,12 +104,13 @@ def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
     if CHANGE not in table.column_names:
         return pa.chunked_array([pa.repeat("insert", table.num_rows)])
     coded = table[CHANGE].cast(pa.string()).combine_chunks().dictionary_encode()
-    for kind in coded.dictionary.to_pylist():
-        if kind not in KINDS:
+    words = coded.dictionary.to_pylist()
+    for kind in words:
+        if kind.lower() not in KINDS:
             raise EditError(f"{name}: _change_type is {kind!r}, and not one of {', '.join(KINDS)}")
     if coded.null_count:
         raise EditError(f"{name}: _change_type is null in {coded.null_count} rows")
-    kinds = pa.array([KINDS[kind] for kind in coded.dictionary.to_pylist()], pa.string())
+    kinds = pa.array([KINDS[kind.lower()] for kind in words], pa.string())
     return pa.chunked_array([pc.take(kinds, coded.indices)])
 
 
@@ -87,10 +134,12 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
     if not values or not came.num_rows:
         return
     came = came.group_by([*keys, *values]).aggregate([])
-    counted = came.group_by(keys).aggregate([([], "count_all")])
-    twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
-    if twice.num_rows:
-        rows = came.join(twice.slice(0, 1), keys=keys, join_type="inner").select([*keys, *values]).to_pylist()
+    if keys:
+        counted = came.group_by(keys).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
+        came = came.join(twice.slice(0, 1), keys=keys, join_type="inner")
+    if came.num_rows > 1:
+        rows = came.select([*keys, *values]).to_pylist()
         one, other = (tuple(row.values()) for row in rows[:2])
         shown = (one[len(keys) :], other[len(keys) :])
         raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
@@ -98,10 +147,17 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
 
 def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
     """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
-    if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(by)).num_rows:
-        relation.delete(gone)
-    if (came := table.filter(pc.equal(table[CHANGE], "insert")).select(relation.schema.names)).num_rows:
-        relation.set(came)
+    gone, came = apart(table)
+    if gone.num_rows:
+        relation.delete(gone.select(by))
+    if came.num_rows:
+        relation.set(came.select(relation.schema.names))
+
+
+def apart(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What goes, and what comes."""
+    gone = pc.equal(table[CHANGE], "delete")
+    return table.filter(gone), table.filter(pc.invert(gone))
 
 
 def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -23,6 +23,7 @@ from ivm.spark.cell import CellsError
 from ivm.spark.layout import Layout
 from ivm.spark.rebuild import REBUILT
 from pagestore.errors import LockedError
+from pagestore.host import local_path
 
 FORMAT, MANIFEST = 2, "cells"
 
@@ -61,7 +62,7 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str], create: bool = False, mode: str = "rw") -> None:
         if mode not in ("rw", "r"):
             raise OptionError(f"mode={mode!r}: cells are opened with 'rw' or 'r'")
-        self.path, self.mode = Path(path).absolute(), mode
+        self.path, self.mode = Path(local_path(path)).absolute(), mode
         file = self.path / "cells.pages"
         if create:
             self.path.mkdir(parents=True, exist_ok=True)

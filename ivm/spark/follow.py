@@ -8,6 +8,7 @@ commit also notes how far each source was read (progress.py): what comes twice i
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,19 @@ from ivm.spark.changes import (
     CHANGE,
     MOMENT,
     ORDER,
+    apart,
     as_changes,
     difference,
+    key_count,
     newest_changes,
     refuse_two_values,
     schema_of,
-    take_changes,
+    warn_of_others,
 )
 from ivm.spark.progress import PROGRESS, FeedCursor, Progress, take_new
+from ivm.transaction import Transaction
 from pagestore.errors import MissingError, SchemaError, VersionError
+from pagestore.host import Snapshot, WritableRelation, local_path
 
 AUTO, STRICT = "auto", "strict"
 
@@ -68,48 +73,44 @@ def refresh(
     if incremental not in (AUTO, STRICT):
         raise OptionError(f"incremental={incremental!r}: it is {AUTO} or {STRICT}")
     with ivm.open(path, **options) as workspace:
-        installed = workspace.blocks.get(name)
-        is_first = installed is None or _progress(workspace) is None  # the first one may have been killed
-        strict = incremental == STRICT and not is_first
-        if installed is None:
-            workspace.install(rules, name)
-        elif installed != rules:
-            _replace_rules(workspace, name, rules, strict)
-        return _take(workspace, name, sources, strict, batch, query or ", ".join(sorted(sources)))
-
-
-def _replace_rules(workspace: ivm.Workspace, name: str, rules: str, strict: bool) -> None:
-    """Install other rules over the same relations. The relations are copied, since they go with their block."""
-    if strict:
-        raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental={AUTO!r} "
-                             "all of its views are evaluated anew")  # fmt: skip
-    kept = {n: workspace[n].to_arrow() for n, p in workspace.predicates.items() if p.extensional}
-    workspace.uninstall(name)
-    workspace.install(rules, name)
-    with workspace.store.transaction("rows of the rules before") as txn:
-        for relation, rows in kept.items():
-            if relation in workspace.predicates:
-                txn[relation].set(rows)
-
-
-def _take(
-    workspace: ivm.Workspace, name: str, sources: Mapping[str, Any], strict: bool, batch: int | None, stream: str
-) -> Refreshed:
-    store, progress = workspace.store, _progress(workspace) or Progress()
-    if batch is not None and batch <= progress.batches.get(stream, -1):
-        return Refreshed(progress.before, store.version, False, ())
-    changes = {relation: _changes(workspace, relation, one, progress, strict) for relation, one in sources.items()}
-    progress.before = store.version
-    workspace.strict = strict
-    with store.transaction(f"refresh {name}") as txn:
-        for relation, table in changes.items():
-            keys = list(txn[relation].schema.key)
-            refuse_two_values(relation, table, keys)
-            take_changes(txn[relation], table, keys)
-        if batch is not None:
+        found, installed, before = _progress(workspace), workspace.blocks.get(name), workspace.store.version
+        progress, stream = found or Progress(), query or ", ".join(sorted(sources))
+        strict = incremental == STRICT and installed is not None and found is not None  # else it is the first
+        if installed not in (None, rules) and strict:
+            raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental="
+                                 f"{AUTO!r} the views that they change are evaluated anew")  # fmt: skip
+        is_done = batch is not None and batch <= progress.batches.get(stream, -1)
+        if is_done and installed == rules:
+            return Refreshed(progress.before, before, False, ())
+        progress.before = before
+        if batch is not None and not is_done:
             progress.batches[stream] = batch
-        txn.properties[PROGRESS] = str(progress)
-    return Refreshed(progress.before, store.version, True, tuple(sorted(workspace.evaluated)))
+        take = partial(_take, {} if is_done else sources, progress, strict)
+        if installed != rules:
+            workspace.install(rules, name, replace=True, edit=take)
+        else:
+            workspace.strict = strict
+            with workspace.transaction(f"refresh {name}") as txn:
+                take(txn)
+        return Refreshed(before, workspace.store.version, not is_done, tuple(sorted(workspace.evaluated)))
+
+
+def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Transaction) -> None:
+    """Edit relations by what sources have for them, and note how far these are read."""
+    predicates, store_txn = txn._installed.program.predicates, txn._txn
+    for name, source in sources.items():
+        predicate = predicates.get(name)
+        if predicate is None or not predicate.extensional:
+            raise UnknownViewError(f"{name} is no declared relation")
+        table = _changes(store_txn[name], predicate, source, progress, strict)
+        keys = [*predicate.columns[: key_count(predicate)]]
+        refuse_two_values(name, table, keys)
+        gone, came = apart(table)
+        if gone.num_rows:
+            txn.delete(name, gone.select(keys) if keys else [()])
+        if came.num_rows:
+            txn.set(name, came.select(predicate.columns))
+    store_txn.properties[PROGRESS] = str(progress)
 
 
 def _progress(workspace: ivm.Workspace) -> Progress | None:
@@ -119,50 +120,53 @@ def _progress(workspace: ivm.Workspace) -> Progress | None:
     return None if found is None else Progress.parse(str(found))
 
 
-def _changes(workspace: ivm.Workspace, relation: str, source: Any, progress: Progress, strict: bool) -> pa.Table:
+def _changes(
+    relation: WritableRelation, predicate: Predicate, source: Any, progress: Progress, strict: bool
+) -> pa.Table:
     """The changes that a source has for a relation; its cursor moves on."""
-    predicate = workspace.predicates.get(relation)
-    if predicate is None or not predicate.extensional:
-        raise UnknownViewError(f"{relation} is no declared relation")
     if isinstance(source, Feed):
-        return _from_feed(workspace, predicate, source, progress, strict)
+        return _from_feed(relation, predicate, source, progress, strict)
     found = source if isinstance(source, pa.Table) else pa.table(source)
+    warn_of_others(found.column_names, predicate)
     if CHANGE not in found.column_names:
-        progress.move(relation, None)
-        return _compared(workspace, predicate, found)
+        progress.move(predicate.name, None)
+        return _compared(relation, predicate, found)
     table = as_changes(found, predicate)
-    if ORDER in table.column_names:
+    if ORDER in found.column_names:
         moments = found[MOMENT] if MOMENT in found.column_names else None
-        table, cursor = take_new(relation, table, moments, progress.rows(relation))
-        progress.move(relation, cursor)
-        table = newest_changes(table, list(workspace[relation].schema.key))
-    return table
+        table, cursor = take_new(predicate.name, table, moments, progress.rows(predicate.name))
+        progress.move(predicate.name, cursor)
+    return newest_changes(table, [*predicate.columns[: key_count(predicate)]])
 
 
 def _from_feed(
-    workspace: ivm.Workspace, predicate: Predicate, feed: Feed, progress: Progress, strict: bool
+    relation: WritableRelation, predicate: Predicate, feed: Feed, progress: Progress, strict: bool
 ) -> pa.Table:
     """What a feed has since its cursor; all of it, compared, where it has no cursor or not that version any more."""
     name = predicate.name
-    if not Path(feed.path).exists():
+    if not Path(local_path(feed.path)).exists():
         raise FileNotFoundError(f"{name}: there is no store {feed.path} to follow")
     with pagestore.open(feed.path, mode="r") as store, store.snapshot() as new:
-        time = new.timestamp.isoformat()
         is_first, was = name not in progress.cursors, progress.feed(name)
-        progress.move(name, FeedCursor(store.uuid, feed.relation, new.version, time))
+        progress.move(name, FeedCursor(store.uuid, feed.relation, new.version, new.timestamp.isoformat()))
+        source = new[feed.relation]
+        warn_of_others(source.schema.names, predicate)
         if not is_first:
             try:
-                return as_changes(_since(store, feed, was, new.version), predicate)
+                changes = _since(store, feed, was, new)
             except (VersionError, SchemaError, MissingError) as error:
                 if strict:
                     raise RecomputeError(
                         f"{name}: {error}; with incremental={AUTO!r} the whole relation is read and compared"
                     ) from None
-        return _compared(workspace, predicate, new[feed.relation].to_arrow())
+                changes = None
+            if changes is not None:
+                return as_changes(changes, predicate)
+        return _compared(relation, predicate, source.to_arrow())
 
 
-def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, newest: int) -> pa.Table:
-    """The changes of a feed's relation since a cursor.
+def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snapshot) -> pa.Table | None:
+    """The changes of a feed's relation since a cursor; None where it has more columns now.
 
     Raises VersionError where the store has not the cursor's version, SchemaError, MissingError.
     """
@@ -175,11 +179,14 @@ def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, newest: i
         if old.timestamp.isoformat() != was.time:
             raise VersionError(f"version {was.version} of {feed.path} is of {old.timestamp}, and the one that was read "
                                f"of {was.time}: this file is a copy that went another way")  # fmt: skip
-    return store.diff(was.version, newest, feed.relation).read_all()
+        then, now = old[feed.relation].schema, new[feed.relation].schema
+    if then.key == now.key and {*then.columns} < {*now.columns}:
+        return None
+    return store.diff(was.version, int(new.version), feed.relation).read_all()
 
 
-def _compared(workspace: ivm.Workspace, predicate: Predicate, rows: pa.Table) -> pa.Table:
+def _compared(relation: WritableRelation, predicate: Predicate, rows: pa.Table) -> pa.Table:
     """The changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
-    wanted, found = as_changes(rows, predicate), workspace[predicate.name].to_arrow()
+    wanted, found = as_changes(rows, predicate), relation.to_arrow()
     return difference(found.cast(wanted.select(columns).schema), wanted.select(columns)) if found.num_rows else wanted

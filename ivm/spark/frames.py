@@ -21,7 +21,9 @@ def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema
     """Each partition's rows as messages."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for message in send(pa.Table.from_batches(parts)) if (parts := [*batches]) else ():
+        with sentence_first():
+            messages = send(pa.Table.from_batches(parts)) if (parts := [*batches]) else []
+        for message in messages:
             yield write_messages([message]).to_batches()[0]
 
     return frame.mapInArrow(run, schema)

@@ -30,13 +30,13 @@ from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, show
 from ivm.lang.traverse import atoms, reads
+from ivm.spark.changes import OF_CHANGES
 from ivm.spark.routing import Dimension, Distribution, whole
 from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
 GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
-FEED = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})  # columns of changes themselves
 CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
 
 
@@ -142,7 +142,7 @@ def refuse(program: lang.Program) -> None:
     for predicate in program.predicates.values():
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
             raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
-        for column in FEED.intersection(predicate.columns):
+        for column in sorted(OF_CHANGES.intersection(predicate.columns)):
             raise ConstructError(
                 predicate.where, f"{predicate.name}: over cells no column is named {column}, as one of every table of "
                 "changes: rename it"

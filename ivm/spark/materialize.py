@@ -16,9 +16,11 @@ import pagestore
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
-from ivm.spark.changes import as_inserted, schema_of
+from ivm.spark.changes import as_inserted, difference, schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
 from ivm.spark.workers import use_this_python
+from pagestore.errors import SchemaError
+from pagestore.host import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,24 +45,34 @@ class Views:
     def changes(self, name: str) -> "DataFrame":
         """What this refresh changed: the columns, `_change_type` insert or delete, `_commit_version`.
 
+        All rows of a view that was not there before, or that other rules gave other columns, are inserted.
         Raises UnknownViewError, and VersionError when the version before is not retained any more.
         """
         from ivm.spark.frames import as_spark_has
 
-        predicate = self._known(name)
-        with pagestore.open(self._path, mode="r") as store:
-            if name not in store.at(self._did.before):
-                found = as_inserted(store.at(self.version)[name].to_arrow())
-            else:
-                found = store.diff(self._did.before, self.version, name).read_all()
-        table = found.cast(as_spark_has(schema_of(predicate, changed=True)))
-        table = table.append_column("_commit_version", pa.repeat(self.version, table.num_rows))
-        return self._spark.createDataFrame(table)
+        table = changed_rows(self._path, self._known(name), self._did)
+        return self._spark.createDataFrame(table.cast(as_spark_has(table.schema)))
 
     def _known(self, name: str) -> Predicate:
         if name not in self._predicates or "$" in name:
             raise UnknownViewError(f"nothing declares or derives {name}")
         return self._predicates[name]
+
+
+def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
+    """What a refresh changed of a relation or view, with its version. Raises VersionError."""
+    name = predicate.name
+    with pagestore.open(path, mode="r") as store:
+        before, now = store.at(did.before), store.at(did.version)[name]
+        if name not in before or before[name].schema != now.schema:
+            found = as_inserted(now.to_arrow())
+        else:
+            try:
+                found = store.diff(did.before, did.version, name).read_all()
+            except SchemaError:  # other rules made its tree anew
+                found = difference(before[name].to_arrow(), now.to_arrow())
+    table = found.cast(schema_of(predicate, changed=True))
+    return table.append_column("_commit_version", pa.repeat(did.version, table.num_rows))
 
 
 def materialize(
@@ -82,8 +94,8 @@ def materialize(
     O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
     that is no folder of this machine.
     """
+    place = Path(local_path(path)).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     use_this_python(spark)
-    place = Path(path).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()

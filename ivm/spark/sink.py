@@ -20,6 +20,7 @@ from ivm.spark.changes import CHANGE, as_inserted
 from ivm.spark.follow import AUTO, refresh
 from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, stage, staged_batches
 from ivm.spark.workers import sentence_first
+from pagestore.host import local_path
 
 NEEDED = "path", "name", "rules", "relation"
 
@@ -55,6 +56,7 @@ class ViewsWriter(DataSourceStreamArrowWriter):
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
+        self.path = local_path(self.path)
         self.folder = new_job(Path(f"{self.path}.staged").absolute())
 
     @sentence_first()

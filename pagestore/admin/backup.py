@@ -27,7 +27,7 @@ from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError, FormatError, VersionError
 from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
-from pagestore.storage.file import File, beside, neighbours, sync_folder
+from pagestore.storage.file import File, beside, local_path, neighbours, read_from, sync_folder
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, extents_of, page_fault, pages_of_run
 from pagestore.storage.meta import SLOT_SIZE, Meta
@@ -145,13 +145,15 @@ def _span(pages: int) -> int:
 # --- applying -----------------------------------------------------------------------------------
 
 
-def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
-    """Make a store at `path`, where no file may be, from a full backup and increments. Returns its version.
+def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes] | str | os.PathLike[str]]) -> int:
+    """Make a store at `path`, where no file may be, from a full backup and increments, binary streams or files.
+
+    Returns its version.
 
     Raises FormatError for backups that do not follow each other, CorruptionError for a cut or damaged one, or one that
     holds what no store would; then there is no file. Memory is bounded by a block, and a few bytes a page.
     """
-    path = Path(path)
+    path = Path(local_path(path))
     if path.exists():
         raise FileExistsError(f"{path} is there already; restore to another name")
     if not sources:
@@ -160,7 +162,8 @@ def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -
     with beside(path) as building:
         with closing(File(building, writable=True)) as file:
             for source in sources:
-                done.append(_apply_one(source, done, file))
+                with read_from(source) as stream:
+                    done.append(_apply_one(stream, done, file))
             _finish(file, done)
         os.link(building, path)
         sync_folder(path)

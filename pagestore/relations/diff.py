@@ -77,11 +77,36 @@ def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> 
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:
-        columns = latest.record_batch(words).columns
+        columns, place = latest.record_batch(words).columns, latest.computed_place
+        if place is not None:
+            columns[place] = values_of_both(old[relation], new[relation], actions, words)
+            changed = pa.array(
+                differing(actions, np.delete(words, latest.schema.places[place], axis=0), columns[place])
+            )
+            columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may be others now
     old.close()
     new.close()
+
+
+def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.ndarray:
+    """Which of some changes are any, bool[n]: not those that put back the computed value that they took from a key."""
+    rows = [*zip(map(tuple, keys.T.tolist()), values.to_pylist(), strict=True)]
+    erased = {row for row, action in zip(rows, actions.tolist(), strict=True) if action == ERASE}
+    inserted = {row for row, action in zip(rows, actions.tolist(), strict=True) if action != ERASE}
+    both = erased & inserted
+    return np.array([row not in both for row in rows], bool)
+
+
+def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.ndarray) -> pa.Array:
+    """The values of a column that a host computes: of what was erased by the old version, of the rest by the new."""
+    erased = actions == ERASE
+    parts = [
+        side.record_batch(words[:, of]).columns[side.computed_place]
+        for side, of in ((before, erased), (after, ~erased))
+    ]
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.argsort(~erased, kind="stable"))))
 
 
 def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
+from pagestore.versions.hosts import Computed, computed_column
 
 TUPLES_ROWS = 4096  # as many as become tuples at once
 
@@ -62,7 +64,27 @@ class Range(Frames):
         """The schema of the relation. Raises SchemaError for a hidden tree of words."""
         if self.info.schema is None:
             raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
-        return self.info.schema
+        return self._read_as or self.info.schema
+
+    @cached_property
+    def _computed(self) -> Computed | None:
+        """The column whose values a host computes when they are read."""
+        return computed_column(self._source, self.info.name)
+
+    @property
+    def computed_place(self) -> int | None:
+        """Which of the columns that is, if there is one."""
+        schema, computed = self.info.schema, self._computed
+        return schema.places.index(computed.place) if schema and computed else None
+
+    @cached_property
+    def _read_as(self) -> Schema | None:
+        """The schema of what is read, where that is not what is stored."""
+        schema, computed, place = self.info.schema, self._computed, self.computed_place
+        if schema is None or computed is None or place is None:
+            return None
+        column = schema.columns[place]._replace(type=computed.type_)
+        return Schema((*schema.columns[:place], column, *schema.columns[place + 1 :]), schema.key)
 
     @property
     def source(self) -> Source:
@@ -132,6 +154,8 @@ class Range(Frames):
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
         words = self._all_words()
+        if self._computed:
+            return dict(zip(self.schema.names, (one.to_numpy(False) for one in self._arrays(words)), strict=True))
         return {
             column.name: to_numpy(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
@@ -195,15 +219,36 @@ class Range(Frames):
 
     def _tuples(self, words: np.ndarray) -> list[tuple[Any, ...]]:
         """Stored words int64[C, n] as n records."""
+        if self._computed:
+            return list(zip(*(array.to_pylist() for array in self._arrays(words)), strict=True))
         typed = zip(self.schema.columns, self.schema.places, strict=True)
         values = (values_of(column.type, words[place], self._source.dictionary) for column, place in typed)
         return list(zip(*values, strict=True))
 
     def _arrays(self, words: np.ndarray) -> list[pa.Array]:
+        computed = self._computed
         return [
-            decode(column.type, words[place], self._source.dictionary)
+            computed.values(self._source, words)
+            if computed and place == computed.place
+            else decode(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
+
+    def _read_computed(self, words: np.ndarray, found: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of values of looked up records int64[C, n], of which some were found."""
+        schema, out = self.schema, {}
+        arrays = dict(zip(schema.names, self._arrays(words[:, found]), strict=True))
+        for column in schema.stored[len(schema.key) :]:
+            some = arrays[column.name].to_numpy(zero_copy_only=False)
+            out[column.name] = np.full(len(found), "" if column.type.name == "string" else 0, some.dtype)
+            out[column.name][found] = some
+        return out
+
+    def _stored_key(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The key of a record, as far as it is stored."""
+        schema, place = self.schema, self.computed_place
+        key = [name for name in schema.key if place is None or schema.names[place] != name]
+        return tuple(record[schema.names.index(name)] for name in key)
 
     def _order(self) -> tuple[Tree, Any]:
         """What says which records come behind which; it is another one after an edit."""

@@ -58,7 +58,7 @@ class Relation(Keyed):
     @cached_property
     def _plain(self) -> int:
         """The length of the key if records are int64 words in the schema's order, without hidden ones; else -1."""
-        schema = self.info.schema
+        schema = None if self._computed else self.info.schema
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
 
@@ -145,6 +145,8 @@ class Relation(Keyed):
                 pass  # what does not fit is said below
         schema = self.schema
         keys = len(schema.key)
+        if self._computed and len(row) == len(schema.columns):
+            return any(row == record for record in self.prefix(*self._stored_key(row)))
         if len(row) == len(schema.columns):  # a record, in the schema's order
             row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
         elif len(row) != keys:
@@ -174,6 +176,10 @@ class Relation(Keyed):
         if words is None:
             return default
         out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
+        if self._computed:
+            record = self._tuples(np.array([*self._words_of(row), *out], np.int64)[:, None])[0]
+            out = tuple(record[schema.names.index(column.name)] for column in schema.stored[len(row) :])
+            return out[0] if len(out) == 1 else out
         if not schema.integer_values or NULL in out:
             columns = schema.stored[len(row) :]
             out = tuple(value_of_word(c.type, w, self._source.dictionary) for c, w in zip(columns, out, strict=True))
@@ -211,6 +217,10 @@ class Relation(Keyed):
         found, values = self._look_up(words)
         if self._lo or self._hi:
             found &= self._inside(words)
+        if self._computed:
+            return found, self._read_computed(
+                np.concatenate([words, values[: len(self.schema.columns) - len(words)]]), found
+            )
         out = {}
         for column, column_words in zip(self.schema.stored[len(words) :], values, strict=False):
             if column.type.interned:
@@ -383,6 +393,8 @@ class Relation(Keyed):
     def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows | None]:
         """A scan and where the tree carries it; None where no tree can."""
         scan = parse_scan(text, self.schema)
+        if self._computed and self.schema.stored[self._computed.place] in scan.columns:
+            raise SchemaError(f"{text!r}: the values of {self.name!r} are computed when they are read; fold the rows")
         if not scan.carried:
             return scan, None
         rows = rows_of(tree.spec, scan.rows)

@@ -122,8 +122,11 @@ class Snapshot(Mapping[str, Relation]):
         self.close()
 
     def __del__(self) -> None:
-        if not is_finalizing():  # then modules are half gone, and locks go with the process
-            self.close()
+        """Let the version go, unless something still reads it: its dictionary, say."""
+        if self._open and not is_finalizing():  # then modules are half gone, and locks go with the process
+            handle = self._handle
+            self.__dict__.clear()
+            handle.unlock_unread()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""

@@ -8,6 +8,7 @@ that holds the file open, however it ends. They lie far behind any data:
     WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
     SINCE_LOCK + t       one byte, exclusive: the same, since t seconds after 1970
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
+    MAKER_LOCK           one byte, exclusive: whoever holds it is still making the file, under a hidden name
 """
 
 import ctypes
@@ -15,15 +16,17 @@ import errno
 import fcntl
 import mmap
 import os
+import re
+import shutil
 import stat
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import numpy as np
@@ -38,7 +41,7 @@ from pagestore.storage.page_writer import CLOSED, PageWriter
 from pagestore.storage.system import allocate, file_system, sync_data
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
-VERSION_LOCK = 1 << 62
+VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 STANDARD = 2  # the last descriptor of the standard streams
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
@@ -72,6 +75,7 @@ class File:
     _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
+        path = local_path(path)
         self.path, self._place = Path(path), os.path.abspath(path)
         self.writable = writable
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -92,7 +96,7 @@ class File:
         """Make a file with all of `content`; after a crash or power cut it is whole or not there.
 
         Raises FileExistsError."""
-        path = Path(path)
+        path = Path(local_path(path))
         with beside(path) as temporary:
             fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -103,10 +107,27 @@ class File:
             os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
         sync_folder(path)
 
+    @staticmethod
+    def fill(path: str | os.PathLike[str], content: bytes) -> None:
+        """Put a file with all of `content` in place of an empty one, as `NamedTemporaryFile` makes it; others stay.
+
+        After a crash or power cut it is whole or empty."""
+        with open(path, "rb") as empty:
+            fcntl.flock(empty, fcntl.LOCK_EX)  # of two processes only one finds it empty
+            found = os.fstat(empty.fileno())
+            if not found.st_size and os.path.samestat(found, os.stat(path)):
+                with written(path) as out:
+                    out.write(content)
+
     def size(self) -> int:
         """Bytes of the file."""
         self._check()
         return os.fstat(self._fd).st_size
+
+    def links(self) -> int:
+        """How many names the file has."""
+        self._check()
+        return os.fstat(self._fd).st_nlink
 
     def check_place(self) -> None:
         """Raises MovedError where the file's path does not lead to this file any more."""
@@ -248,6 +269,27 @@ class File:
             self.close()
 
 
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
+
+    Every path that a user gives for a store, or for what is made of one, goes through here. Raises FormatError for one
+    of another file system, which would be taken for a folder of that name, with a colon.
+
+    >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
+    ('/data/shop.pages', 'shop.pages')
+    """
+    text = os.fsdecode(path)
+    scheme, colon, rest = text.partition(":/")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
+        return text
+    if scheme.lower() == "file":
+        return "/" + rest.lstrip("/")
+    raise FormatError(
+        f"{text} is on {scheme}, and a file of a mounted file system is wanted, since a store is mapped into memory: "
+        f"name one of those, and copy it from or to {scheme} with a tool of that system"
+    )
+
+
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
     """Raise FormatError or IsADirectoryError for a path that is no regular file: opening a fifo would wait for ever."""
     try:
@@ -263,16 +305,88 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """An empty file in the folder of `path` under a unique name; removed afterwards if it is still there."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-    try:  # around its making, too: a signal may raise as soon as it is made
-        try:
-            temporary.touch(exist_ok=False)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+    """An empty file in the folder of `path` under a unique hidden name; removed afterwards if it is still there.
+
+    Files that killed makers of the same name have left are removed before.
+    """
+    path = Path(local_path(path))
+    sweep(path)
+    while True:
+        temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
+        try:  # around its making, too: a signal may raise as soon as it is made
+            with _maker(temporary, path) as maker:
+                if _is_locked(maker, temporary, lockless=True):
+                    yield temporary
+                    return
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _maker(temporary: Path, path: Path) -> FileIO:
+    """Make a hidden file. An error names the `path` that the caller gave."""
+    try:
+        return opened(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def sweep(path: Path) -> None:
+    """Remove hidden files that killed makers of `path` have left, as far as this user may. O(files of the folder)."""
+    hidden = re.compile(rf"\.+{re.escape(path.name)}(\.[0-9a-f]{{32}}\.new)+")
+    with suppress(OSError):
+        for name in filter(hidden.fullmatch, os.listdir(path.parent)):
+            with suppress(OSError), opened(path.with_name(name), os.O_RDWR | os.O_CLOEXEC) as left:
+                if _is_locked(left, path.with_name(name)):
+                    path.with_name(name).unlink()
+
+
+def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
+    """Lock a hidden file, unless another open file has it locked, or it was removed meanwhile.
+
+    `lockless` is the answer where the file system has no locks.
+    """
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, MAKER_LOCK, 1, 0))
+    except OSError as error:
+        return lockless and error.errno not in (errno.EAGAIN, errno.EACCES)
+    return path.exists()
+
+
+@contextmanager
+def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
+    """A binary stream that replaces the file `name` once the block has written all of it.
+
+    A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
+    """
+    path = Path(local_path(name)).resolve()
+    if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
+        raise FileExistsError(f"{name} is the store itself; write to another file")
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as out:
+            yield out
+        return
+    with beside(path) as temporary:
+        if path.exists():
+            open(path, "ab").close()  # raises if the user may not write to the file that is to be replaced
+            shutil.copymode(path, temporary)
+        with open(temporary, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+        sync_folder(path)
+
+
+def written_to(
+    out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
+) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that writes a file, see `written`."""
+    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(out)
+
+
+def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that reads a file."""
+    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(source)
 
 
 def sync_folder(path: Path) -> None:
@@ -329,7 +443,7 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
 
 def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
     """Open a file whose descriptor is none of the standard streams', and is closed when the object is dropped."""
-    return FileIO(not_standard(os.open(path, flags)), "r+" if flags & os.O_RDWR else "r")
+    return FileIO(not_standard(os.open(path, flags, 0o666)), "r+" if flags & os.O_RDWR else "r")
 
 
 def not_standard(fd: int) -> int:

@@ -60,8 +60,24 @@ def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> n
     try:
         return _words(column.type, values, interner)
     except Misfit as misfit:
-        row = "" if misfit.row is None else f", row {misfit.row + first}"
-        raise WordError(f"column {column.name!r}{row}: {misfit.said}") from None
+        raise _refused(column, misfit, first) from None
+
+
+def typed(column: Column, values: Any) -> pa.Array:
+    """A column's values as an Arrow array of its type, with nulls. Raises WordError for values as `encode` does."""
+    try:
+        array, there = exact(column.type, values)
+    except Misfit as misfit:
+        raise _refused(column, misfit) from None
+    array = array.cast(column.type.arrow)
+    if there is None:
+        return array
+    return array.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def _refused(column: Column, misfit: Misfit, first: int = 0) -> WordError:
+    row = "" if misfit.row is None else f", row {misfit.row + first}"
+    return WordError(f"column {column.name!r}{row}: {misfit.said}")
 
 
 def _words(wanted: Type, values: Any, interner: Interner) -> np.ndarray:
@@ -146,7 +162,7 @@ def text_of(column: Column, value: Any) -> bytes:
         if there is not None:
             raise _null(column.type, there)
     except Misfit as misfit:
-        raise WordError(f"column {column.name!r}, row 0: {misfit.said}") from None
+        raise _refused(column, misfit) from None
     text = array[0].as_py()
     return text.encode() if isinstance(text, str) else text
 

@@ -19,10 +19,9 @@ import numpy as np
 
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import SHOWN, Misfit, misfit_of
-from pagestore.values.objects import Objects, from_objects, in_whole_microseconds
+from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds
 from pagestore.values.types import Type, remedy_for
 
-DAY = 24 * 60 * 60 * 10**6  # microseconds
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, LookupError, NotImplementedError, OverflowError
 _UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # of numpy's moments that Arrow has, too

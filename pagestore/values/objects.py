@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import FINER, WHOLE, Misfit, decimals_of, digits_before, is_finite, misfit_of
 from pagestore.values.types import Type
@@ -21,9 +22,10 @@ from pagestore.values.types import Type
 _NONE = type(None)
 _PLAIN: dict[str, set[type]] = {  # what Arrow takes as it is, if it has no zone
     "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
-    "decimal": {int, _NONE}, "date": {date, _NONE}, "duration": {timedelta, _NONE},
+    "decimal": {int, _NONE}, "date": {date, _NONE},
     "string": {str, _NONE}, "bytes": {bytes, _NONE},
 }  # fmt: skip
+DAY = 24 * 60 * 60 * 10**6  # microseconds
 _EXACT = Context(prec=1200)  # digits of any float
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
 
@@ -90,10 +92,21 @@ def plain(value: Any) -> Any:
 
 
 def _of_scalar(value: pa.Scalar) -> Any:
+    """As Arrow gives it, but for nanoseconds, which it cuts or has as pandas'."""
+    of, kind = pa.types, value.type
+    micro = pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None
+    micro = pa.timestamp("us", kind.tz) if of.is_timestamp(kind) else micro
+    if of.is_date64(kind) and value.is_valid and value.value % (DAY // 1000):
+        raise Misfit(0, f"{value.value} milliseconds since 1970 are no date; cut them to days")
     try:
-        return value.as_py()
-    except ValueError:  # nanoseconds, without pandas
-        raise Misfit(0, f"{value} {FINER}") from None
+        found = value if micro is None else value.cast(micro)
+        if of.is_time(kind) and value.is_valid and not 0 <= found.value < DAY:
+            raise OverflowError
+        return found.as_py()
+    except pa.ArrowInvalid:
+        raise Misfit(0, f"the value {value.value} of {kind} {FINER}") from None
+    except (OverflowError, ValueError):
+        raise Misfit(0, f"the value {value.value} of {kind} is out of range") from None
 
 
 def _of_numpy_scalar(value: np.generic) -> Any:
@@ -203,10 +216,14 @@ def _timestamp(wanted: Type, value: Any) -> datetime:
     return value
 
 
-def _duration(wanted: Type, value: Any) -> timedelta:
+def _duration(wanted: Type, value: Any) -> int:
+    """In microseconds: of timedeltas Arrow takes all but the least."""
     if not isinstance(value, timedelta):
         raise misfit_of(wanted, 0, value)
-    return value
+    found = value // timedelta(microseconds=1)
+    if not WORD_MIN <= found <= WORD_MAX:
+        raise Misfit(0, f"{value!r} does not fit {wanted}; it is out of range")
+    return found
 
 
 def _string(wanted: Type, value: Any) -> str:

@@ -10,7 +10,7 @@ Lists of lists are rows, however many there are: nothing says of two lists of tw
 
 from __future__ import annotations
 
-import re
+import json
 import sys
 from array import array
 from collections import Counter
@@ -29,7 +29,6 @@ from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema
 
 INT64 = np.dtype(np.int64)
-INDEX = re.compile(r"__index_level_\d+__")  # of a frame of pandas that has no name
 
 
 GIVE = "give tuples, columns or a table"
@@ -220,7 +219,18 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, 
         if len(names) > 1:
             raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
         return [(names[0], pa.chunked_array(rows))]
-    return [(name, table.column(place)) for place, name in enumerate(names) if not INDEX.fullmatch(name)]
+    left_out = unnamed_index(table.schema)
+    return [(name, table.column(place)) for place, name in enumerate(names) if name not in left_out]
+
+
+def unnamed_index(schema: pa.Schema) -> set[str]:
+    """The columns that are an index of pandas without a name, as pandas' metadata in a schema says."""
+    try:
+        said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        index = {one for one in said["index_columns"] if isinstance(one, str)}
+        return {one["field_name"] for one in said["columns"] if one["name"] is None and one["field_name"] in index}
+    except (ValueError, KeyError, TypeError):  # there is none, or not as pandas writes it
+        return set()
 
 
 def _table_of(rows: Any) -> pa.Table:

@@ -1,5 +1,6 @@
 """The record of a commit: int64 words in a run of pages (see docs/format.md; storage/record.py for lists and texts)."""
 
+import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,11 @@ def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
 def is_time(timestamp: int) -> bool:
     """Whether a number of microseconds since 1970 is a time that `datetime` knows."""
     return 0 <= timestamp < TIME_END
+
+
+def time_now(after: int = -1) -> int:
+    """Microseconds since 1970 by the machine's clock, later than `after`; a time, whatever the clock is set to."""
+    return min(max(time.time_ns() // 1000, after + 1), TIME_END - 1)
 
 
 def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:

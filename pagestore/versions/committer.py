@@ -42,7 +42,7 @@ from pagestore.trees.kernels.apply import reserve_of
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import Catalog
-from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within
+from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
 from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
 from pagestore.versions.retention import excess_versions
 from pagestore.versions.settings import Settings
@@ -132,7 +132,7 @@ class Committer:
         parent = state.heads[branch].version
         version = state.last_version + 1
         catalog = self._write_catalog(draft)
-        timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
+        timestamp = time_now(state.commit.timestamp)
         own = {**trees}
         system = {**state.system, **{number: own.pop(number) for number in TEXT_TREES}}
         record = Commit(

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from operator import index
 from typing import Any
@@ -30,6 +30,7 @@ from pagestore.storage.mapping import Run
 from pagestore.storage.memory_file import MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.versions.catalog import Catalog
+from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import Committer
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.settings import MAIN_ID
@@ -72,12 +73,14 @@ class Handle:
                 who = describe_holders(self.file.path, WRITER_LOCK) + self._since()
                 raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
             time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
-        self.file.lock(EXCLUSIVE, SINCE_LOCK + int(time.time()) % SINCE_END)
+        self.file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
 
     def _since(self) -> str:
         """Since when another handle has had the writer's lock, for a message; an earlier release does not say."""
         found = self.file.locked(SINCE_LOCK, SINCE_END)
-        return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+        with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
+            return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+        return ""
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
         """Read the newest commit from the file; a writer also makes it durable."""
@@ -193,7 +196,8 @@ class Handle:
                     self.committer.close()
             finally:
                 self.file.close(unlock=mine)
-                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed; open it again")
+                lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
+                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone
@@ -287,6 +291,11 @@ class Handle:
         pin.over = True
         if self.open and os.getpid() == self._pid:
             self.locks.unpin(pin)
+
+    def unlock_unread(self) -> None:
+        """Let the versions go that nothing refers to any more."""
+        if self.open and os.getpid() == self._pid:
+            self.locks.unlock_unread()
 
     @contextmanager
     def holding_all(self) -> Iterator[None]:

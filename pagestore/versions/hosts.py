@@ -7,16 +7,31 @@ same commit. The commit is refused where that host is not loaded, or where it wo
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from pagestore.errors import DependantsError, ExistsError
 from pagestore.trees.delta import Delta
 from pagestore.trees.tree import Tree
+from pagestore.values.types import Type
 from pagestore.versions.dependants import PROPERTY, Dependants, recorded_dependants
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"
 CHANGES_PEEKED = 16  # changes read to see whether there are any
+
+
+class Computed(NamedTuple):
+    """A column whose values a host computes when they are read, from its own trees: what a record has says less.
+
+    `place` is that of the column among a record's words, `type_` what its values are, and `values` gives an Arrow array
+    of them: a source of the version, and words int64[C, n] of records.
+    """
+
+    place: int
+    type_: Type
+    values: Callable[[Any, np.ndarray], Any]
 
 
 class Host(Protocol):
@@ -44,6 +59,9 @@ class Host(Protocol):
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
         """Violations: what the host keeps and does not follow from its relations."""
 
+    def computed(self, source: Any, name: str) -> Computed | None:
+        """The column of a relation whose values the host computes; a host may lack this method."""
+
 
 _hosts: dict[str, Host] = {}
 
@@ -57,6 +75,16 @@ def register_host(host: Host) -> None:
 def hosts() -> Mapping[str, Host]:
     """The hosts of this process by name."""
     return _hosts
+
+
+def computed_column(source: Any, name: str) -> Computed | None:
+    """The column of a relation, in a snapshot or a transaction, whose values a host of this process computes."""
+    for host in _hosts.values():
+        find = getattr(host, "computed", None)
+        if find is not None and (found := find(source, name)):
+            computed: Computed = found
+            return computed
+    return None
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:

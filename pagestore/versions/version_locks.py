@@ -48,9 +48,8 @@ class VersionLocks:
     @property
     def pins(self) -> set[int]:
         """The versions that snapshots of this handle read."""
-        with self._guard:
-            self._unlock_unread()
-            return {*self._marks}
+        self.unlock_unread()
+        return {*self._marks}
 
     def pin(self, version: int) -> Pin | None:
         """Keep a version from being dropped; None if that is happening at this moment. O(1)."""
@@ -75,11 +74,14 @@ class VersionLocks:
         """Let a version go. Idempotent. O(1)."""
         pin.over = True
         self._forgotten.append(pin.mark)
+        self.unlock_unread()
+
+    def unlock_unread(self) -> None:
+        """Unlock the versions that no snapshot reads any more."""
         with self._guard:
             self._unlock_unread()
 
     def _unlock_unread(self) -> None:
-        """Unlock the versions that no snapshot reads any more."""
         while self._forgotten:
             mark = self._forgotten[0]
             version = self._versions.get(mark)

@@ -457,7 +457,6 @@ def test_properties_and_hidden_trees(store):
 @pytest.mark.parametrize(
     ("content", "error", "words"),
     [
-        (b"", FormatError, "0 bytes"),
         (b"SQLite format 3\0" * 1000, FormatError, "begins with b'SQLite f'"),
         (bytes(20_000), CorruptionError, "neither meta slot"),
         (empty_store(4096)[:9000], CorruptionError, "cut off"),

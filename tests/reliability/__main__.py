@@ -4,10 +4,12 @@
     python -m tests.reliability --part 0.01        a hundredth of it
     python -m tests.reliability --seed 7 images    one of them, from another seed
 
-A campaign that finds something wrong says the seed of it; the exit code is 1 then.
+A campaign that finds something wrong says the seed of it; the exit code is 1 then. It is 1, too, if all of a campaign
+leaves a pair untried that it has to try (compose.py).
 """
 
 import argparse
+import importlib
 import subprocess
 import sys
 import time
@@ -25,7 +27,9 @@ PIECES = {  # campaign: how much of it is one process's work, and how many proce
     "crafted": (8_000, 10),
     "crafted_stores": (2_000, 10),
     "images": (25_000, 40),
+    "compose": (250, 80),
 }
+PAIR = " of "  # in what is counted, between what reads and what is read
 
 
 def main() -> int:
@@ -51,12 +55,29 @@ def main() -> int:
                 counts[name].update(eval(out.splitlines()[-1], {"Counter": Counter}))  # what `_piece` has printed
                 print(f"{name}: {_listed(counts[name])}  ({time.monotonic() - started:.0f} s)", flush=True)
     print("\n" + "\n".join(f"{name}: {_listed(found)}" for name, found in counts.items()))
+    for name, found in counts.items():
+        for reader, reads in _tried(name, found).items():
+            print(f"{name}: {reader} of " + ", ".join(f"{read} {number:,}" for read, number in reads.items()))
+            untried = [read for read, number in reads.items() if not number]
+            if untried and given.part >= 1:
+                failed = True
+                print(f"{name}: untried is {reader} of {', '.join(untried)}")
     print(f"\n{'SOMETHING IS WRONG' if failed else 'nothing wrong'}, in {time.monotonic() - started:.0f} s")
     return int(failed)
 
 
 def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in counts.items())
+    """What was counted, but for pairs, which have a table."""
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items() if PAIR not in what)
+
+
+def _tried(name: str, counts: Counter[str]) -> dict[str, dict[str, int]]:
+    """How often each pair was tried that a campaign has to try: by what reads, then by what is read."""
+    found: dict[str, dict[str, int]] = {}
+    for pair in getattr(importlib.import_module(f"tests.reliability.{name}"), "WANTED", ()):
+        reader, _, read = pair.partition(PAIR)
+        found.setdefault(reader, {})[read] = counts[pair]
+    return found
 
 
 def _run(job: tuple[str, int, int]) -> tuple[int, str]:

@@ -17,6 +17,7 @@ SAMPLES = {
     "crafted": 200,
     "crafted_stores": 200,
     "stale": 12,
+    "compose": 40,
 }
 
 

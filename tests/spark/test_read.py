@@ -158,3 +158,16 @@ def test_a_path_holds_in_whatever_folder_a_task_is(graph_store: Path, monkeypatc
     parts = [(reader, part) for reader in readers for part in reader.partitions()]
     monkeypatch.chdir("/")
     assert [sum(batch.num_rows for batch in reader.read(part)) for reader, part in parts] == [len(ROWS) - 10, 10]
+
+
+def test_texts_of_a_concat_are_read(spark: "SparkSession", tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages", retain="all") as workspace:
+        workspace.install('e(x, y) -> int(x), string(y). t[x] = r <- agg<<r = concat(y, "/")>> e(x, y).')
+        workspace.exec('+e(1, "b"). +e(1, "a"). +e(2, "c").')
+        version = workspace.store.version
+        workspace.exec('+e(1, "d"). -e(2, "c").')
+    assert rows(read(spark, tmp_path / "s.pages", "t")) == [(1, "a/b/d")]
+    assert rows(read(spark, tmp_path / "s.pages", "t", columns="r")) == [("a/b/d",)]
+    feed = read(spark, tmp_path / "s.pages", "t", readChangeFeed=True, startingVersion=version + 1)
+    changes = [(1, "a/b", "delete"), (1, "a/b/d", "insert"), (2, "c", "delete")]
+    assert rows(feed.select("x", "r", "_change_type")) == sorted(changes)

@@ -77,9 +77,9 @@ def test_a_branch_is_written_to(spark: "SparkSession", tmp_path: Path) -> None:
     ("columns", "options", "message"),
     [
         (
-            "id bigint, name string, paid float",
+            "id bigint, name string, paid boolean",
             {},
-            "'paid' is float, and the relation's is decimal.*cast it to decimal",
+            "'paid' is boolean, and the relation's is decimal.*cast it to decimal",
         ),
         ("id bigint, name string", {}, "'r' has a column 'paid'"),
         ("id bigint, name string, paid decimal(9,2), more int", {}, "a column 'more', and 'r' has not"),

@@ -50,18 +50,21 @@ def evaluate(program: Program, state: State) -> State:
         for name, predicate in program.predicates.items()
     }
     for rules, recursive in strata_of(program.rules):
-        derive(program, rules, full)
-        before: State = {}
+        before: State | None = None
         while recursive and before != (now := {name: full[name].copy() for name in recursive}):
             before = now
-            derive(program, rules, full)
+            derive(program, rules, full, passing=True)
+        derive(program, rules, full)
     return full
 
 
-def derive(program: Program, rules: Iterable[Rule], full: State) -> None:
-    """Derive once what some rules say; a better value of an aggregate that reads itself replaces the one before."""
+def derive(program: Program, rules: Iterable[Rule], full: State, passing: bool = False) -> None:
+    """Derive once what some rules say; a better value of an aggregate that reads itself replaces the one before.
+
+    On the way to the answer, `passing`, a failure says nothing: the value that fails may not stay.
+    """
     for rule in rules:
-        for name, row in list(derived(rule, full)):  # what is derived may change what the rule reads
+        for name, row in list(derived(rule, full, passing)):  # what is derived may change what the rule reads
             if rule.aggregate and row[:-1] in full[name]:
                 values = [(row[-1],), (full[name].pop(row[:-1]),)]
                 row = (*row[:-1], *results(rule.aggregate, values)[0])
@@ -83,6 +86,14 @@ def change(rows: set | dict, row: tuple, inserted: bool) -> None:
         rows.add(row)
     elif inserted:
         rows[row[:-1]] = row[-1]
+
+
+def put(predicate: Predicate, rows: set | dict, row: tuple, inserted: bool) -> None:
+    """As `change`, also for a function of several values, of which a row replaces the one of its key."""
+    for other in [*rows] if predicate.key_count is not None else ():
+        if other[: predicate.key_count] == row[: predicate.key_count]:
+            rows.remove(other)
+    change(rows, row, inserted)
 
 
 def delete(rows: set | dict, row: tuple) -> None:
@@ -116,13 +127,13 @@ def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
 # -- rules
 
 
-def derived(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
+def derived(rule: Rule, state: State, passing: bool = False) -> Iterator[tuple[str, tuple]]:
     """Every head row with its predicate, once for each binding of each disjunct that derives it."""
     if rule.aggregates:
-        yield from aggregated(rule, state)
+        yield from aggregated(rule, state, passing)
         return
     for disjunct in rule.body:
-        for binding in bindings(disjunct, {}, state):
+        for binding in bindings(disjunct, {}, state, passing):
             for head in rule.heads:
                 yield head.predicate, tuple(binding[term.name] for term in head.terms)
 
@@ -135,12 +146,16 @@ def supports(rule: Rule, state: State) -> dict[str, Counter]:
     return counts
 
 
-def bindings(literals: tuple[Literal, ...], binding: Binding, state: State) -> Iterator[Binding]:
-    """Every extension of the binding under which all literals hold; RangeError where one fails and all others hold."""
+def bindings(literals: tuple[Literal, ...], binding: Binding, state: State, passing: bool = False) -> Iterator[Binding]:
+    """Every extension of the binding under which all literals hold.
+
+    RangeError where one fails and all others hold, unless `passing`.
+    """
     for extended, failure in outcomes(literals, binding, state):
-        if failure:
+        if failure and not passing:
             raise failure
-        yield extended
+        if not failure:
+            yield extended
 
 
 def outcomes(
@@ -202,7 +217,10 @@ def defines(target: Term, source: Term, binding: Binding) -> bool:
 def holds(literal: Literal, binding: Binding, state: State) -> bool:
     """Whether a comparison or a negation holds under a binding of all its variables."""
     if isinstance(literal, Compare):
-        return COMPARE[literal.op](total(literal.left, binding), total(literal.right, binding))
+        left, right = total(literal.left, binding, units), total(literal.right, binding, units)
+        if literal.op not in ("=", "!=") and None in (left, right):  # a null, which another comparison excludes
+            return False
+        return COMPARE[literal.op](left, right)
     for v in variables(literal):
         failure = binding[v.name]
         if isinstance(failure, RangeError):
@@ -234,26 +252,36 @@ def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | 
     return extended
 
 
-def value(term: Term, binding: Binding) -> object:
+def value(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
     """A term's value; RangeError where it does not fit its type."""
-    return in_range(total(term, binding))
+    found = total(term, binding, leaf)
+    return in_range(found) if isinstance(term, Binary) else found
 
 
-def total(term: Term, binding: Binding) -> object:
-    """A term's value, which fits its type but for a sum: what is only compared may be of any size."""
+def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
+    """A term's value, which fits its type but for a sum: what is only compared, in `units`, may be of any size."""
     if isinstance(term, Binary):
         operand = total if term.op in "+-" else value
-        return computed(term.op, operand(term.left, binding), operand(term.right, binding))
+        return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
     found = term.value if isinstance(term, Const) else binding[term.name]
     if isinstance(found, RangeError):
         raise found
-    return found
+    return leaf(found)
+
+
+def units(v: object) -> object:
+    """A moment as a number of what is added to it: days of a date, microseconds of a timestamp."""
+    if isinstance(v, datetime):
+        return v if v.tzinfo else (v - datetime.min) // timedelta(microseconds=1)
+    return v.toordinal() if isinstance(v, date) else v
 
 
 # -- arithmetic and aggregates
 
 
 def computed(op: str, a: object, b: object) -> object:
+    if a is None or b is None:  # a null, which a comparison excludes
+        return None
     try:
         result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
     except ArithmeticError as error:
@@ -289,9 +317,9 @@ def in_range(v: object) -> object:
     return v
 
 
-def aggregated(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
+def aggregated(rule: Rule, state: State, passing: bool = False) -> Iterator[tuple[str, tuple]]:
     """A row (key..., result) for each group and aggregate, or some rows (key..., place, result), with its predicate."""
-    found = [binding for disjunct in rule.body for binding in bindings(disjunct, {}, state)]  # several for min and max
+    found = [binding for disjunct in rule.body for binding in bindings(disjunct, {}, state, passing)]
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
         groups: dict[tuple, list[tuple]] = defaultdict(list)
         for binding in found:
@@ -322,7 +350,9 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
             return [("".join(in_order) if not constants else constants[0].join(in_order),)]
         if op not in AGGREGATE:
             return [(reduce(registered(operator_code(op)).call, in_order),)]
-        return [(in_range(AGGREGATE[op](in_order if op in ENDS else taken)),)]
+        if op in CHOOSING:  # a value that is there fits its type
+            return [(AGGREGATE[op](in_order if op in ENDS else taken),)]
+        return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
 
@@ -332,6 +362,7 @@ def exact(values: list) -> list[Fraction]:
 
 
 ENDS = ("argmin", "argmax", "first", "last")
+CHOOSING = (*ENDS, "min", "max")
 AGGREGATE = {
     "sum": sum,
     "min": min,

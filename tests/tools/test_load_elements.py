@@ -11,7 +11,7 @@ import pytest
 
 import pagestore
 from pagestore_tools.cli import main
-from pagestore_tools.loading import edit, formats
+from pagestore_tools.loading import edit, opened
 
 LINE = pa.struct([("sku", pa.string()), ("pieces", pa.int32()), ("at", pa.struct([("x", pa.float32())]))])
 SCHEMA = pa.schema(
@@ -93,7 +93,7 @@ def test_each_mode(
     few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Against a dict; batches are of a few rows, slices of larger ones. What is reported is what happened."""
-    monkeypatch.setattr(formats, "BATCH_ROWS", 7)
+    monkeypatch.setattr(opened, "BATCH_ROWS", 7)
     monkeypatch.setattr(edit, "FEW_KEYS", few)
     chance, truth, file = random.Random(seed), {}, tmp_path / "s.pages"
     for number, mode in enumerate(["create", "append", "upsert", "delete", "upsert", "replace", "delete"]):

@@ -21,7 +21,7 @@ import pagestore
 from pagestore.errors import SchemaError
 from pagestore.values.types import Schema
 from pagestore_tools.cli import main, rows
-from pagestore_tools.loading import formats
+from pagestore_tools.loading import opened
 from tests.support.tables import (
     KEY,
     KINDS,
@@ -292,7 +292,7 @@ def follow(seed: int, folder: Path, steps: int = STEPS) -> None:
 
 @pytest.mark.parametrize("seed", range(SAMPLES))
 def test_in_by_every_door_and_out_by_all(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "BATCH_ROWS", 7)
+    monkeypatch.setattr(opened, "BATCH_ROWS", 7)
     follow(seed, tmp_path)
 
 

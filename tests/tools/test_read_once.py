@@ -9,7 +9,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import SchemaError, WordError
-from pagestore_tools.loading import formats
+from pagestore_tools.loading import json_files
 from pagestore_tools.loading.load import load
 
 CASES = {  # later rows, and the columns that there are then
@@ -24,15 +24,15 @@ CASES = {  # later rows, and the columns that there are then
 
 @pytest.mark.parametrize("case", CASES)
 def test_later_blocks_of_json(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "HEAD", 64)
-    monkeypatch.setattr(formats, "BLOCK", 512)
+    monkeypatch.setattr(json_files, "HEAD", 64)
+    monkeypatch.setattr(json_files, "BLOCK", 512)
     later, schema = CASES[case]
     rows = [{"id": i, "x": i, "s": "a"} for i in range(100)] + [{"id": i, **later} for i in range(100, 110)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     parsed = []
     read_json = pyarrow.json.read_json
     monkeypatch.setattr(pyarrow.json, "read_json", lambda *args, **more: parsed.append(1) or read_json(*args, **more))
-    blocks = len([*formats._lines(tmp_path / "a.jsonl")])
+    blocks = len([*json_files.blocks_of(tmp_path / "a.jsonl")])
     assert blocks > 3
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         load(txn, "r", tmp_path / "a.jsonl", ["id"])

@@ -150,7 +150,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
-        first, *more = getattr(error, "lines", [str(error)])  # only of errors whose lines are plain already
+        first, *more = getattr(error, "lines", [_said(error)])  # only of errors whose lines are plain already
         complain(f"{program} {options.command}: {first}")
         for line in (*more, *getattr(error, "__notes__", ())):
             complain(f"  {line}")
@@ -158,6 +158,16 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
             complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
         return getattr(module, "FAILED", 1)
+    except MemoryError as error:
+        complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
+        return getattr(module, "FAILED", 1)
+
+
+def _said(error: Exception) -> str:
+    """An error as a sentence; one of the system without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 class _Version(argparse.Action):

@@ -20,11 +20,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pagestore import Relation
+from pagestore.storage.file import written
 from pagestore.trees.reading import LARGE_WORDS, batch_rows
 
 from .ahead import made_ahead
 from .answers import as_json, counted, number, plain, spelt, table, tell
-from .new_file import written
 from .progress import Progress, pace
 
 TABLE, CSV, JSON, PARQUET, ARROW = FORMATS = ("table", "csv", "json", "parquet", "arrow")

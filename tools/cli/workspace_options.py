@@ -24,7 +24,7 @@ def text_of(path: str) -> str:
     """The text of a file, or of stdin for `-`.  Raises IvmError if it is no UTF-8."""
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise IvmError(f"{path} is no UTF-8 text: see its byte {error.start}") from None
 

@@ -17,7 +17,8 @@ import pagestore
 from ivm.transaction import Transaction
 from pagestore.runtime.library import library
 
-from ..loading.dataset import Reading, open_dataset
+from ..loading.agreement import open_dataset
+from ..loading.dataset import Reading
 from ..loading.load import load
 from ..spark.report import Report
 from . import flights, without_spark

@@ -1,8 +1,6 @@
 """Arrow types as a relation holds them, and casts that say which rows do not fit."""
 
-import re
-from datetime import timedelta
-from decimal import Decimal
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +10,11 @@ from pagestore.errors import SchemaError
 from pagestore.values.codec import bounds_of, numbers_of
 from pagestore.values.types import type_of_arrow
 
+from ..cli.answers import counted
 from .problems import Problems
+from .texts import MOMENT, number_of, to_dates, typed
 
 FOUND_MAX = 1000  # values of a batch that are looked for one by one; beyond that all that is left is counted as bad
-LENGTH = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 
@@ -70,25 +69,67 @@ def fits(have: pa.DataType, want: pa.DataType) -> bool:
     )
 
 
+def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether some values of one type that a relation holds are values of another one, as 7.0 is a whole number."""
+    kind = pa.types
+    if is_number(have) and is_number(want):
+        return True
+    if kind.is_timestamp(have) and kind.is_timestamp(want):
+        return (have.tz is None) == (want.tz is None)
+    dates = have, want
+    if any(map(kind.is_date, dates)) and all(kind.is_date(one) or one == pa.timestamp("us") for one in dates):
+        return True
+    return bool(have == want or kind.is_null(have))
+
+
+def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
+    """What to do with a column `name` of a type whose values are none of the type that is wanted."""
+    if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
+        return "--utc takes it in UTC, without its zone" if have.tz else "write it with a zone in the source"
+    if is_string(have) or (is_string(want) and not pa.types.is_binary(have)):
+        return f"--cast {name}={said(want)} converts it"
+    return "convert it in the source, or leave it out with --columns"
+
+
 def cast_or_report(
     array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, fact: str = "",
-    remedy: str = "mend the source, or give --cast with another type",
+    remedy: str = "", asked: bool = True, supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None,
 ) -> pa.Array | None:  # fmt: skip
     """The array as another type; None where some values do not fit, which go into the problems.
 
-    `where` names the file and the column, `first_row` is the row of the first value in the file.
+    `where` names the file and the column, `first_row` is the row of the first value in the file; `asked` and `supposed`
+    are those of `cast_to`. `rows` are those that values are in, from there, if a row has several.
     """
     if array.type == kind:
         return array
     try:
-        return cast_to(array, kind)
+        return cast_to(array, kind, asked, supposed)
     except REFUSALS:
-        bad = bad_rows(array, kind)
+        bad = bad_rows(array, kind, asked, supposed)
         shown = _shown(array.slice(bad[0], 1))
-        problems.add_rows(
-            f"{where} {fact or f'does not fit {said(kind)}'}", remedy, len(bad), first_row + bad[0], shown[:60]
-        )
+        remedy = remedy or _remedy(array.slice(bad[0], 1), kind)
+        row = first_row + int(bad[0] if rows is None else rows[bad[0]])
+        problems.add_rows(f"{where} {fact or f'does not fit {said(kind)}'}", remedy, len(bad), row, shown[:60])
         return None
+
+
+def _remedy(one: pa.Array, kind: pa.DataType) -> str:
+    """What to do with a value that is none of a type."""
+    types, value = pa.types, one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None
+    number = None if value is None else number_of(value)
+    if types.is_decimal(kind) and number is not None:
+        places = -int(number.as_tuple().exponent)
+        if places > kind.scale:
+            has = f"it has {counted(places, 'decimal')} and {said(kind)} keeps {kind.scale}"
+            return f"{has}: round it in the source, or load into a column that keeps more"
+        return f"{said(kind)} has {kind.precision - kind.scale} digits before the point: load into a column of more"
+    if types.is_timestamp(kind) and value is not None and MOMENT.fullmatch(value):
+        return "it has an offset, which the column has not: take it in UTC with --utc"
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return "write it with its offset, such as 2020-01-31T10:00:00+01:00"
+    if types.is_temporal(kind) and value is not None:
+        return "write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of a second"
+    return "mend the source, or load it into a column of another type"
 
 
 def _shown(one: pa.Array) -> str:
@@ -106,14 +147,14 @@ def _shown(one: pa.Array) -> str:
     return repr(one[0].as_py())
 
 
-def bad_rows(array: pa.Array, kind: pa.DataType) -> list[int]:
+def bad_rows(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> list[int]:
     """The rows whose values do not fit a type, found by halving. O(bad * log rows) casts."""
     bad: list[int] = []
     waiting = [(0, len(array))]
     while waiting:
         start, end = waiting.pop()
         try:
-            cast_to(array.slice(start, end - start), kind)
+            cast_to(array.slice(start, end - start), kind, asked, supposed)
         except REFUSALS:
             if end - start == 1 or len(bad) >= FOUND_MAX:
                 bad += range(start, end)
@@ -136,35 +177,92 @@ def rows_beyond(array: pa.Array) -> np.ndarray:
     return np.flatnonzero(beyond)
 
 
-def cast_to(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array as another type. Raises one of REFUSALS."""
+def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> pa.Array:
+    """The array as another type, with the same values. Raises one of REFUSALS where it has none of them.
+
+    What is `asked` for is also converted from texts and to texts, and a float is the number that it is printed as:
+    0.1 is one tenth. A type that is only `supposed` takes texts that lose nothing by it.
+
+    >>> cast_to(pa.array([7, 2**53]), pa.decimal128(18, 2)).to_pylist()
+    [Decimal('7.00'), Decimal('9007199254740992.00')]
+    """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_string(array.type) and not pa.types.is_string(kind):
-        array = pc.utf8_trim_whitespace(array)
-        if pa.types.is_time(kind):  # Arrow casts texts to moments only
-            array = pc.binary_join_element_wise("1970-01-01", array, " ").cast(pa.timestamp("us"))
-        if pa.types.is_duration(kind):
-            array = _durations(array)
+    have, types = array.type, pa.types
+    if have == kind or types.is_null(have):
+        return array.cast(kind)
+    if is_string(have):
+        return typed(array, kind, supposed)
+    if is_number(have) and is_number(kind):
+        return _numbers(array, kind, asked)
+    if types.is_date(have) and types.is_date(kind):
+        return _unchanged(array, kind)
+    if types.is_timestamp(have) and types.is_date(kind) and have.tz is None:
+        return to_dates(array)
+    if not (_is_of_one_kind(have, kind) or (asked and is_string(kind) and not types.is_nested(have))):
+        raise pa.ArrowTypeError(f"{have} is no {kind}")
+    return array.cast(kind)
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Whether a type has texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type has numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether Arrow itself converts one type to the other exactly or not at all."""
+    types = pa.types
+    if types.is_timestamp(want):
+        same_zone = types.is_timestamp(have) and (have.tz is None) == (want.tz is None)
+        return bool(same_zone or (types.is_date(have) and want.tz is None))
+    if types.is_binary(want):
+        return bool(types.is_binary(have) or types.is_large_binary(have) or types.is_fixed_size_binary(have)
+                    or have == pa.binary_view())  # fmt: skip
+    tests = types.is_time, types.is_duration
+    return any(test(have) and test(want) for test in tests)
+
+
+def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array as a type that Arrow may change it for. Raises pa.ArrowInvalid if it does."""
     found = array.cast(kind)
-    if pa.types.is_decimal(kind):
+    if pc.any(pc.not_equal(found.cast(array.type), array)).as_py():
+        raise pa.ArrowInvalid(f"some values are no {kind}")
+    return found
+
+
+def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
+    """Numbers as those of another type."""
+    have, types = array.type, pa.types
+    if types.is_integer(have) and types.is_decimal(kind):
+        array = array.cast(pa.decimal128(20, 0))
+    elif types.is_floating(have) and types.is_decimal(kind):
+        if not asked and (count := _with_fractions(array.cast(pa.float64()), kind.scale)):
+            raise pa.ArrowInvalid(f"{count} floats are no decimals")
+        return typed(array.cast(pa.string()), kind)
+    elif types.is_integer(have) and types.is_floating(kind):
+        return typed(array.cast(pa.string()), kind) if _are_large(array) else array.cast(kind)
+    elif types.is_decimal(have) and types.is_floating(kind):
+        found = array.cast(kind)
+        if not asked and not _numbers(found, have, False).equals(array):
+            raise pa.ArrowInvalid("some decimals are no floats")
+        return found
+    found = array.cast(kind)
+    if types.is_decimal(kind):
         found.validate(full=True)
     return found
 
 
-def _durations(texts: pa.Array) -> pa.Array:
-    """Texts as durations, written as Python, pandas and DuckDB do. Raises pa.ArrowInvalid.
-
-    >>> _durations(pa.array(["1:02:03.5", "-1 day, 23:59:59", None])).cast(pa.int64()).to_pylist()
-    [3723500000, -1000000, None]
-    """
-    found = [None if text is None else LENGTH.fullmatch(text) for text in texts.to_pylist()]
-    wrong = [text for text, match in zip(texts, found, strict=True) if text.is_valid and match is None]
-    if wrong:
-        raise pa.ArrowInvalid(f"{wrong[0]} is no duration")
-    return pa.array([None if match is None else _length(*match.groups("")) for match in found], pa.duration("us"))
+def _with_fractions(floats: pa.Array, scale: int) -> int:
+    """How many floats are no multiples of 2**-scale, as decimals of that scale are."""
+    scaled = pc.multiply(floats, 2.0**scale)
+    return int(pc.sum(pc.not_equal(scaled, pc.floor(scaled))).as_py() or 0)
 
 
-def _length(days: str, minus: str, hours: str, minutes: str, seconds: str) -> timedelta:
-    within = timedelta(hours=int(hours), minutes=int(minutes), microseconds=int(Decimal(seconds) * 1_000_000))
-    return timedelta(int(days or 0)) + (-within if minus == "-" else within)
+def _are_large(integers: pa.Array) -> bool:
+    """Whether some are beyond those that Arrow makes floats of."""
+    return bool(pc.any(pc.greater(pc.abs_checked(integers.cast(pa.decimal128(20, 0))), 2**53)).as_py())

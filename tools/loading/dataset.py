@@ -22,9 +22,17 @@ import pyarrow.compute as pc
 from pagestore.values.types import Type
 
 from ..cli.answers import counted
-from .casts import bad_rows, cast_or_report, cast_to, fits, held_as, remedy_for, rows_beyond, said
-from .files import CSV, Part, find_files
-from .formats import Opened, open_part, value_at
+from .casts import (
+    REFUSALS,
+    cast_or_report,
+    cast_to,
+    rows_beyond,
+    said,
+)
+from .csv_files import Dialect
+from .files import CSV, Part
+from .formats import open_part
+from .opened import Contradicted, Opened, Wanted, is_nested, value_at
 from .problems import DatasetError, Problems
 
 KEEP, REFUSE, DROP = NULLS = "keep", "refuse", "drop"  # what becomes of nulls
@@ -37,7 +45,7 @@ class Reading(NamedTuple):
     `nulls` says what becomes of a null: "keep" leaves it there, in columns that need no value; "drop" leaves out the
     row, and "refuse" ends the load. `fill` has values, as texts, for the nulls of some columns. With `empty_is_null` an
     empty text of a CSV file is a null. Unless `thorough`, files without types are read once: what their first rows let
-    one suppose may be Contradicted.
+    one suppose may be Contradicted. `dialect` is that of CSV files.
     """
 
     columns: Sequence[str] = ()
@@ -49,6 +57,7 @@ class Reading(NamedTuple):
     fill: Mapping[str, str] = {}
     empty_is_null: bool = False
     thorough: bool = True
+    dialect: Dialect = Dialect()
 
 
 class Column(NamedTuple):
@@ -74,6 +83,7 @@ class Dataset:
     problems: Problems = field(default_factory=Problems)
     refused: set[str] = field(default_factory=set)  # columns that a problem names
     required: dict[str, str] = field(default_factory=dict)
+    wanted: dict[str, pa.DataType] = field(default_factory=dict)  # types of a relation or casts
     dropped: int = 0
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
@@ -99,7 +109,7 @@ class Dataset:
         """
         found: set[str] = set()
         for part in self.parts:
-            opened = self._opened.get(part.file) or open_part(part, {}, self.problems)
+            opened = self._open(part)
             columns = self._columns_of(part, opened)
             names = [name for name in self.columns if name not in {*found, *self._fill}]
             if opened.untyped and not self.reading.thorough:
@@ -136,17 +146,16 @@ class Dataset:
             self.notes.append(note)
 
     def _batches_of(self, part: Part) -> Iterator[tuple[pa.RecordBatch, float]]:
-        opened = self._opened.get(part.file) or open_part(part, {}, self.problems)
+        opened = self._open(part)
         places = {name: column for name, column in self._columns_of(part, opened).items() if name in self.columns}
-        first_row = 0
+        first_row, self.problems.line_of = 0, opened.line_of
         for raw in opened.batches(list(dict.fromkeys(c.path[0] for c in places.values() if c.path))):
             found = {}
             for name, kind in self.columns.items():
                 where = f"{part.file}: column {name}"
-                array = self._values(part, raw, name, places)
-                cast = cast_or_report(array, kind, where, first_row, self.problems)
-                if cast is not None:
-                    found[name] = cast if is_nested(kind) else self._look_for_nulls(name, cast, where, first_row)
+                array = self._typed(self._values(part, raw, name, places), name, opened.untyped, where, first_row)
+                if array is not None:
+                    found[name] = array if is_nested(kind) else self._look_for_nulls(name, array, where, first_row)
             self.rows += len(raw)
             first_row += len(raw)
             if len(found) == len(self.columns):
@@ -154,6 +163,24 @@ class Dataset:
                 kept = self._settle_nulls(batch)
                 self.dropped += len(batch) - len(kept)
                 yield kept, opened.share()
+
+    def _typed(self, array: pa.Array, name: str, untyped: bool, where: str, first_row: int) -> pa.Array | None:
+        """Values of a column as its type; None where some do not fit, which are problems then.
+
+        Raises Contradicted where they do not fit what was only supposed.
+        """
+        kind, supposed = self.columns[name], untyped and name not in self.wanted
+        if is_nested(kind):  # elements.py types what is in it
+            return pa.nulls(len(array), kind) if pa.types.is_null(array.type) else array
+        if self.reading.utc and kind == pa.timestamp("us") and untyped:
+            array = _in_utc(array)
+        problems = Problems() if supposed and not self.reading.thorough else self.problems
+        cast = cast_or_report(
+            array, kind, where, first_row, problems, asked=untyped or name in self.reading.casts, supposed=supposed
+        )
+        if problems and problems is not self.problems:
+            raise Contradicted(str(problems.found))
+        return cast
 
     def _settle_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, without those that are dropped for a null. A list may be null: it is empty."""
@@ -167,11 +194,17 @@ class Dataset:
         if not path:
             return pa.repeat(pa.scalar(part.values[name], pa.string()), len(raw))
         array = value_at(raw, path)
-        if self._empties(part) and _is_text(array.type):
+        if self._empties(part) and _is_text(self.columns[name]):
             return pc.if_else(pc.equal(pc.binary_length(array), 0), None, array)
-        if part.format == CSV and pa.types.is_string(array.type) and name not in self.required:
+        if self.reading.utc and pa.types.is_timestamp(array.type) and array.type.tz is not None:
+            return array.cast(pa.timestamp(array.type.unit))
+        if part.format == CSV and pa.types.is_string(self.columns[name]) and name not in self.required:
             self._empty[name] = self._empty.get(name, 0) + (pc.sum(pc.equal(array, "")).as_py() or 0)
         return array
+
+    def _open(self, part: Part) -> Opened:
+        """A file, whose types have been inferred already if it has none of its own."""
+        return self._opened.get(part.file) or open_part(part, Wanted(), self.problems, self.reading.dialect)
 
     def _empties(self, part: Part) -> bool:
         """Whether empty texts of a file are nulls."""
@@ -219,129 +252,12 @@ class Dataset:
         return found
 
 
-def open_dataset(
-    sources: str | Path | Sequence[str | Path], reading: Reading | None = None, wanted: pa.Schema | None = None
-) -> Dataset:
-    """Read the files' names and types. `wanted` are the columns of a relation that is there already.
-
-    What is wrong with columns stands in the dataset's `problems`; they are left out of its columns. Raises DatasetError
-    for sources that are not there.
-    """
-    reading = reading or Reading()
-    paths = [sources] if isinstance(sources, str | Path) else list(sources)
-    parts, notes = find_files(paths, reading.format)
-    dataset = Dataset(", ".join(map(str, paths)), parts, reading, notes=notes)
-    kinds = {name: kind.arrow for name, kind in reading.casts.items()}
-    hints = {**(dict(zip(wanted.names, wanted.types, strict=True)) if wanted else {}), **kinds}
-    back = {new: old for old, new in reading.renames.items()}
-    agreed = _Agreed(dataset, hints, set(kinds))
-    for part in parts:
-        try:
-            types = {back.get(name, name): kind for name, kind in hints.items()}
-            opened = open_part(part, types, dataset.problems, reading.thorough)
-        except DatasetError as error:
-            dataset.problems.adopt(error)
-            continue
-        if opened.untyped:
-            dataset._opened[part.file] = opened
-        agreed.take(part, dataset._columns_of(part, opened), opened.untyped)
-    agreed.settle(wanted)
-    _settle_fill(dataset)
-    return dataset
-
-
-def _settle_fill(dataset: Dataset) -> None:
-    """Turn the texts that nulls are filled with into values of their columns, or note the problem."""
-    for name, text in dataset.reading.fill.items():
-        kind = dataset.columns.get(name)
-        if kind is None:
-            known = ", ".join(dataset.columns)
-            dataset.problems.add(f"{dataset.name}: no column {name} to fill; there are {known}", "mend --fill")
-        elif bad_rows(pa.array([text]), kind):
-            dataset.problems.add(f"{dataset.name}: {text!r} is no value of column {name} ({said(kind)})", "mend --fill")
-        else:
-            dataset._fill[name] = cast_to(pa.array([text]), kind)[0]
-
-
-@dataclass
-class _Agreed:
-    """The types on which all files agree, in the making. `hints` are types that columns shall have."""
-
-    dataset: Dataset
-    hints: Mapping[str, pa.DataType]
-    casts: set[str]
-    first: Part | None = None
-    types: dict[str, pa.DataType] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-
-    def take(self, part: Part, columns: Mapping[str, Column], untyped: bool) -> None:
-        """Agree on the columns of one more file, or note the problem."""
-        names = set(columns)
-        if self.first is not None and not self.dataset.reading.columns:
-            for name in sorted(names ^ self.seen):
-                has, lacks = (part, self.first) if name in names else (self.first, part)
-                self._refuse(name, f"{lacks.file} has no column {name}, but {has.file} has", "name those of all files "
-                             "with --columns, or write all files with one job")  # fmt: skip
-        for name in (name for name in self.dataset.reading.columns if name not in names):
-            known = ", ".join(columns)
-            self._refuse(name, f"{part.file} has no column {name}; it has {known}", "mend --columns or --rename")
-        for name, column in columns.items():
-            self._agree(part, name, column.type, untyped)
-        if self.first is None:
-            self.first, self.seen = part, names
-
-    def _agree(self, part: Part, name: str, found: pa.DataType, untyped: bool) -> None:
-        where, hint = f"{part.file}: column {name}", self.hints.get(name)
-        in_folder = name in part.values
-        held = found if pa.types.is_null(found) else held_as(found, self.dataset.reading.utc)
-        if name in self.casts and hint is not None:
-            self.types[name] = hint
-        elif is_nested(found) and self.dataset.nested.setdefault(name, found) == found:
-            pass
-        elif held is None:
-            self._refuse(name, f"{where} has type {found}, which a relation cannot hold", remedy_for(name, found))
-        elif hint is not None:
-            if not (untyped or in_folder or fits(held, hint)):
-                self._refuse(name, f"{where} is {held}, and {hint} in the relation",
-                             f"--cast {name}={said(hint)} converts it")  # fmt: skip
-            self.types[name] = hint
-        elif name not in self.types or fits(self.types[name], held):
-            self.types[name] = held
-        elif not fits(held, self.types[name]) and self.first is not None:
-            self._refuse(name, f"{where} is {held}, but it is {self.types[name]} in {self.first.file}",
-                         f"give --cast {name}=TYPE, or cast it in the job")  # fmt: skip
-
-    def settle(self, wanted: pa.Schema | None) -> None:
-        """Give the dataset its columns: those without a problem, in the order of the options or of the first file."""
-        dataset = self.dataset
-        for name, kind in self.types.items():
-            if pa.types.is_null(kind) and name not in self.dataset.refused:
-                self._refuse(name, f"{dataset.name}: column {name} has type null", remedy_for(name, kind))
-        for name in (name for name in dataset.parts[0].values if name not in self.hints):
-            if self.types.get(name) == pa.string() and all(_is_integer(p.values.get(name)) for p in dataset.parts):
-                self.types[name] = pa.int64()
-        for name in (name for name in self.hints if name in self.casts and name not in self.types):
-            self._refuse(name, f"{dataset.name} has no column {name}; it has {', '.join(self.types)}", "mend --cast")
-        self._settle_renames()
-        order = dataset.reading.columns or (wanted and [n for n in wanted.names if n in self.types]) or self.types
-        names = [*order, *(name for name in self.types if name not in order)]
-        dataset.columns = {n: self.types[n] for n in names if n in self.types and n not in dataset.refused}
-
-    def _settle_renames(self) -> None:
-        for old, new in self.dataset.reading.renames.items():
-            if new not in {*self.types, *self.dataset.nested} and not self.dataset.reading.columns:
-                known = ", ".join(self.types)
-                self._refuse(new, f"{self.dataset.name} has no column {old}; it has {known}", "mend --rename")
-
-    def _refuse(self, name: str, fact: str, remedy: str) -> None:
-        self.dataset.refused.add(name)
-        self.dataset.problems.add(fact, remedy)
-
-
-def is_nested(kind: pa.DataType) -> bool:
-    """Whether a column holds lists or maps."""
-    tests = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map
-    return any(test(kind) for test in tests)
+def _in_utc(texts: pa.Array) -> pa.Array:
+    """Moments in UTC, without a zone, of texts that all have an offset; other texts as they are."""
+    try:
+        return cast_to(texts, pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    except REFUSALS:
+        return texts
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -362,11 +278,3 @@ def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.Data
 
     for one in fields:
         yield from within((), one)
-
-
-def _is_integer(text: str | None) -> bool:
-    """Whether a folder's value is null or an int64 in its usual form: 007 is a text, which the number 7 would lose."""
-    if text is None:
-        return True
-    digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21
-    return digits and -(2**63) <= int(text) < 2**63 and str(int(text)) == text

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pagestore.relations.transaction import Transaction
 from pagestore.values.types import Column, Schema, type_of_arrow
 
-from .casts import cast_or_report, held_as
+from .casts import cast_or_report, held_as, may_hold
 from .dataset import DROP, KEEP, REFUSE, Dataset, flattened
 from .problems import Problems
 
@@ -38,6 +38,7 @@ class Elements:
         columns = {**self.rows_of.columns, self.column: self.kind}
         self.rows_of = replace(self.rows_of, columns=columns, nested={}, problems=Problems())
         self._fields = self._named_fields()
+        self.held = pa.schema([])  # the columns of a relation of elements that is there
         self.given = self.left_out = 0  # elements that were given out so far, and those dropped for a null
         self.required = {*self.key, POSITION, KEY}
 
@@ -46,10 +47,11 @@ class Elements:
         """The columns of the elements' relation; those that no relation can hold are None."""
         place = {} if pa.types.is_map(self.kind) else {POSITION: pa.int64()}
         utc = self.rows_of.reading.utc
+        known = {field.name: field.type for field in self.held}
         return {
             **{name: self.rows_of.columns[name] for name in self.key},
             **place,
-            **{name: held_as(kind, utc) for name, (_, kind) in self._fields.items()},
+            **{name: _column_for(held_as(kind, utc), known.get(name)) for name, (_, kind) in self._fields.items()},
         }
 
     @property
@@ -107,7 +109,8 @@ class Elements:
             for name, (path, _) in self._fields.items():
                 array = pc.struct_field(values, list(path)) if path else values
                 where = f"{self.name}: {name}"
-                cast = cast_or_report(array, columns[name], where, self.rows_of.rows - len(batch), problems)
+                first = self.rows_of.rows - len(batch)
+                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, asked=self.rows_of.untyped)
                 if (
                     cast is not None
                     and cast.null_count
@@ -151,6 +154,23 @@ def lists_of(txn: Transaction, relation: str) -> list[str]:
     key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
     names = (name for name in txn if name.startswith(f"{relation}:"))
     return [name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key]
+
+
+def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataType | None:
+    """The type of a column for values that a relation holds as one type, where the relation has another one."""
+    return there if held is not None and there is not None and may_hold(held, there) else held
+
+
+def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
+    """The types of a relation's lists, by the names of their columns: what no element says, is known from there."""
+    found = {}
+    for name in lists_of(txn, relation):
+        schema = txn[name].schema
+        fields = [field for field in schema.arrow if field.name not in schema.key]
+        if POSITION in schema.key and not any(":" in field.name for field in fields):
+            inner = fields[0].type if [field.name for field in fields] == [VALUE] else pa.struct(fields)
+            found[name.removeprefix(f"{relation}:")] = pa.list_(inner)
+    return found
 
 
 def _elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -19,6 +19,10 @@ class Disorder(Exception):
     """The stream is not ascending by key."""
 
 
+class RepeatedKeys(DatasetError):
+    """A key comes several times, with different values."""
+
+
 class Filled:
     """What filling a relation came to: rows stored, identical ones collapsed, and whether they were sorted first."""
 
@@ -134,7 +138,7 @@ class Conflicts:
             for one, other in zip(texts[::2], texts[1::2], strict=True)
         ]
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
-        raise DatasetError(f"{source}: {'; '.join([*shown, *more])}: {remedy}")
+        raise RepeatedKeys(f"{source}: {'; '.join([*shown, *more])}: {remedy}")
 
 
 def _texts(txn: Transaction, relation: WritableRelation, rows: np.ndarray) -> list[Sequence[str]]:

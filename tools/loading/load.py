@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 import pagestore
 from pagestore.errors import WordError
@@ -31,7 +32,8 @@ from ..cli.ahead import made_ahead
 from ..cli.answers import counted
 from ..cli.progress import pace
 from . import distributed
-from .dataset import KEEP, Dataset, Reading, open_dataset
+from .agreement import open_dataset
+from .dataset import KEEP, Dataset, Reading
 from .edit import (
     Edited,
     append,
@@ -43,11 +45,11 @@ from .edit import (
     delete_prefixes,
     upsert,
 )  # fmt: skip
-from .elements import Elements, lists_of
+from .elements import Elements, list_types, lists_of
 from .files import PARQUET
-from .fill import Filled, fill
-from .formats import Contradicted
+from .fill import Filled, RepeatedKeys, fill
 from .manifest import verified
+from .opened import Contradicted
 from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
@@ -136,7 +138,7 @@ def load(
     began = time.perf_counter()
     _refuse_mode(txn, relation, mode)
     sources, reading = [sources] if isinstance(sources, str | Path) else list(sources), reading or Reading()
-    once = not spread and all(kind.name != "uint64" for kind in reading.casts.values())  # whose nulls change its words
+    once = not spread
     one = _opened(txn, relation, sources, key, mode, reading._replace(thorough=not once), progress)
     supposing = once and one.dataset.untyped
     try:
@@ -172,7 +174,7 @@ def _opened(
     manifest = verified(sources, progress)
     if manifest and not schema:
         key, reading = tuple(key) or manifest.key, manifest.applied(reading)
-    dataset = open_dataset(sources, reading, schema.arrow if schema else None)
+    dataset = open_dataset(sources, reading, schema.arrow if schema else None, list_types(txn, relation))
     key = tuple(key) or (schema.key if schema else ())
     _check_columns(dataset, held, key, mode)
     dataset.required = _required(relation, schema, key)
@@ -187,9 +189,12 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
         for _ in dataset.batches():  # which tells what is wrong with the values of other columns, too
             pass
     there = name in txn
+    unsigned = any(kind == pa.uint64() for kind in dataset.columns.values())
+    if not there and unsigned and dataset.untyped and not dataset.reading.thorough:  # whose nulls change its words
+        raise Contradicted(f"{dataset.name} has columns of uint64")
     held = txn[name] if there else txn.create(name, _schema(dataset, key, progress))
     report = Report(name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name))
-    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode if there else CREATE, memory, bool(lists))
+    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode, memory, bool(lists), not there)
     for beside, elements in lists.items():
         _load_elements(txn, beside, elements, edited, report, memory, progress)
     if not there and dataset.untyped and not dataset.reading.thorough:  # any column might have had a null
@@ -212,10 +217,19 @@ class _Loading:
     progress: Tell
     spread: Spread | None = None
 
-    def run(self, mode: str, memory: int, keep_keys: bool = False) -> Edited:
-        """Carry out the mode; `keep_keys` asks for those that were changed or deleted."""
+    def run(self, mode: str, memory: int, keep_keys: bool = False, new: bool = False) -> Edited:
+        """Carry out the mode; `keep_keys` asks for those that were changed or deleted.
+
+        A `new` relation is filled, which is quicker, unless rows are put in place of others.
+        """
         report, txn, relation = self.report, self.txn, self.relation
-        if mode in (CREATE, REPLACE):
+        if new and mode == UPSERT:
+            try:
+                with txn.savepoint():
+                    return self.run(CREATE, memory)
+            except RepeatedKeys:
+                self.progress("reading again, since keys are repeated")
+        elif new or mode in (CREATE, REPLACE):
             before = len(relation)
             txn.truncate(relation.name)
             filled = self._fill(memory)
@@ -276,7 +290,13 @@ def _lists(
     found: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
     for column, kind in dataset.nested.items():
         name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
+        if name in there:
+            elements.held = txn[name].schema.arrow
         bad = [field for field, held in elements.columns.items() if held is None]
+        if bad and pa.types.is_null(elements.kind.field(0).type):
+            dataset.problems.add(f"{elements.name}: all its lists are empty, so nothing says what is in them",
+                                 "leave it out with --columns, until some are not")  # fmt: skip
+            continue
         if bad:
             dataset.problems.add(f"{elements.name}: {bad[0]} is of a type that a relation cannot hold ({kind})",
                                  "leave it out with --columns, or write it as another type")  # fmt: skip
@@ -363,9 +383,12 @@ def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
 def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str) -> None:
     """Add to the dataset's problems where its columns are not the relation's; its key must be among them."""
     problems, names = dataset.problems, ", ".join(dataset.columns)
+    if not dataset.columns and problems:  # of no file that could be read
+        return
     if relation is None:
-        if not dataset.columns and problems:
-            return
+        if not dataset.columns:
+            raise DatasetError(f"{dataset.name} has no rows, which would say what columns there are: load it into a "
+                               "relation that is there, or a file that has some")  # fmt: skip
         if not key:
             raise DatasetError(f"{dataset.name}: the relation needs a key: name at least one of {names} with --key")
         for name in key:

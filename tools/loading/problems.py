@@ -3,7 +3,7 @@
 a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or mend the file
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pagestore.errors import PagestoreError
@@ -35,19 +35,25 @@ class Problem:
     rows: int = 0
     first_row: int | None = None
     example: str = ""
+    line_of: Callable[[int], int] | None = None
 
     def __str__(self) -> str:
         where = f" in {counted(self.rows, 'row')}" if self.rows else ""
         if self.first_row is not None:
-            where = f" in row {self.first_row}" if self.rows == 1 else f"{where}, the first row {self.first_row}"
+            first = f"line {self.line_of(self.first_row)}" if self.line_of else f"row {self.first_row}"
+            where = f" in {first}" if self.rows == 1 else f"{where}, the first {'in ' * bool(self.line_of)}{first}"
         shown = f" ({self.example})" if self.example else ""
         return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
 
 
 @dataclass
 class Problems:
-    """All problems by what they are; rows are counted from 0 in each file."""
+    """All problems by what they are; rows are counted from 0 in each file.
 
+    `line_of` says in which line of the file that is being read a row begins, if that has lines.
+    """
+
+    line_of: Callable[[int], int] | None = None
     found: dict[str, Problem] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -64,7 +70,7 @@ class Problems:
 
     def add_rows(self, fact: str, remedy: str, rows: int, first_row: int | None, example: str = "") -> None:
         """A problem of some rows; of the same fact they are counted together."""
-        problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example))
+        problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example, self.line_of))
         problem.rows += rows
 
     def refuse(self) -> None:

@@ -43,7 +43,18 @@ HELD: list[tuple[tuple[type[T.DataType], ...], str]] = [
     ((T.BinaryType,), "bytes"),
 ]
 WIDE = "decimal(38,18)"
-ZONED = r"([+-]\d\d(:?\d\d)?|[A-Z])\s*$"  # the end of a time that names its zone
+WHOLE = "decimal(38,0)"
+NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+DAY = r"\d{4,}-\d\d?-\d\d?"
+TIME = r"[T ]\d\d?:\d\d(:\d\d(\.\d{1,6}0*)?)?"
+SPELT = {  # how texts are written that Spark reads as they are
+    "int64": r"[+-]?\d+", "float64": rf"{NUMBER}|(?i:[+-]?inf(inity)?|nan)", "decimal": NUMBER,
+    "bool": "(?i:true|false)|[01]", "date": rf"{DAY}({TIME})?", "timestamp": rf"{DAY}({TIME})?",
+}  # fmt: skip
+ZONE = r"\s*(Z|UTC|[+-]\d\d?(:?\d\d){0,2}|[A-Za-z_]+/[A-Za-z_/]+)"
+UTC = {"UTC", "Etc/UTC", "+00:00"}  # columns in which times without a zone are taken so
+SORTS = {"int64": "number", "float64": "number", "decimal": "number", "bool": "boolean", "date": "moment",
+         "timestamp": "moment"}  # fmt: skip
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 
@@ -175,6 +186,8 @@ def sql_type(kind: Type) -> str:
 def _value(one: Wanted, raw: Tried) -> Column:
     """The value of a column; null where it does not fit."""
     typed = _cast(raw.value, one.type)
+    if _is_of_another_sort(raw.type, one.type):
+        typed = F.lit(None).cast(sql_type(one.type))  # Spark takes 7 as true, and as the seventh second of 1970
     return typed if one.fill is None else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
 
 
@@ -222,13 +235,39 @@ def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[st
 def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Column | None:
     """Whether a value is another one in its type; None where it never is."""
     if isinstance(source, T.StringType):
-        if kind.name == "decimal":
-            return value.cast(WIDE) != raw.try_cast(WIDE)
-        if kind.name == "date":
-            return value.cast("timestamp_ntz") != raw.try_cast("timestamp_ntz")
-        if kind.name == "timestamp" and not kind.zone:
-            return raw.rlike(r"\d:\d.*" + ZONED)
-        return None
-    if kind.name == "string" or source.simpleString() == sql_type(kind):
+        return _misread(raw, value, kind)
+    if kind.name == "string" or source.simpleString() == sql_type(kind) or _is_of_another_sort(source, kind):
         return None
     return ~value.try_cast(source).eqNullSafe(raw)
+
+
+def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
+    """Whether Spark reads something else in a text than what is written, as today in 12:30, and 1 in 1d."""
+    if kind.name not in SPELT:
+        return None
+    zone = ("" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE) if kind.name == "timestamp" else ""
+    misread = ~raw.rlike(rf"^\s*({SPELT[kind.name]}){zone}\s*$")
+    if kind.name == "decimal":
+        beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")  # digits that the column has no room for
+        return misread | beyond | (value.cast(WIDE) != raw.try_cast(WIDE))
+    if kind.name == "date":
+        return misread | (value.cast("timestamp_ntz") != raw.try_cast("timestamp_ntz"))
+    if kind.name == "float64":
+        endless = F.abs(value) == F.lit(float("inf"))
+        lost = (endless & ~raw.rlike("(?i)inf")) | ((value == 0) & raw.rlike("^[^eE]*[1-9]"))
+        return misread | lost | (raw.rlike(r"^\s*[+-]?\d+\s*$") & (value.try_cast(WHOLE) != raw.try_cast(WHOLE)))
+    return misread
+
+
+def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
+    """Whether a type has numbers, and the other one booleans or moments, or the like; texts may be anything."""
+    return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(kind.name, _sort_of(source))
+
+
+def _sort_of(source: T.DataType) -> str:
+    """Whether a type has numbers, booleans, moments or others."""
+    if isinstance(source, T.NumericType):
+        return "number"
+    if isinstance(source, T.BooleanType):
+        return "boolean"
+    return "moment" if isinstance(source, T.DateType | T.TimestampType | T.TimestampNTZType) else "other"

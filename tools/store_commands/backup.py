@@ -2,8 +2,9 @@
 
 import argparse
 
+from pagestore.storage.file import written
+
 from ..cli.answers import answer, common, opened, version_or_name
-from ..cli.new_file import written
 from ..cli.progress import Progress
 
 

@@ -3,8 +3,9 @@
 import argparse
 import sys
 
+from pagestore.storage.file import written
+
 from ..cli.answers import common, opened, version_or_name
-from ..cli.new_file import written
 from ..cli.progress import Progress
 
 

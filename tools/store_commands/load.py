@@ -10,17 +10,20 @@ Views that read the relation follow in the same commit. All of a load is done, o
 """
 
 import argparse
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import pagestore
+from pagestore.storage.file import local_path
 from pagestore.values.types import Type
 
 from ..cli.answers import answer, common, complain
 from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
+from ..loading.csv_files import Dialect
 from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
 from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Report, Spread, load
@@ -58,6 +61,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
                         help="a value for the nulls of a column")  # fmt: skip
     parser.add_argument("--empty-is-null", action="store_true", help="take an empty text of a CSV file as a null")
+    text = parser.add_argument_group("how CSV files are written, where that does not follow from the files")
+    text.add_argument("--delimiter", type=letter, metavar="X", help="what separates columns, such as ';' or tab")
+    text.add_argument("--quote", type=quote, default='"', metavar="X", help="what is around a text with delimiters "
+                      "or lines in it; '' for none")  # fmt: skip
+    text.add_argument("--encoding", type=encoding, help="such as latin-1 or utf-16; else UTF-8, or as a mark at "
+                      "the beginning says")  # fmt: skip
+    text.add_argument("--null", action="append", default=[], metavar="TEXT", help="a text that is a null in every "
+                      "column, such as '' or NA; may be given several times")  # fmt: skip
+    text.add_argument("--no-header", action="store_true", help="the first line has values: columns are those of the "
+                      "relation, in order, or column1, column2 ...")  # fmt: skip
+    text.add_argument("--decimal", choices=[".", ","], default=".", help="the mark in numbers: 1,5 with a comma")
     parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
     parser.add_argument("--page-size", type=int, metavar="BYTES",
                         help="of a new store: 4096 to 65536; by default 8192, or what the columns need")  # fmt: skip
@@ -78,6 +92,28 @@ def pair(text: str) -> tuple[str, str]:
     if not (one and sign and other):
         raise argparse.ArgumentTypeError(f"{text}: it is written {'OLD=NEW'}")
     return one, other
+
+
+def letter(text: str) -> str:
+    """A single character, or what stands for a tab.  Raises argparse.ArgumentTypeError."""
+    text = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(text) != 1 or not text.isascii() or text in "\r\n":
+        raise argparse.ArgumentTypeError(f"{text!r}: one character of ASCII is wanted, or tab")
+    return text
+
+
+def quote(text: str) -> str:
+    """A single character, or none.  Raises argparse.ArgumentTypeError."""
+    return text and letter(text)
+
+
+def encoding(text: str) -> str:
+    """An encoding of texts that Python knows.  Raises argparse.ArgumentTypeError."""
+    try:
+        "".encode(codecs.lookup(text).name)
+    except (LookupError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no encoding: such are utf-8, utf-16, latin-1, cp1252") from None
+    return text
 
 
 def filling(text: str) -> tuple[str, str]:
@@ -117,7 +153,7 @@ def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
     except ImportError as error:
         raise OSError(WITHOUT_SPARK.format(error)) from None
     with session("pagestore load", options.cores) as spark:
-        yield Spread(SparkCluster(spark), Path(options.segments or f"{options.file}.segments"))
+        yield Spread(SparkCluster(spark), Path(local_path(options.segments or f"{options.file}.segments")))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,7 +175,10 @@ def _load(options: argparse.Namespace, page_size: int | None) -> Report:
     file = Path(options.file)
     reading = Reading(
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
-        dict(options.fill), options.empty_is_null,
+        dict(options.fill), options.empty_is_null, dialect=Dialect(
+            options.delimiter, options.quote, options.encoding, tuple(options.null), not options.no_header,
+            options.decimal,
+        ),
     )  # fmt: skip
     with (
         removed_if_empty(file),

@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pagestore.storage.file import local_path
+
 from ..cli.answers import answer, common, tell
 from ..cli.progress import Progress
 from ..loading.problems import DatasetError
@@ -97,9 +99,9 @@ def _columns(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 def run(options: argparse.Namespace) -> int:
     """Prepare every table, and print the reports; exit code 1 where rows are bad and --strict is given."""
-    wanted_tables, reports = recipes(options), []
+    wanted_tables, reports, place = recipes(options), [], Path(local_path(options.out))
     for recipe in wanted_tables:
-        check_places(recipe, Path(options.out), options.overwrite)
+        check_places(recipe, place, options.overwrite)
         if SUBMITTED not in os.environ:  # else sources may be where only the cluster sees them
             check_sources(recipe)
     try:
@@ -112,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         with session("pagestore prepare", options.cores) as spark:
             for recipe in wanted_tables:
                 progress(recipe.name)
-                report = prepare(spark, recipe, Path(options.out), overwrite=options.overwrite)
+                report = prepare(spark, recipe, place, overwrite=options.overwrite)
                 progress.clear()
                 if not (options.json or options.quiet):
                     tell(str(report))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.installed import Installed, InstalledRule, index_columns
 from ivm.engine.recursion.facts import SUSPENDED, Facts, Order, Proposal
 from ivm.lang.ir import Rule
 from ivm.maintenance.probe import probe_all, probed
@@ -19,20 +19,23 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan
+from ivm.views.layouts import Layout
 from pagestore.host import INSERT, WORD_MIN, Pages, Tree, distinct
 
 NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 class Derivations(NamedTuple):
-    """Facts that bindings derive, and the order of each binding: the greatest of its facts of the stratum.
+    """Facts that bindings derive, the order of each binding, and which binding it is.
 
-    The rank is SUSPENDED if one of these is suspended, and `found` false if one is not there.
+    The order is the greatest of those of its facts of the stratum. The rank is SUSPENDED if one of these is suspended,
+    and `found` false if one is not there.
     """
 
     keys: np.ndarray
     cost: np.ndarray
     body: Order
+    which: np.ndarray
 
     def proposal(self) -> tuple[Proposal, bool]:
         """The facts with the orders that follow those of their bindings, and whether all could be put in order.
@@ -54,11 +57,13 @@ class Body:
         self.rule: Rule = rule.definition
         self.plan, self._head = plan, installed.heads[plan]
         self.view = self.rule.heads[0].predicate
+        tries = [(t, trie) for t, trie in enumerate(plan.tries) if trie.index.predicate in own and not trie.negated]
+        tries = [(t, trie) for t, trie in tries if t or not search]
         self.own = [  # where a binding holds the key of each fact of the stratum
             (trie.index.predicate, _columns(trie.index, trie.levels, installed.layouts[trie.index.predicate].keys))
-            for trie in plan.tries[search:]
-            if trie.index.predicate in own and not trie.negated
+            for _, trie in tries
         ]
+        self._values = [_value(plan, t, installed.layouts[trie.index.predicate]) for t, trie in tries]
         self._asked = probed(plan)
 
     def reads(self, names: Mapping[str, np.ndarray]) -> bool:
@@ -91,7 +96,21 @@ class Body:
         which, words = self._head.derive(rows, encode, strict)
         keys = facts.keys(self.view)
         cost = facts.cost(self.view, words[keys]) if facts.folds(self.view) else np.zeros(len(which), np.int64)
-        return Derivations(words[:keys], cost, self._order(facts, rows, which, rank))
+        return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
+
+    def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:
+        """The keys of the stratum's facts in some of the bindings rows[C, n], for each atom."""
+        return [(name, rows[columns][:, which]) for name, columns in self.own]
+
+    def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:
+        """Those of some bindings rows[C, n] whose facts of the stratum are there, with the values that they had."""
+        stands = np.ones(rows.shape[1], bool)
+        for (name, columns), value in zip(self.own, self._values, strict=True):
+            order = facts.orders(name, rows[columns])
+            stands &= order.stands
+            if value >= 0:
+                stands &= order.cost == facts.cost(name, rows[value])
+        return rows[:, stands]
 
     def _order(self, facts: Facts, rows: np.ndarray, which: np.ndarray, rank: int | None) -> Order:
         n = len(which)
@@ -112,3 +131,12 @@ class Body:
 def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
     """The levels that hold the first `keys` columns of an index's predicate, in the order of these."""
     return [levels[index.order.index(column)] for column in range(keys)]
+
+
+def _value(plan: Plan, t: int, layout: Layout) -> int:
+    """Where a binding holds the value of a trie's function; -1 if it does not."""
+    index, levels = plan.tries[t].index, plan.tries[t].levels
+    places = dict(zip(index.order, levels, strict=False))
+    columns = index_columns(index, layout)
+    places |= {columns[read.column]: plan.columns.index(read.variable) for read in plan.reads if read.trie == t}
+    return places.get(layout.keys, -1) if layout.shown else -1

@@ -10,11 +10,13 @@ another one; then its rank is SUSPENDED.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
+from ivm.lang.recursion import adds_only
 from ivm.lang.types import TEXTS
 from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
@@ -76,6 +78,22 @@ class Facts:
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
         types = {name: installed.program.predicates[name].types for name in self.stored}
         self.texts = {name for name in self.stored if self.folds(name) and types[name][-1] in TEXTS}
+        self._types = types
+        self.floats = any(self.folds(name) and types[name][-1] == "float64" for name in self.stored)
+        self._rules = [rule.definition for rule in stratum.rules]
+
+    @cached_property
+    def adds_only(self) -> bool:
+        """Are values only added to on their way?"""
+        return all(adds_only(rule, self.stored) for rule in self._rules)
+
+    def shown(self, name: str, key: tuple[int, ...]) -> str:
+        """A fact of an aggregated view that is there, as a text."""
+        words = np.array([key]).T
+        values = self.values(name, self.orders(name, words).cost)[None]
+        pairs = zip(self._types[name], np.concatenate([words, values]), strict=True)
+        *args, last = [repr(self._txn.decode(type_, word)[0].as_py()) for type_, word in pairs]
+        return f"{name}[{', '.join(args)}] = {last}"
 
     @property
     def trees(self) -> dict[Index, Tree]:

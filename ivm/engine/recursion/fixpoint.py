@@ -20,10 +20,12 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.bodies import Body, Derivations
+from ivm.engine.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
 from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, gathered, total
 from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.engine.recursion.flat_rounds import FlatRounds
 from ivm.engine.recursion.limits import Limits
+from ivm.errors import RangeError
 from ivm.lang.traverse import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
@@ -61,6 +63,8 @@ class Fixpoint:
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
         self._installed, self._stratum = installed, stratum
         self._steps_left = WORD_MAX
+        self._failing: list[tuple[Body, np.ndarray]] = []  # bindings whose arithmetic failed on the way
+        self._trail: Trail | None = None  # where the facts of the last rounds came from, if that matters
         self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
         self.ordered = True  # whether every fact that was stored comes behind those that it follows from
         for rule in stratum.rules if self.facts.texts else ():
@@ -93,11 +97,13 @@ class Fixpoint:
             self._steps_left = STEPS_FREE + flat.below // (STEP_ROWS * PAGED_SHARE)
         if not self._spread(fresh, counted=True, most=flat.below // PAGED_SHARE if flat else None):
             assert flat
-            if not self._fill_flat(flat, first):
-                self.facts.clear()
-                self.work.rows.clear()
-                self._steps_left = WORD_MAX
-                self._spread(self._adopt(first), counted=True)
+            if self._fill_flat(flat, first):
+                return
+            self.facts.clear()
+            self.work.rows.clear()
+            self._steps_left = WORD_MAX
+            self._spread(self._adopt(first), counted=True)
+        self._refuse_failures()
 
     def _flat(self) -> FlatRounds | None:
         """The stratum as it is evaluated in memory; None if it is not."""
@@ -153,7 +159,18 @@ class Fixpoint:
         fresh = self._adopt(self._gather(gained))
         for name, keys in back.items():
             fresh[name] = distinct(np.concatenate([fresh[name], keys], axis=1)) if name in fresh else keys
-        return self._spread(fresh, new) and self.ordered
+        if not self._spread(fresh, new) or not self.ordered:
+            return False
+        self._refuse_failures()
+        return True
+
+    def _refuse_failures(self) -> None:
+        """Raise RangeError if the arithmetic of a binding fails whose facts are there now that all are complete.
+
+        A value that a better one has replaced says nothing, whichever came first.
+        """
+        for body, rows in self._failing:
+            body.derive(self.facts, body.standing(self.facts, rows), self._encode)
 
     def _limit_steps(self, below: Mapping[Index, Tree]) -> None:
         """Allow as many steps as an evaluation from scratch takes, given the trees that the stratum reads."""
@@ -209,6 +226,7 @@ class Fixpoint:
         no steps are left.
         """
         below = below if below is not None else self._below()
+        self._trail = None
         while total(fresh):
             self._steps_left -= 1
             if (most is not None and self.work.operations > most) or self._steps_left < 0:
@@ -217,7 +235,23 @@ class Fixpoint:
             self._limits.check(self.work.rows, self.facts.count())
             rank = len(self.work.rows) if counted else None
             fresh = self._adopt(self._gather(self._consequences(fresh, below, rank)))
+            if not self.ordered and self.facts.adds_only:
+                self._follow_back(fresh)
         return True
+
+    def _follow_back(self, fresh: Keys) -> None:
+        """Note what fresh facts follow from, once there were some rounds.
+
+        Raises LimitError if a value becomes better along its own derivation.
+        """
+        rounds = len(self.work.rows)
+        if self._trail:
+            self._trail.complete(fresh)
+        if rounds >= ROUNDS_FIRST and not rounds & (rounds - 1):
+            times = TIMES_OF_FLOATS if self.facts.floats else TIMES
+            if self._trail and (cycle := self._trail.cycle(times)):
+                raise self._limits.endless([self.facts.shown(*fact) for fact in cycle])
+            self._trail = Trail({name: self.facts.keys(name) for name in self.facts.stored})
 
     def _below(self) -> dict[Index, Tree]:
         """The trees of all that the stratum reads below it."""
@@ -243,7 +277,20 @@ class Fixpoint:
     def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
         if self.facts.folds(body.view):
             rank = None
-        return body.view, self._ordered(body.derive(self.facts, rows, self._encode, rank=rank))
+        derivations = self._derive(body, rows, rank)
+        if self._trail:
+            self._trail.add(body.view, derivations.keys, derivations.cost, body.read(rows, derivations.which))
+        return body.view, self._ordered(derivations)
+
+    def _derive(self, body: Body, rows: np.ndarray, rank: int | None) -> Derivations:
+        """What bindings derive.  Raises RangeError if arithmetic fails and no value that it reads may become better."""
+        try:
+            return body.derive(self.facts, rows, self._encode, rank=rank)
+        except RangeError:
+            if not body.own or not self.facts.folds(body.view):
+                raise
+            self._failing.append((body, rows))
+            return body.derive(self.facts, rows, self._encode, strict=False, rank=rank)
 
     def _ordered(self, derivations: Derivations) -> Proposal:
         proposal, ordered = derivations.proposal()

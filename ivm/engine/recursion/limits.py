@@ -10,6 +10,7 @@ from pagestore.host import is_operator
 
 ROWS_MAX = 10_000_000  # of a recursion that computes values, unless the user says otherwise
 ROUNDS_MAX = 1_000_000
+CYCLE_SHOWN = 10  # facts of a cycle that an error shows
 SHOWN = 5  # the last rounds that an error shows
 
 
@@ -31,6 +32,16 @@ class Limits:
             raise self._error(rows, count, f"rows_max={self.rows_max:,} rows")
         if self.rounds_max is not None and len(rows) > self.rounds_max:
             raise self._error(rows, count, f"rounds_max={self.rounds_max:,} rounds")
+
+    def endless(self, cycle: Sequence[str]) -> LimitError:
+        """The error for facts that follow from one another in a cycle and become better each time around."""
+        rest = f", and {len(cycle) - CYCLE_SHOWN:,} more" * (len(cycle) > CYCLE_SHOWN)
+        first = cycle[0].partition(" = ")[0]
+        return LimitError(
+            f"{self.where}: {self.text} never ends, since values become better along their own derivation: "
+            f"{', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out a row that closes this cycle, "
+            "or change what is added along it"
+        )
 
     def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
         growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])

@@ -63,6 +63,7 @@ class Joined(Fixpoint):
         of = {body.plan: body for body in self._bodies}
         parts = [self._propose(of[plan], rows) for plan, bindings in base for rows in bindings]
         self._spread(self._adopt(self._gather(parts)))
+        self._refuse_failures()
 
     def maintain(
         self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
@@ -89,7 +90,10 @@ class Joined(Fixpoint):
             rows = self._changed(body, old, new, deltas, INSERT)
             if rows.shape[1]:
                 parts.append(self._propose(body, rows))
-        return self._spread(self._adopt(self._gather(parts)), new)
+        if not self._spread(self._adopt(self._gather(parts)), new):
+            return False
+        self._refuse_failures()
+        return True
 
     def _cone(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
         """The facts that those with some keys led to, and these; None if there are `most`, or no steps are left.
@@ -129,7 +133,7 @@ class Joined(Fixpoint):
         return iter(())
 
     def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
-        return body.view, self._ordered(body.derive(self.facts, rows, self._encode, rank=0))
+        return body.view, self._ordered(self._derive(body, rows, rank=0))
 
     def _ordered(self, derivations: Derivations) -> Proposal:
         return Proposal(derivations.keys, derivations.cost, np.zeros(len(derivations.cost), np.int64))

@@ -1,5 +1,8 @@
 """Rows too many for memory: one error that names the rule, and nothing is lost."""
 
+import os
+import resource
+import subprocess
 import sys
 from unittest.mock import Mock
 
@@ -10,8 +13,11 @@ import ivm
 from ivm.engine import engine, fill, head_edits
 from ivm.errors import RoomError
 from ivm.join import memory_guard
+from ivm.join.memory_guard import Limit
 
 PAIRS = "(x, y) <- a(x), a(y)."
+SCARCE = [Limit("the machine's memory", 1 << 40, 5 << 20)]
+SMALL = [Limit("the machine's memory", 20 << 20, 1 << 40)]
 
 
 @pytest.fixture
@@ -28,17 +34,43 @@ def ws(tmp_path, monkeypatch):
 def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
     ws.threads = threads
     assert len(ws.query("q" + PAIRS)) == 1_000_000
-    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
-    with pytest.raises(RoomError, match=r"^query:1:1: 0\.0 GB of rows are found, and 0\.0 GB .* ask for less"):
+    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    left = (
+        r"^query:1:1: finding rows: [3-9]\d\d,\d{3} rows so far take \d.\d MB; 5.2 MB of the machine's memory are left"
+    )
+    with pytest.raises(RoomError, match=left + ".*; ask for fewer rows"):
         ws.query("q" + PAIRS)
     assert len(ws.query("q(x, y) <- a(x), a(y), x < 100.")) == 100_000  # 1.6 MB
     assert list(ws.query("q[] = n <- agg<<n = count()>> a(x), a(y).")) == [(1_000_000,)]
 
 
+def test_an_evaluation_takes_a_share_of_the_memory(ws, monkeypatch):
+    """Also where nothing else limits it, and much is left; the user may allow more."""
+    monkeypatch.setattr(memory_guard, "limits", lambda: SMALL)
+    with pytest.raises(RoomError, match=r"one evaluation may take 25 % of the machine's memory, 21.0 MB"):
+        ws.query("q" + PAIRS)
+    monkeypatch.setenv("IVM_MEMORY_SHARE", "0.9")
+    assert len(ws.query("q" + PAIRS)) == 1_000_000
+
+
+def test_changes_that_do_not_fit(ws, monkeypatch):
+    """One row may bring many, found by probes or by intervals."""
+    for maintenance in ("match", "probe"):
+        rule = f"on_{maintenance}(x) -> int(x). p_{maintenance}(x, y, z) <- a(x), a(y), on_{maintenance}(z)."
+        ws.install(rule, name=maintenance, maintenance=maintenance)
+    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    for maintenance in ("match", "probe"):
+        with pytest.raises(RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"):
+            ws.exec(f"+on_{maintenance}(1).")
+    monkeypatch.undo()
+    ws.exec("+on_probe(1).")
+    assert len(ws["p_probe"]) == 1_000_000 and not ws.check()
+
+
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance):
     version = ws.store.version
-    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
+    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert ws.store.version == version and "pairs" not in ws
@@ -46,7 +78,7 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert len(ws["pairs"]) == 1_000_000
     monkeypatch.setattr(memory_guard, "CHECK_BYTES", 1 << 20)
-    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
+    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
     monkeypatch.setattr(engine, "RELATION_SHARE_MAX", 0.0)  # both versions are evaluated
@@ -71,7 +103,13 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
         ("0::/", str(4 << 20), 2 << 20),
         ("0::/app", str(4 << 20), 2 << 20),
         ("0::/app/one", str(4 << 20), 2 << 20),
-        ("4:memory:/app", str(4 << 20), 7 << 20),
+        ("4:memory:/", str(4 << 20), 2 << 20),
+        ("4:memory:/app", str(4 << 20), 2 << 20),
+        ("4:memory:/app/one", str(4 << 20), 2 << 20),
+        ("4:cpu,memory:/app/one", str(4 << 20), 2 << 20),
+        ("4:memory:/app", str((1 << 63) - 4096), 7 << 20),
+        ("4:memory:/app", None, 7 << 20),
+        ("4:cpu:/app", str(4 << 20), 7 << 20),
     ],
 )
 def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path, monkeypatch):
@@ -80,21 +118,96 @@ def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable: 6144 kB\nHugePages_Total: 0\nSwapFree: 1024 kB\n")
     (proc / "self" / "cgroup").write_text(f"5:cpu:/app\n{group}\n")
-    folder = groups / group.removesuffix("/one").rpartition("/")[2]
+    first = ":memory" in group or "cpu" in group  # version 1 has a tree of its own for each controller
+    most, current, files = FILES[first]
+    folder = (groups / "memory" if first else groups) / group.removesuffix("/one").rpartition("/")[2]
     folder.mkdir(parents=True)
     if limit is not None:
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text(f"{3 << 20}\n")
-        (folder / "memory.stat").write_text(f"anon 17\ninactive_file {1 << 20}\n")
+        (folder / most).write_text(f"{limit}\n")
+        (folder / current).write_text(f"{3 << 20}\n")
+        (folder / "memory.stat").write_text(f"anon 17\n{files} {1 << 20}\n")
     monkeypatch.setattr(memory_guard, "PROC", proc)
     monkeypatch.setattr(memory_guard, "GROUPS", groups)
     assert memory_guard.memory_left() == left
 
 
+FILES = {
+    False: ("memory.max", "memory.current", "inactive_file"),
+    True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
 def test_what_is_left_of_this_machine(tmp_path, monkeypatch):
     assert 1 << 20 < memory_guard.memory_left() < 1 << 50
     monkeypatch.setattr(memory_guard, "PROC", tmp_path)
-    assert memory_guard.memory_left() == sys.maxsize  # it does not say
+    assert memory_guard.memory_left() == memory_guard.UNLIMITED  # it does not say
+
+
+@pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
+def test_what_is_left_by_a_limit_of_the_process(monkeypatch, kind):
+    before = memory_guard.memory_left()
+    monkeypatch.setattr(resource, "getrlimit", lambda asked: (1 << 36 if asked == kind else resource.RLIM_INFINITY, -1))
+    limit = [*memory_guard.limits()][-1]
+    assert limit.whose.endswith("allows") and limit.whole == 1 << 36 and 0 < limit.left < limit.whole
+    assert memory_guard.memory_left() <= before
+
+
+REFUSED = r"""
+import os, re, resource, sys
+import numpy as np
+import ivm
+
+def attempts():
+    yield "a question", lambda: ws.query("q(y, x) <- a(x), a(y), x + y > 0.")
+    yield "a sum", lambda: ws.query("q[x] = s <- agg<<s = sum(v)>> a(x), a(y), v = x * y + x.")
+    yield "a median", lambda: ws.query("q[x] = s <- agg<<s = median(v)>> a(x), a(y), v = x * y.")
+    yield "recursion", lambda: ws.query("t(x, y) <- a(x), a(y). t(x, z) <- t(x, y), t(y, z).")
+    yield "a view", lambda: ws.install("q(x, y) <- a(x), a(y).", name="q")
+    yield "a view with a trace", lambda: ws.install("q(x, y) <- a(x), a(y), x + y > 1.", name="q", maintenance="match")
+    yield "a change", lambda: ws.exec("+on(1).")
+    yield "rows of a view", lambda: ws.evaluate("p")
+
+def attempt(name, do, room):
+    taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + room,) * 2)
+    try:
+        do()
+        return "done"
+    except ivm.errors.RoomError as error:
+        told = re.match(r"((query|[pq]):1:\d+: |p: |)[a-z ]+: .*\d rows so far.*; ask for fewer rows", str(error))
+        return "RoomError" if told else str(error)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+
+ws = ivm.open(sys.argv[1], sync="off", threads=2)
+ws.install("a(x) -> int(x). on(x) -> int(x).", name="base")
+with ws.transaction() as txn:
+    txn.insert("a", [np.arange(1000)])
+ws.install("p(x, y) <- a(x), a(y), on(z).", name="p", maintenance="probe")
+path = ws.store.path
+ws.close()
+for name, _ in attempts():
+    for room in (20, 60, 100, 160, 250):
+        if os.fork() == 0:
+            copy = f"{path}.{os.getpid()}"
+            open(copy, "wb").write(open(path, "rb").read())
+            ws = ivm.open(copy, sync="off", threads=2)
+            ws.query("q(x) <- a(x), x < 3.")
+            if name == "rows of a view":
+                ws.exec("+on(1).")
+            print(f"{name}, {room} MB: {attempt(name, dict(attempts())[name], room << 20)}", flush=True)
+            os._exit(0)
+        os.wait()
+"""
+
+
+def test_memory_that_the_system_refuses(tmp_path):
+    """At any step, under a limit of any size: done, or an error that says where, at which step, and how many rows."""
+    command = [sys.executable, "-c", REFUSED, str(tmp_path / "a.pages")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "IVM_MEMORY_SHARE": "1"})
+    lines = done.stdout.splitlines()
+    assert len(lines) == 40, done.stderr
+    assert {line.partition(": ")[2] for line in lines} == {"done", "RoomError"}, done.stdout
 
 
 @pytest.mark.parametrize("many", [False, True])

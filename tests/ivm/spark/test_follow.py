@@ -10,8 +10,18 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.errors import EditError, FunctionConflictError, OptionError, RecomputeError, UnknownViewError
+from ivm.errors import (
+    EditError,
+    FunctionConflictError,
+    OptionError,
+    RecomputeError,
+    RuleSyntaxError,
+    UnknownPredicateError,
+    UnknownViewError,
+)
+from ivm.lang import compile
 from ivm.spark.follow import Feed, refresh
+from ivm.spark.materialize import changed_rows
 from ivm.spark.progress import PROGRESS
 
 RULES = """edge(x, y) -> int(x), int(y).  name[x] = n -> int(x), string?(n).
@@ -297,6 +307,29 @@ def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("type_", "column"),
+    [
+        ("int", pa.array(["7"])),
+        ("int", pa.array([True])),
+        ("int", pa.array([7], pa.timestamp("us"))),
+        ("int", pa.array([7], pa.duration("us"))),
+        ("int", pa.array([1.5])),
+        ("string", pa.array([7])),
+        ("string", pa.array([b"caf\xe9"]).view(pa.string())),
+        ("date", pa.array([7], pa.timestamp("us", "Europe/Berlin"))),
+        ("datetime", pa.array([7], pa.timestamp("us", "Europe/Berlin"))),
+        ("datetime", pa.array([7], pa.timestamp("ns"))),
+        ("decimal(4, 1)", pa.array([0.1])),
+        ("float", pa.array([2**53 + 1])),
+        ("bool", pa.array([1])),
+    ],
+)
+def test_a_source_whose_type_has_changed_is_refused(type_, column, tmp_path: Path) -> None:
+    with pytest.raises(EditError, match=r"r: column 'x'.*: "):
+        refresh(tmp_path / "v.pages", "views", f"r(x) -> {type_}(x). s(x) <- r(x).", {"r": pa.table({"x": column})})
+
+
+@pytest.mark.parametrize(
     ("sources", "options", "error", "says"),
     [
         ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is no declared relation"),
@@ -311,3 +344,94 @@ def test_what_is_refused_changes_nothing(sources, options, error, says, tmp_path
     with pytest.raises(error, match=says):
         refresh(path, "views", RULES, sources, **options)
     assert found(path) == ([], [(5, 1)])
+
+
+FAR = "far(x, z) <- edge(x, y), edge(y, z)."
+OTHER = [  # rules that take the place of RULES, changes that come with them, and what is refused; None for nothing
+    (RULES + FAR, {"edge": edges((1, 3))}, None),
+    (RULES + FAR, {}, None),
+    (RULES.replace("count()", "count() "), {"edge": edges((1, 3))}, None),
+    (RULES.replace("tri(", "triangle("), {"edge": edges((1, 2), _change_type=["delete"])}, None),
+    (RULES + "seven[x] = 7 <- edge(x, _).", {"name": pa.table({"x": [1], "n": ["a"]})}, None),
+    (RULES + "far(x, z) <- edge(x y).", {"edge": edges((1, 3))}, RuleSyntaxError),
+    (RULES + "far(x, z) <- edges(x, z).", {"edge": edges((1, 3))}, UnknownPredicateError),
+    (RULES + "end[x] = y <- edge(x, y).", {"edge": edges((1, 2), (1, 3))}, FunctionConflictError),
+    (RULES + FAR, {"name": pa.table({"x": [1, 1], "n": ["a", "b"]})}, FunctionConflictError),
+    (RULES + FAR, {"edge": pa.table({"x": ["a"], "y": [1]})}, EditError),
+    (RULES + FAR, {"far": edges((1, 3))}, UnknownViewError),
+]
+
+
+@pytest.mark.parametrize(("rules", "changes", "error"), OTHER)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_rules_and_rows_change_in_one_commit_or_not_at_all(rules, changes, error, is_first, tmp_path: Path) -> None:
+    """At each version there are all views, of all rows."""
+    path = tmp_path / "v.pages"
+    if not is_first:
+        refresh(path, "views", RULES, {"edge": edges((1, 2), (2, 3))}, retain="all")
+    before = state(path)
+    if error:
+        with pytest.raises(error):
+            refresh(path, "views", rules, changes, retain="all")
+        assert state(path) == before
+        return
+    did = refresh(path, "views", rules, changes, retain="all")
+    assert (did.version, did.before) == (before[0] + 1, before[0])
+    with ivm.open(path) as workspace, ivm.open(":memory:") as anew:
+        assert workspace.check() == [] and workspace.blocks == {"views": rules}
+        anew.install(rules, "views")
+        with anew.transaction() as txn:
+            for name in "edge", "name":
+                txn.insert(name, workspace[name].to_arrow())
+        assert {name: [*workspace[name]] for name in workspace} == {name: [*anew[name]] for name in anew}
+        assert [info.version for info in workspace.store.history()] == [*range(did.version, -1, -1)]
+
+
+def state(path: Path) -> tuple[int, dict[str, str], dict[str, list]]:
+    """The version, the rules and all rows of a workspace, which a refresh that is refused may have made."""
+    with ivm.open(path) as workspace:
+        return workspace.store.version, workspace.blocks, {name: [*workspace[name]] for name in workspace}
+
+
+def test_rules_that_change_with_a_batch_that_was_taken(tmp_path: Path) -> None:
+    """The rules are replaced, and the batch is not taken again."""
+    path, change = tmp_path / "v.pages", edges((1, 2), _change_type=["insert"])
+    refresh(path, "views", RULES, {"edge": change}, batch=3)
+    refresh(path, "views", RULES, {"edge": edges((1, 2), _change_type=["delete"])})
+    did = refresh(path, "views", RULES + FAR, {"edge": change}, batch=3)
+    assert not did.new and did.recomputed == ("far",)
+    assert state(path)[2] == {"edge": [], "name": [], "tri": [], "deg": [], "far": []}
+
+
+def test_what_a_refresh_changed_of_views_of_other_rules(tmp_path: Path) -> None:
+    """The rows that came and went; all rows of a view that has other columns."""
+    path = tmp_path / "v.pages"
+    refresh(path, "views", RULES + FAR, {"edge": edges((1, 2), (2, 3), (3, 4))})
+    other = RULES.replace("edge(x, _)", "edge(_, x)") + "far(x, y, z) <- edge(x, y), edge(y, z)."
+    did = refresh(path, "views", other, {"edge": edges((4, 5), _change_type=["insert"])})
+    found = {
+        name: sorted(map(tuple, (row.values() for row in changed_rows(path, predicate, did).to_pylist())))
+        for name, predicate in compile(other).predicates.items()
+        if name in ("edge", "deg", "far")
+    }
+    assert found == {
+        "edge": [(4, 5, "insert", did.version)],
+        "deg": [(1, 1, "delete", did.version), *((n, 1, "insert", did.version) for n in (4, 5))],
+        "far": [(n, n + 1, n + 2, "insert", did.version) for n in (1, 2, 3)],
+    }
+
+
+def test_a_function_without_keys(tmp_path: Path) -> None:
+    """It has one value, which an insertion replaces."""
+    path, rules = tmp_path / "v.pages", "limit[] = n -> int(n). e(x) -> int(x). top(x) <- e(x), limit[] = x."
+    refresh(path, "views", rules, {"e": pa.table({"x": [1, 2, 3]})})
+    for kinds, values, left in (
+        (["insert"], [1], [(1,)]),
+        (["insert"], [2], [(2,)]),
+        (["delete", "insert"], [2, 3], [(3,)]),
+        (["delete"], [3], []),
+    ):
+        refresh(path, "views", rules, {"limit": pa.table({"n": values, "_change_type": kinds})})
+        assert state(path)[2]["limit"] == state(path)[2]["top"] == left
+    with pytest.raises(FunctionConflictError, match=r"limit\[\] got two values, 1 and 2"):
+        refresh(path, "views", rules, {"limit": pa.table({"n": [1, 2]})})

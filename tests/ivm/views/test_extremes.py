@@ -43,7 +43,7 @@ def test_extremes_are_the_truth(program, case):
             if name not in "ef" and "$" not in name:
                 mirror.workspace.verify(name)
         assert mirror.workspace.store.check() == []
-        mirror.workspace.uninstall("main")
+        mirror.workspace.uninstall("main", relations=True)
         assert list(mirror.workspace.store.snapshot()._version.catalog.relations) == []
         mirror.close()
 

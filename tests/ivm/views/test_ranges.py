@@ -48,7 +48,7 @@ def follow(case: tuple[str, list], loaded: bool, lasting: bool = True, **options
             if mirror.workspace.blocks.get("views"):  # else the truth refuses what it derives
                 assert mirror.workspace.check() == []
                 mirror.workspace.uninstall("views")
-            mirror.workspace.uninstall("main")
+            mirror.workspace.uninstall("main", relations=True)
             assert list(mirror.workspace.store.snapshot()._version.catalog.relations) == []
         mirror.close()
 

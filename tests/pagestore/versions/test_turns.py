@@ -14,7 +14,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarning, TransactionError
-from pagestore.storage.file import File
+from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
 from pagestore.storage.meta import SLOT_SIZE, slot_of
 from pagestore.versions import turns
 
@@ -220,6 +220,40 @@ def test_a_stopped_process_is_said_to_be(tmp_path):
                 pagestore.open(path)
         finally:
             os.kill(holder.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("year", [1901, 1969, 1970, 2262, 9999, 12_000])
+def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, year):
+    """Stores are made, written and locked, and read again when the clock is right."""
+    seconds = (year - 1970) * 31_556_952
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: float(seconds))
+        patch.setattr(time, "time_ns", lambda: seconds * 10**9)
+        store = pagestore.open(tmp_path / "s.pages")
+        for k in range(3):
+            with store.transaction() as txn:
+                (txn["r"] if k else txn.create("r", "k: int64")).insert([(k,)])
+    with pytest.raises(LockedError, match=r"this process \(\d+\)(, since [\d :-]{19})?; close that"):
+        pagestore.open(tmp_path / "s.pages")
+    store.close()
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert [info.version for info in store.history()] == [3, 2, 1, 0]
+        with store.transaction() as txn:
+            txn["r"].insert([(3,)])
+        assert len(store.snapshot()["r"]) == 4 and not store.check()
+
+
+@pytest.mark.parametrize("byte", [-1, 0, 253_402_300_799, SINCE_END - 1])
+def test_a_lock_that_says_no_time(tmp_path, byte):
+    """An earlier release took any byte where its clock was set before 1970 or beyond 9999."""
+    pagestore.open(tmp_path / "s.pages").close()
+    file = File(tmp_path / "s.pages", writable=True)
+    assert file.lock(EXCLUSIVE, WRITER_LOCK)
+    if byte >= 0:
+        assert file.lock(EXCLUSIVE, SINCE_LOCK + byte)
+    with pytest.raises(LockedError, match="is being written by this process"):
+        pagestore.open(tmp_path / "s.pages")
+    file.close()
 
 
 def test_a_forked_child_does_not_keep_a_dead_writers_lock(tmp_path):

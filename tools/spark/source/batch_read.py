@@ -19,7 +19,7 @@ from .opening import held, snapshot_at, store_at
 from .options import Options
 from .rows import batches_of, columns_asked_for, key_bound, places_of, relation_asked_for
 from .sentences import sentences_first
-from .types import arrow_schema
+from .types import arrow_schema, spark_batches
 
 PARTITION_ROWS = 500_000  # of a partition, unless an option says how many there are
 PARTITIONS_MAX = 200
@@ -54,6 +54,11 @@ class RelationReader(DataSourceReader):
             relation = self._relation(snapshot)
             columns = columns_asked_for(relation, self._options)
             schema = arrow_schema(self._schema)
+            if relation.computed_place is not None:
+                for words in words_of(relation, partition.range):
+                    for batch in relation.record_batches(words):
+                        yield from spark_batches([batch.column(column.name) for column in columns], schema)
+                return
             places = places_of(relation, [column.name for column in columns])
             for words in words_of(relation, partition.range, tuple(places)):
                 yield from batches_of(snapshot, columns, words, schema)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from pagestore.errors import SchemaError
-from pagestore.relations.diff import pages_of_both, visible_changes, was_made_anew
+from pagestore.relations.diff import pages_of_both, values_of_both, visible_changes, was_made_anew
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.trees.apply import Edits
@@ -21,7 +21,7 @@ from pagestore.trees.reading import read_batches
 
 from .commits import Commit
 from .rows import batches_of, places_of
-from .types import arrow_schema, spark_schema
+from .types import arrow_schema, spark_batches, spark_schema
 
 FEED = (
     T.StructField("_change_type", T.StringType(), False),
@@ -43,19 +43,30 @@ def change_batches(
     latest = max((one for one in (old, new) if name in one), key=lambda one: one.version, default=None)
     if latest is not None:
         for kinds, words in kinds_of_changes(old, new, name, updates):
-            yield from _batches(latest, latest[name], kinds, words, commit, schema)
+            actions = np.where((kinds == DELETED) | (kinds == BEFORE), ERASE, INSERT)
+            before, after = (old if name in old else latest)[name], (new if name in new else latest)[name]
+            computed = _computed(before, after, actions, words)
+            yield from _batches(latest, latest[name], kinds, words, commit, schema, computed)
 
 
 def inserted_batches(
     snapshot: Snapshot, relation: Relation, words: np.ndarray, commit: Commit, schema: T.StructType
 ) -> Iterator[pa.RecordBatch]:
     """Stored words int64[C, n] as insertions. Raises SchemaError where the relation was made anew."""
-    return _batches(snapshot, relation, np.full(words.shape[1], INSERTED), words, commit, schema)
+    kinds = np.full(words.shape[1], INSERTED)
+    computed = _computed(relation, relation, np.full(len(kinds), INSERT), words)
+    return _batches(snapshot, relation, kinds, words, commit, schema, computed)
+
+
+def _computed(before: Relation, after: Relation, actions: np.ndarray, words: np.ndarray) -> pa.Array | None:
+    """The values of a column that a host computes, if the relation has one."""
+    return None if after.computed_place is None else values_of_both(before, after, actions, words)
 
 
 def _batches(
-    snapshot: Snapshot, relation: Relation, kinds: np.ndarray, words: np.ndarray, commit: Commit, schema: T.StructType
-) -> Iterator[pa.RecordBatch]:
+    snapshot: Snapshot, relation: Relation, kinds: np.ndarray, words: np.ndarray, commit: Commit,
+    schema: T.StructType, computed: pa.Array | None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     is_feed = schema.fields[-len(FEED) :] == [*FEED]
     wanted = schema.fields[: -len(FEED)] if is_feed else schema.fields
     by_name = {column.name: column for column in relation.schema.columns}
@@ -72,7 +83,12 @@ def _batches(
             "of rows that come: read it with readChangeFeed=true"
         )
     places = places_of(relation, [column.name for column in columns])
-    yield from batches_of(snapshot, columns, words[places], arrow_schema(schema), more)
+    if computed is None:
+        yield from batches_of(snapshot, columns, words[places], arrow_schema(schema), more)
+    elif n:
+        arrays = dict(zip(relation.schema.names, relation.record_batch(words).columns, strict=True))
+        arrays[relation.schema.names[relation.computed_place or 0]] = computed
+        yield from spark_batches([*(arrays[column.name] for column in columns), *more], arrow_schema(schema))
 
 
 def kinds_of_changes(

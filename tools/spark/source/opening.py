@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import ivm  # noqa: F401 - concats are read as their texts
 import pagestore
 from pagestore.errors import VersionError
 from pagestore.relations.snapshot import Snapshot

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from os.path import abspath
-from re import fullmatch
 from typing import Any
 
 from pagestore.errors import PagestoreError
+from pagestore.storage.file import local_path
 
 READING = """
     path relation branch columns keyFrom keyTo numPartitions versionAsOf timestampAsOf
@@ -32,7 +32,7 @@ class Options:
             remedy = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
             raise OptionsError(f"there is no option {name}; {remedy}")
         if path := self._given.get("path"):
-            self._given["path"] = local_path(path)
+            self._given["path"] = abspath(local_path(path))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._given
@@ -94,16 +94,3 @@ class Options:
         given = [name for name in names if name in self]
         if len(given) > 1:
             raise OptionsError(f"{' and '.join(given)} exclude each other: give one of them")
-
-
-def local_path(path: str) -> str:
-    """The path of a file that may be given as a URL `file:`, for any folder a process may be in.
-
-    Raises OptionsError for other file systems.
-    """
-    scheme, colon, rest = path.partition(":/")
-    if not colon or not fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return abspath(path)
-    if scheme != "file":
-        raise OptionsError(f"path={path!r}: a store is mapped into memory, so it is a file of a mounted file system")
-    return "/" + rest.lstrip("/")

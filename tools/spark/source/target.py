@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from pagestore.errors import MissingError, SchemaError, WordError
+from pagestore.storage.file import local_path
 from pagestore.values.codec import encode
 from pagestore.values.types import Column, Schema
 from pagestore.versions.dependants import recorded_dependants
@@ -49,7 +50,7 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
         raise OptionsError(f"operation={operation} goes with the mode append, not with overwrite")
     there = _schema_there(path, relation, branch)
     timeout = LOCK_TIMEOUT if "lockTimeout" not in options else options.number("lockTimeout", float)
-    staging = Path(options.text("stagingPath") or f"{path}.staged").absolute()
+    staging = Path(local_path(options.text("stagingPath") or f"{path}.staged")).absolute()
     if there is not None:
         _compare(relation, there, schema, options.names("key"), operation)
     elif operation == DELETE:

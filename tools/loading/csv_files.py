@@ -1,0 +1,328 @@
+"""Files of CSV: all values are texts, which texts.py takes as the types that are wanted, or that they all have.
+
+what is read    by
+bytes           text_stream.py, in UTF-8, whatever the file is in
+rows            pyarrow.csv, all columns as texts; Quotes watches over what it takes as one text
+types           those that are wanted, else the first of GUESSES that loses nothing of any text
+"""
+
+import csv
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from .casts import cast_or_report, is_number
+from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
+from .problems import DatasetError, Problems
+from .text_stream import TextStream
+from .texts import typed
+
+HEAD = 1 << 20  # bytes that have the first row
+FEW = 100  # texts that show what most are
+DELIMITERS = ",;\t|"
+TABBED = {".tsv", ".tab"}
+MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # where the column is no text
+GUESSES = [
+    pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"), pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+]  # fmt: skip
+UNCLOSED = (
+    "a quote is not closed, or a text follows it in its column: double those within a text, or say with --quote '' "
+    "that there are none"
+)
+
+
+class Dialect(NamedTuple):
+    """How files of CSV are written: what is None follows from the file.
+
+    `nulls` are the texts that are nulls in every column; else those of MISSING are, in columns of other types than
+    texts. Without a `header`, columns are named by the relation, or column1, column2 and so on.
+    """
+
+    delimiter: str | None = None
+    quote: str = '"'
+    encoding: str | None = None
+    nulls: tuple[str, ...] = ()
+    header: bool = True
+    decimal: str = "."
+
+
+def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
+    """Open a file of CSV."""
+    one = _Csv(file, wanted, problems, dialect)
+    kinds = one.inferred()
+    schema = pa.schema([(name, kinds[name]) for name in one.names])
+    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, line_of=one.line_of)
+
+
+class _Csv:
+    """A file of CSV: its columns, their types, and its rows."""
+
+    def __init__(self, file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> None:
+        self.file, self.wanted, self.problems = file, wanted, problems
+        self.source: TextStream | None = None
+        head = self._head(dialect.encoding)
+        given = dialect.delimiter or ("\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None)
+        self.dialect = dialect._replace(delimiter=given or _commonest(head, dialect.quote))
+        self.names = self._named(self._first_row(head), wanted.types)
+
+    def share(self) -> float:
+        """The part of the file that was read."""
+        return self.source.share if self.source else 0.0
+
+    def _head(self, encoding: str | None) -> str:
+        """The text that the file begins with, from the first line that is not blank."""
+        with TextStream(self.file, encoding) as source:
+            head = b""
+            while len(head) < HEAD and (more := source.read(HEAD)):
+                head = (head + more).lstrip(b"\r\n")
+        end = head.rfind(b"\n") + 1 if len(head) >= HEAD else len(head)
+        if not head.strip():
+            what = "a CSV file has the names of its columns in the first line"
+            raise DatasetError(f"{self.file} is empty: {what}, unless --no-header says that it has none")
+        try:
+            return head[: end or len(head)].decode()
+        except UnicodeDecodeError as error:
+            if head[: error.start].strip() and b"\n" in head[: error.start]:
+                return head[: error.start].decode()  # it is told with its row and column
+            bad = head[error.start : error.end]
+            raise DatasetError(f"{self.file}, line 1: {bad!r} is no {source.encoding.upper()}: say what the file is "
+                               "written in with --encoding, such as latin-1 or cp1252") from None  # fmt: skip
+
+    def _first_row(self, head: str) -> list[str]:
+        try:
+            with _long_fields():
+                return next(row for row in self._reader(StringIO(head, newline="")) if row)
+        except csv.Error:
+            raise DatasetError(f"{self.file}, line 1: {UNCLOSED}") from None
+
+    def _reader(self, lines: Iterable[str]) -> Any:
+        """A slow reader, which knows lines and refuses what is half quoted."""
+        quote, delimiter = self.dialect.quote, self.dialect.delimiter or ","
+        if not quote:
+            return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
+        return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
+
+    def _named(self, first: list[str], types: Types) -> list[str]:
+        if self.dialect.header:
+            for name in first:
+                if first.count(name) > 1:
+                    said = f"two columns {name}" if name else "several columns without a name"
+                    raise DatasetError(f"{self.file} has {said}: name each in its first line, or say --no-header")
+            return first
+        fields = [name for name in types if ":" not in name]
+        return fields if len(fields) == len(first) else [f"column{n}" for n in range(1, len(first) + 1)]
+
+    # --- types ----------------------------------------------------------------------------------
+
+    def inferred(self) -> dict[str, pa.DataType]:
+        """The types of the columns: those that are wanted, else what all texts are, of all blocks or of the first."""
+        found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
+        open_ = [name for name in self.names if name not in found]
+        guesses = {name: [*GUESSES] for name in open_}
+        values = set[str]()  # the columns that have any
+        blocks = self._blocks(open_, Problems()) if open_ else iter(())
+        for block in blocks if self.wanted.thorough else islice(blocks, 1):
+            for name in open_:
+                texts = self._without_nulls(block.column(name), pa.null())
+                if texts.null_count < len(texts):
+                    values.add(name)
+                    guesses[name] = [kind for kind in guesses[name] if self._takes(texts, kind)]
+        for name in open_:
+            found[name] = pa.null() if name not in values else next(iter(guesses[name]), pa.string())
+        return found
+
+    def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
+        """Whether texts lose nothing as values of a type."""
+        try:
+            for some in texts[:FEW], texts:  # since Arrow takes long to find that many fit not
+                typed(self._pointed(some.cast(pa.string()), kind), kind, supposed=True)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def batches(self, columns: Sequence[str], kinds: Types) -> Iterator[pa.RecordBatch]:
+        """The rows, some columns of them, as texts; what is a null in a column of its type is one."""
+        row = 0
+        for block in self._blocks(columns, self.problems):
+            for batch in cut(block):
+                texts = {}
+                for name in columns:
+                    where, remedy = f"{self.file}: column {name}", "say what the file is written in with --encoding"
+                    array = cast_or_report(batch.column(name), pa.string(), where, row, self.problems,
+                                           "is no UTF-8", remedy)  # fmt: skip
+                    array = pa.nulls(len(batch), pa.string()) if array is None else array
+                    array = self._without_nulls(array, kinds[name])
+                    try:
+                        texts[name] = self._pointed(array, kinds[name])
+                    except pa.ArrowInvalid:
+                        self._refuse_points(name, array, row)
+                        texts[name] = pc.replace_substring(array, self.dialect.decimal, ".")
+                yield pa.RecordBatch.from_pydict(texts)
+                row += len(batch)
+
+    def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        """The texts, with a point in numbers that have another mark there. Raises pa.ArrowInvalid for one with both."""
+        mark = self.dialect.decimal
+        if mark == "." or not is_number(kind):
+            return texts
+        if pc.any(pc.match_substring(texts, ".")).as_py():
+            raise pa.ArrowInvalid("a point")
+        return pc.replace_substring(texts, mark, ".")
+
+    def _refuse_points(self, name: str, texts: pa.Array, row: int) -> None:
+        if not self.wanted.thorough and name not in self.wanted.types:
+            raise Contradicted(f"{self.file}: column {name} has points")
+        wrong = pc.match_substring(texts, ".")
+        place = pc.index(wrong, True).as_py()
+        fact = f"{self.file}: column {name} has a point where numbers are written with {self.dialect.decimal!r}"
+        self.problems.add_rows(fact, "mend the source, or the option --decimal", pc.sum(wrong).as_py(), row + place,
+                               repr(texts[place].as_py())[:60])  # fmt: skip
+
+    def _without_nulls(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        """The texts, with nulls for those that mean one in a column of a type."""
+        marks = [*self.dialect.nulls]
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            marks = marks or MISSING
+        if not marks:
+            return texts
+        return pc.if_else(pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts)
+
+    def _blocks(self, columns: Sequence[str], problems: Problems) -> Iterator[pa.RecordBatch]:
+        """The rows in blocks, some columns of them, as bytes. Raises DatasetError."""
+        with TextStream(self.file, self.dialect.encoding) as source:
+            self.source = source
+            watched = _Watched(source, self.dialect)
+            try:
+                yield from self._read(watched, columns, problems)
+            except (pa.ArrowInvalid, OSError) as error:
+                self._refuse_quotes(watched.suspect)
+                why = str(error).partition(" (")[0] if "straddling" not in str(error) else \
+                    f"a row has more than {BLOCK >> 20} MiB"  # fmt: skip
+                raise DatasetError(f"{self.file}: {why}: mend the file") from None
+            self._refuse_quotes(watched.suspect or watched.inside)
+
+    def _read(self, source: Any, columns: Sequence[str], problems: Problems) -> pa.csv.CSVStreamingReader:
+        dialect = self.dialect
+
+        def wrong_width(row: Any) -> str:
+            fact = f"{self.file}: {row.actual_columns} values where {'the head' if dialect.header else 'line 1'} has \
+{row.expected_columns} columns"
+            problems.add_rows(fact, "quote what holds the delimiter, or mend the line", 1, None, row.text[:60])
+            return "skip"
+
+        return pyarrow.csv.open_csv(
+            pa.PythonFile(source, "r"),
+            pyarrow.csv.ReadOptions(
+                block_size=BLOCK, column_names=self.names, skip_rows_after_names=int(dialect.header)
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=True,
+                invalid_row_handler=wrong_width,
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(self.names, pa.binary()), include_columns=list(columns), null_values=[],
+                strings_can_be_null=False, quoted_strings_can_be_null=False,
+            ),
+        )  # fmt: skip
+
+    def _refuse_quotes(self, suspect: bool) -> None:
+        """Raise DatasetError where a quote is not closed, if there may be one: this takes long."""
+        for _ in self._rows() if suspect else ():
+            pass
+
+    def line_of(self, row: int) -> int:
+        """The line in which a row begins that has as many values as the head, from 1."""
+        rows = (line for line, values in self._rows() if len(values) == len(self.names))
+        return next(islice(rows, row + self.dialect.header, None), 1)
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The rows, each with its first line, as the slow reader reads them. Raises DatasetError."""
+        with TextStream(self.file, self.dialect.encoding) as source, _long_fields():
+            reader = self._reader(_lines(source))
+            while True:
+                line = reader.line_num + 1
+                try:
+                    values = next(reader, None)
+                except csv.Error:
+                    raise DatasetError(f"{self.file}, line {line}: {UNCLOSED}") from None
+                if values is None:
+                    return
+                if values:
+                    yield line, values
+
+
+class _Watched:
+    """The bytes of a file, from its first line that is not blank, as pyarrow reads them.
+
+    `inside` says that the last quote so far opens a text; it is `suspect` if a quote opens or closes one in the middle
+    of a column, as where one is not closed.
+    """
+
+    def __init__(self, source: TextStream, dialect: Dialect) -> None:
+        self.source, self.closed, self.inside, self.suspect = source, False, False, False
+        self._quote = dialect.quote.encode()
+        self._edges = np.zeros(256, bool)
+        self._edges[[*f"{dialect.delimiter}\r\n{dialect.quote}".encode()]] = True
+        self._last = b""
+
+    def close(self) -> None:
+        """Close nothing: the file is closed by who has opened it."""
+        self.closed = True
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes, or all that are left."""
+        taken = self.source.read(size)
+        while not self._last and (begun := taken.lstrip(b"\r\n")) != taken:
+            taken = begun + self.source.read(size - len(begun))
+        if self._quote and self._quote in taken:
+            self._watch(np.frombuffer(self._last + taken, np.uint8), len(self._last))
+        self._last = taken[-1:]
+        return taken
+
+    def _watch(self, data: np.ndarray, first: int) -> None:
+        """Follow the quotes in bytes, of which those from `first` on are new."""
+        at = first + np.flatnonzero(data[first:] == self._quote[0])
+        opens = np.arange(len(at)) % 2 == self.inside
+        before = np.where(at > 0, data[at - 1], self._quote[0])
+        behind = np.where(at + 1 < len(data), data[np.minimum(at + 1, len(data) - 1)], self._quote[0])
+        self.suspect |= not self._edges[np.where(opens, before, behind)].all()
+        self.inside = bool(self.inside) ^ bool(len(at) % 2)
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let the slow reader have texts of any length."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _lines(source: TextStream) -> Iterator[str]:
+    """The lines of a file, with their ends."""
+    rest = b""
+    while taken := source.read(HEAD):
+        *lines, rest = (rest + taken).splitlines(keepends=True)
+        yield from (line.decode(errors="replace") for line in lines)
+    yield from (line.decode(errors="replace") for line in rest.splitlines(keepends=True))
+
+
+def _commonest(head: str, quote: str) -> str:
+    """The delimiter that is the commonest in the first line, texts in quotes left out."""
+    line = re.sub(f"{quote}[^{quote}]*{quote}", "", head) if quote else head
+    first = line.splitlines()[0] if line.strip() else ""
+    return max(DELIMITERS, key=first.count)

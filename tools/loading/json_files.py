@@ -1,0 +1,241 @@
+"""Files of JSON: one object a line, or a list of objects. Numbers are what is written, texts are texts.
+
+    a block of lines ─┬▶ Arrow reads it with the types that are wanted, if it has all values exactly: whole numbers,
+                      │  decimals, texts, booleans, and floats of few digits
+                      └▶ else Python does, each number as it is written (json_values.py)
+
+What nobody wants has the type that all rows say: of numbers int64, uint64 or float64, of texts string.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from .json_values import NoType, Rows, as_wanted, merged, rows_in, shape_of, space_end
+from .opened import BLOCK, Contradicted, Opened, Wanted, cut, is_nested, leaves_of, with_leaves
+from .problems import DatasetError, Problems
+from .text_stream import TextStream
+from .texts import EXACT_FLOAT
+
+HEAD = 1 << 16  # bytes that show whether there is a list
+LONG = 18  # digits of a number that a float may not have
+DIGIT = np.isin(np.arange(256), np.frombuffer(b"0123456789.", np.uint8))
+CANNOT = pa.ArrowInvalid, pa.ArrowNotImplementedError
+
+
+def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
+    """Open a file of JSON."""
+    one = _Json(file, wanted, problems)
+    size = max(1, file.stat().st_size)
+    return Opened(
+        one.schema, one.batches, lambda: min(1.0, one.read / size), untyped=True, line_of=lambda row: line_of(file, row)
+    )
+
+
+class _Json:
+    """A file of JSON: the types of its columns, and its rows."""
+
+    def __init__(self, file: Path, wanted: Wanted, problems: Problems) -> None:
+        self.file, self.wanted, self.problems = file, wanted, problems
+        self.read = 0
+        self.schema, self.head = self._inferred()
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, some columns of them."""
+        fields = pa.schema([self.schema.field(name) for name in columns])
+        self.read, row = 0, 0
+        for number, (line, block) in enumerate(blocks_of(self.file)):
+            table = self.head if number == 0 and self.head is not None else self._fast(block, fields)
+            if table is None:
+                table = self._careful(block, fields, line, row)
+            for batch in table.select(columns).to_batches():
+                yield from cut(batch)
+            row += len(table)
+            self.read += len(block)
+
+    def _inferred(self) -> tuple[pa.Schema, pa.Table | None]:
+        """The types of all blocks, or of the first one; that one, if it was read with these."""
+        shape, head, count, types = pa.struct([]), None, 0, self.wanted.types
+        for line, block in blocks_of(self.file):
+            found, head = self._shape(block, line)
+            try:
+                shape = merged(shape, found, (), types)
+            except NoType as error:
+                raise DatasetError(f"{self.file}: {error}") from None
+            count += 1
+            if not self.wanted.thorough:
+                break
+        if not count:  # no row, which is none that is wrong
+            return pa.schema([(name, kind) for name, kind in types.items() if not is_nested(kind)]), None
+        schema = pa.schema([(one.name, as_wanted(one.type, (one.name,), types)) for one in shape])
+        exact = count == 1 and head is not None and head.schema.types == [read_as(one.type) for one in schema]
+        return schema, head if exact else None
+
+    def _shape(self, block: bytes, line: int) -> tuple[pa.DataType, pa.Table | None]:
+        """The types of a block's values, and its rows, if Arrow has read them exactly."""
+        try:
+            head = pyarrow.json.read_json(BytesIO(block))
+        except CANNOT:
+            head = None
+        if head is not None and _is_exact(block, head):
+            return pa.struct([(one.name, with_leaves(one.type, _plain)) for one in head.schema]), head
+        try:
+            return shape_of(rows_in(self.file, block, line), (), self.wanted.types), None
+        except NoType as error:
+            where = "" if error.row is None else f", line {line_of(self.file, error.row)}"  # of the first block
+            raise DatasetError(f"{self.file}{where}: {error}") from None
+
+    def _fast(self, block: bytes, fields: pa.Schema) -> pa.Table | None:
+        """A block as Arrow reads it with the types; None where that would not be exact."""
+        thorough = self.wanted.thorough
+        schema = pa.schema([(one.name, read_as(one.type)) for one in (fields if thorough else self.schema)])
+        options = pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore" if thorough else "infer"
+        )
+        try:
+            table = pyarrow.json.read_json(BytesIO(block), parse_options=options)
+        except CANNOT:
+            return None
+        if table.schema != schema and not thorough:
+            raise Contradicted(f"{self.file} has other columns later")
+        return table if _is_exact(block, table) else None
+
+    def _careful(self, block: bytes, fields: pa.Schema, line: int, row: int) -> pa.Table:
+        """A block as Python reads it: numbers and texts as they are written, as texts."""
+        found = rows_in(self.file, block, line)
+        known = {*self.schema.names}
+        if not self.wanted.thorough and any(not known.issuperset(one) for one in found):
+            raise Contradicted(f"{self.file} has other columns later")
+        return Rows(self.file, self.problems, self.wanted, row).table(found, fields)
+
+
+def read_as(kind: pa.DataType) -> pa.DataType:
+    """What Arrow reads values as that have a type: as texts, where it would guess."""
+
+    def read(leaf: pa.DataType) -> pa.DataType:
+        exact = pa.types.is_boolean(leaf) or pa.types.is_decimal(leaf) or pa.types.is_null(leaf)
+        return leaf if exact or leaf in (pa.int64(), pa.uint64(), pa.float64()) else pa.string()
+
+    return with_leaves(kind, read)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """What Arrow infers, but for texts that it takes as moments."""
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _is_exact(block: bytes, table: pa.Table) -> bool:
+    """Whether Arrow has read all numbers of a block as they are written: of floats those of few digits are."""
+    leaves = [leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)]
+    try:
+        for leaf in leaves:
+            if pa.types.is_decimal(leaf.type):
+                leaf.validate(full=True)
+    except pa.ArrowInvalid:  # it has more digits than the type
+        return False
+    floats = [leaf for leaf in leaves if pa.types.is_floating(leaf.type)]
+    if any(pc.any(pc.greater_equal(pc.abs(one), EXACT_FLOAT)).as_py() for one in floats):
+        return False
+    return not floats or not has_long_number(block)
+
+
+def has_long_number(block: bytes) -> bool:
+    """Whether a block has digits in a row, with or without a point, of which a float may lose some. O(bytes / 9).
+
+    >>> has_long_number(b"1234567890123456.78"), has_long_number(b"12345678901234567, 89")
+    (True, False)
+    """
+    half = LONG // 2
+    here = DIGIT[np.frombuffer(block, np.uint8)[::half]]
+    long = re.compile(rb"[\d.]{%d}" % LONG)
+    places = np.flatnonzero(here[1:] & here[:-1]).tolist()
+    return any(long.search(block, max(0, (place - 1) * half), (place + 3) * half) for place in places)
+
+
+# --- blocks -------------------------------------------------------------------------------------
+
+
+def blocks_of(file: Path) -> Iterator[tuple[int, bytes]]:
+    """A file as blocks of whole lines that are not empty, each with the number of its first line, from 1.
+
+    Elements of a list become lines. Raises DatasetError for what is no UTF-8, and for a list that is none.
+    """
+    with TextStream(file) as source:
+        rest, line = source.read(HEAD), 1
+        while rest and not rest.strip() and (more := source.read(BLOCK)):
+            rest += more
+        if rest.lstrip()[:1] == b"[":
+            yield from _elements(file, _checked(file, rest + source.read(), line).decode())
+            return
+        while block := source.read(BLOCK):
+            rest += block
+            end = rest.rfind(b"\n") + 1
+            if rest[:end].strip():
+                yield line, _checked(file, rest[:end], line)
+            line += rest.count(b"\n", 0, end)
+            rest = rest[end:]
+        if rest.strip():
+            yield line, _checked(file, rest, line)
+
+
+def _checked(file: Path, block: bytes, line: int) -> bytes:
+    """The block, which is UTF-8. Raises DatasetError."""
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        line += block.count(b"\n", 0, error.start)
+        bad = block[error.start : error.end]
+        raise DatasetError(f"{file}, line {line}: {bad!r} is no UTF-8, as JSON is: write the file in it") from None
+    return block
+
+
+def _elements(file: Path, text: str) -> Iterator[tuple[int, bytes]]:
+    """The elements of a list as blocks of lines."""
+    lines, size, number = list[str](), 0, 1
+    for start, end in spans_of(file, text):
+        lines.append(text[start:end].replace("\r", " ").replace("\n", " "))
+        size += end - start
+        if size >= BLOCK:
+            yield number, "\n".join(lines).encode()
+            number += len(lines)
+            lines, size = [], 0
+    if lines:
+        yield number, "\n".join(lines).encode()
+
+
+def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
+    """Where the objects of a text begin and end, which are in a list, or one after the other. Raises DatasetError."""
+    scan = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode
+    at = space_end(text, 0)
+    listed = text[at : at + 1] == "["
+    at = space_end(text, at + listed)
+    more = not listed or text[at : at + 1] != "]"
+    try:
+        while more and (listed or at < len(text)):
+            _, end = scan(text, at)
+            yield at, end
+            at = space_end(text, end)
+            more = not listed or text[at : at + 1] == ","
+            at = space_end(text, at + (listed and more))
+        if listed and (text[at : at + 1] != "]" or space_end(text, at + 1) < len(text)):
+            raise ValueError("a comma is missing, or something follows the list")
+    except (ValueError, RecursionError) as error:
+        line = 1 + text.count("\n", 0, getattr(error, "pos", at))
+        raise DatasetError(f"{file}, line {line}: no JSON: {getattr(error, 'msg', error)}: mend the line") from None
+
+
+def line_of(file: Path, row: int) -> int:
+    """The line in which an object of a file begins, from 1."""
+    with TextStream(file) as source:
+        text = source.read().decode()
+    for number, (start, _) in enumerate(spans_of(file, text)):
+        if number == row:
+            return 1 + text.count("\n", 0, start)
+    return 1 + text.count("\n")

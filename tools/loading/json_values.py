@@ -1,0 +1,293 @@
+"""Values of JSON as they are written: numbers by their digits, texts as texts. Arrow would make one of the other.
+
+    {"id": 7.0, "at": "12:30", "ok": true}      id  "7.0" a number     at  "12:30" a text     ok  a boolean
+
+Columns of them are arrays of texts, which texts.py takes as the types that are wanted, unless one is of a kind that
+the type does not take: a text is no int64, a number no text.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .casts import is_number, is_string, said
+from .opened import Contradicted, Types, Wanted, is_nested
+from .problems import DatasetError, Problems
+from .texts import typed
+
+SPACE = re.compile(r"[ \t\r\n]*")
+ELEMENT = "[]"  # the place of a list's elements
+Path_ = tuple[str, ...]
+NOTHING = type(None)
+
+
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+KINDS = {str: "a text", Number: "a number", bool: "a boolean", list: "a list", dict: "an object"}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice in an object")
+    return found
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number, strict=True
+)
+
+
+class NoType(Exception):
+    """No type has all values of a column. `row` is one of those that show it, if that is known."""
+
+    def __init__(self, fact: str, row: int | None = None) -> None:
+        super().__init__(fact)
+        self.row = row
+
+
+# --- types --------------------------------------------------------------------------------------
+
+
+def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
+    """The type that values say, or that is wanted of what is in their place. Raises NoType.
+
+    >>> shape_of([{"a": Number("7")}, {"a": Number("1.5"), "b": ["x"]}], (), {})
+    StructType(struct<a: double, b: list<item: string>>)
+    """
+    if (wanted := types.get(":".join(path))) is not None and not is_nested(wanted):
+        return wanted
+    kinds = set(map(type, values)) - {NOTHING}
+    if len(kinds) > 1:
+        first, other = (next(row for row, value in enumerate(values) if type(value) is kind) for kind in _two(kinds))
+        raise NoType(_mixed(path, KINDS[type(values[first])], KINDS[type(values[other])]), max(first, other))
+    kind = kinds.pop() if kinds else NOTHING
+    if kind is dict:
+        names = dict.fromkeys(chain.from_iterable(value for value in values if value))
+        inner = {name: [value.get(name) if value else None for value in values] for name in names}
+        return pa.struct([(name, shape_of(column, (*path, name), types)) for name, column in inner.items()])
+    if kind is list:
+        return pa.list_(shape_of([*chain.from_iterable(value for value in values if value)], (*path, ELEMENT), types))
+    if kind is Number:
+        return _number_shape(values, path)
+    return {bool: pa.bool_(), str: pa.string()}.get(kind, pa.null())
+
+
+def _two(kinds: set[type]) -> list[type]:
+    return sorted(kinds, key=lambda kind: kind.__name__)[:2]
+
+
+def _mixed(path: Path_, one: str, other: str) -> str:
+    remedy = f"--cast {named(path)}=string takes both as they are written"
+    if ELEMENT in path or {one, other} & {KINDS[list], KINDS[dict]}:
+        remedy = "write one of them in the source, or leave it out with --columns"
+    return f"column {named(path)} has {other} where other rows have {one}: {remedy}"
+
+
+def _number_shape(values: Sequence[Any], path: Path_) -> pa.DataType:
+    texts = pa.array([None if value is None else str(value) for value in values], pa.string())
+    whole = not any("." in value or "e" in value.lower() or "n" in value for value in values if value is not None)
+    for kind in [pa.int64(), pa.uint64()] * whole + [pa.float64()]:
+        try:
+            typed(texts, kind, supposed=pa.types.is_floating(kind))
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    raise NoType(f"column {named(path)} has numbers that neither int64 nor float64 keeps as they are: give "
+                 f"--cast {named(path)}='decimal(18,2)', or string, which keeps all digits, or float64")  # fmt: skip
+
+
+def merged(one: pa.DataType, other: pa.DataType, path: Path_, types: Types) -> pa.DataType:
+    """The type of values of two types. Raises NoType."""
+    kinds = pa.types
+    if one == other or kinds.is_null(other):
+        return one
+    wanted = types.get(":".join(path)) if path else None
+    if kinds.is_null(one) or (wanted is not None and not is_nested(wanted)):
+        return other if kinds.is_null(one) else one
+    if kinds.is_struct(one) and kinds.is_struct(other):
+        names = dict.fromkeys([field.name for field in [*one, *other]])
+        null = pa.field("", pa.null())
+        pairs = {name: [kind.field(name) if kind.get_field_index(name) >= 0 else null for kind in (one, other)]
+                 for name in names}  # fmt: skip
+        return pa.struct([(name, merged(a.type, b.type, (*path, name), types)) for name, (a, b) in pairs.items()])
+    if kinds.is_list(one) and kinds.is_list(other):
+        return pa.list_(merged(one.value_type, other.value_type, (*path, ELEMENT), types))
+    if is_number(one) and is_number(other):
+        return pa.float64() if pa.float64() in (one, other) else pa.uint64()
+    raise NoType(_mixed(path, _kind_of(one), _kind_of(other)))
+
+
+def _kind_of(shape: pa.DataType) -> str:
+    if pa.types.is_struct(shape) or pa.types.is_list(shape):
+        return KINDS[dict if pa.types.is_struct(shape) else list]
+    return KINDS[Number if is_number(shape) else bool if pa.types.is_boolean(shape) else str]
+
+
+def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
+    """A type whose parts are those that are wanted; what is null in all rows is what is wanted of it."""
+    wanted = types.get(":".join(path))
+    if wanted is not None and not is_nested(wanted):
+        return wanted
+    if pa.types.is_null(kind):
+        names = [name.split(":") for name in types]
+        inner = dict.fromkeys(
+            name[len(path)] for name in names if len(name) > len(path) and (*name[: len(path)],) == path
+        )
+        return pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner]) if inner else wanted or kind
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, as_wanted(field.type, (*path, field.name), types)) for field in kind])
+    return _like(kind, wanted)
+
+
+def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
+    """The type of elements of a list, whose parts are those that are wanted."""
+    if wanted is None or pa.types.is_null(kind):
+        return wanted or kind
+    if pa.types.is_struct(kind):
+        held = {field.name: field.type for field in wanted} if pa.types.is_struct(wanted) else {}
+        return pa.struct([(field.name, _like(field.type, held.get(field.name))) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_like(kind.value_type, wanted.value_type if is_nested(wanted) else None))
+    return wanted
+
+
+def named(path: Path_) -> str:
+    """How a column is named that has a place in structs and lists."""
+    return ":".join(name for name in path if name != ELEMENT)
+
+
+def space_end(text: str, at: int) -> int:
+    """Where the white space of JSON ends that begins at a place of a text."""
+    return SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
+    """The objects in a block that begins in some line of a file. Raises DatasetError for what is no JSON."""
+    text, found, at = block.decode(), [], 0
+    while (at := space_end(text, at)) < len(text):
+        try:
+            value, end = DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            where = line + text.count("\n", 0, getattr(error, "pos", at))
+            why = getattr(error, "msg", error) if not isinstance(error, RecursionError) else "it is nested too deep"
+            raise DatasetError(f"{file}, line {where}: no JSON: {why}: mend the line") from None
+        if not isinstance(value, dict):
+            raise DatasetError(f"{file}, line {line + text.count(chr(10), 0, at)}: {text[at:end][:60]} is no object, "
+                               "which has the names of the columns: mend the line")  # fmt: skip
+        found.append(value)
+        at = end
+    return found
+
+
+class Rows:
+    """Objects of JSON as columns of texts; what is of a kind that its column does not take is a problem."""
+
+    def __init__(self, file: Path, problems: Problems, wanted: Wanted, first_row: int) -> None:
+        self.file, self.problems, self.wanted, self.first_row = file, problems, wanted, first_row
+
+    def table(self, values: Sequence[dict[str, Any]], fields: pa.Schema) -> pa.Table:
+        """The columns of some fields."""
+        rows = range(self.first_row, self.first_row + len(values))
+        arrays = [self._array([row.get(one.name) for row in values], one.type, (one.name,), rows) for one in fields]
+        return pa.table(arrays, names=fields.names)
+
+    def _array(self, values: list[Any], kind: pa.DataType, path: Path_, rows: Sequence[int]) -> pa.Array:
+        if pa.types.is_struct(kind):
+            values = self._taken(values, kind, {dict}, path, rows)
+            columns = {one.name: [value and value.get(one.name) for value in values] for one in kind}
+            arrays = [self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind]
+            empty = pa.array([value is None for value in values], pa.bool_())
+            return pa.StructArray.from_arrays(arrays, [one.name for one in kind], mask=empty)
+        if pa.types.is_list(kind):
+            values = self._taken(values, kind, {list}, path, rows)
+            counts = [len(value) if value else 0 for value in values]
+            inner = [*chain.from_iterable(value for value in values if value)]
+            of = [*chain.from_iterable(map(repeat, rows, counts))]
+            elements = self._array(inner, kind.value_type, (*path, ELEMENT), of)
+            empty = pa.array([value is None for value in values], pa.bool_())
+            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *counts]), pa.int32()), elements, mask=empty)
+        values = self._taken(values, kind, _takes(kind, named(path) in self.wanted.asked), path, rows)
+        try:
+            return _texts(values)
+        except UnicodeEncodeError:
+            places = [place for place, value in enumerate(values) if isinstance(value, str) and not _is_utf8(value)]
+            fact, shown = f"{self.file}: column {named(path)} has half a surrogate pair", ascii(values[places[0]])
+            self.problems.add_rows(fact, "mend the source", len(places), rows[places[0]], shown[:60])
+            return _texts([None if place in places else value for place, value in enumerate(values)])
+
+    def _taken(
+        self, values: list[Any], kind: pa.DataType, takes: set[type], path: Path_, rows: Sequence[int]
+    ) -> list[Any]:
+        """The values, of kinds that a type takes; in place of others, which are problems, one of these."""
+        wrong = set(map(type, values)) - takes - {NOTHING}
+        if not wrong:
+            return values
+        if not self.wanted.thorough and ":".join(path) not in self.wanted.types:
+            raise Contradicted(f"{self.file}: column {named(path)} is of another type later")
+        for one in wrong:
+            places = [place for place, value in enumerate(values) if type(value) is one]
+            what = said(kind) if not pa.types.is_nested(kind) else "list" if pa.types.is_list(kind) else "object"
+            self.problems.add_rows(
+                f"{self.file}: column {named(path)} has {KINDS[one]}, which is no {what},", _remedy(one, kind, path),
+                len(places), rows[places[0]], repr(values[places[0]])[:60],
+            )  # fmt: skip
+        other = None if pa.types.is_nested(kind) else _any(kind)
+        return [value if value is None or type(value) in takes else other for value in values]
+
+
+def _takes(kind: pa.DataType, asked: bool) -> set[type]:
+    """The kinds of values that a type takes; one that is asked for also converts."""
+    if is_string(kind):
+        return {str, Number, bool} if asked else {str}
+    if is_number(kind):
+        return {Number, str} if asked or pa.types.is_decimal(kind) else {Number}
+    if pa.types.is_boolean(kind):
+        return {bool, str} if asked else {bool}
+    return set() if pa.types.is_null(kind) else {str}
+
+
+def _any(kind: pa.DataType) -> str:
+    """A value of a type as it is written, in place of one that is refused, so that this is all that is said of it."""
+    kinds = pa.types
+    if is_number(kind) or kinds.is_boolean(kind):
+        return "0"
+    if kinds.is_duration(kind) or kinds.is_time(kind):
+        return "00:00:00" if kinds.is_duration(kind) else "00:00"
+    return f"2000-01-01{'T00:00Z' * bool(kinds.is_timestamp(kind) and kind.tz)}"
+
+
+def _remedy(have: type, kind: pa.DataType, path: Path_) -> str:
+    name = named(path)
+    if have in (list, dict) or pa.types.is_nested(kind) or ELEMENT in path:
+        return "mend the source, or leave the column out with --columns"
+    if is_string(kind):
+        return f"--cast {name}=string takes it as it is written"
+    if pa.types.is_temporal(kind):
+        return "write it as a text, as ISO does: 2020-01-31T10:00:00"
+    if have is str:
+        return f"--cast {name}={said(kind)} reads texts as well"
+    return "mend the source"
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _texts(values: Iterable[Any]) -> pa.Array:
+    spelt = {True: "true", False: "false"}
+    return pa.array([spelt[value] if type(value) is bool else value for value in values], pa.string())

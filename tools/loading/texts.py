@@ -1,0 +1,197 @@
+"""Texts as values of a type: exactly, or not at all. CSV has nothing but texts, and numbers of JSON are read as theirs.
+
+    wanted       a text is                                     and is refused
+    int64        7  -7  007  7.0  7e2                          7.5  0x1f  1_000
+    float64      the nearest float  inf                        9007199254740993, which no float is;  1e999
+    decimal      7  1.50  1.5e1                                1.239 in decimal(9,2)
+    bool         true  false  1  0                             yes
+    date         2020-01-31, also with its midnight            31.1.2020
+    timestamp    2020-01-31 10:00[:00[.000000]], with a T      a seventh digit; an offset, unless a zone is wanted
+    duration     2 days, 1:02:03.5  PT1H2M                     1h
+
+A type that nobody wants is only supposed, and takes a text if that loses nothing as a value of it: 007 is no number.
+"""
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
+ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
+IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # zeros and signs that a number would lose
+FLOAT_DIGITS = 17  # that a float may need
+PLACES_MAX = 400  # after the point, in what a float is printed as
+EXACT_FLOAT = 2.0**53  # beyond, not every whole number is a float
+
+
+def typed(texts: pa.Array, kind: pa.DataType, supposed: bool = False) -> pa.Array:
+    """Texts as values of a type. Raises pa.ArrowInvalid where one is none.
+
+    >>> typed(pa.array([" 7", "7.0", "-007"]), pa.int64()).to_pylist()
+    [7, 7, -7]
+    """
+    if pa.types.is_large_string(texts.type) or texts.type == pa.string_view():
+        texts = texts.cast(pa.string())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or not len(texts):
+        return texts.cast(kind)
+    texts = pc.utf8_trim_whitespace(texts)
+    if supposed and _is_number(kind):
+        _refuse(pc.match_substring_regex(texts, IN_FRONT), texts)
+    if pa.types.is_integer(kind):
+        return _integers(texts, kind, supposed)
+    if pa.types.is_floating(kind):
+        return _floats(texts, supposed)
+    if supposed and pa.types.is_boolean(kind):
+        _refuse(pc.match_substring_regex(texts, r"^\d"), texts)
+    return _others(texts, kind)
+
+
+def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind):
+        return _decimals(texts, kind)
+    if pa.types.is_duration(kind):
+        return pa.array([None if text is None else _span(text) for text in texts.to_pylist()], kind)
+    if pa.types.is_time(kind):  # Arrow casts texts to moments only
+        return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).cast(kind)
+    if pa.types.is_date(kind):
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            return to_dates(texts.cast(pa.timestamp("us")))
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(kind) or kind.tz is None:
+            raise
+        return pa.array([None if text is None else _moment(text) for text in texts.to_pylist()], kind)
+
+
+def to_dates(moments: pa.Array) -> pa.Array:
+    """Midnights as dates. Raises pa.ArrowInvalid for any other time of a day."""
+    days = moments.cast(pa.date32())
+    if pc.any(pc.not_equal(days.cast(moments.type), moments)).as_py():
+        raise pa.ArrowInvalid("a time of day is no date")
+    return days
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _refuse(wrong: pa.Array, texts: pa.Array) -> None:
+    place = pc.index(wrong, True).as_py()
+    if place >= 0:
+        raise pa.ArrowInvalid(f"{texts[place]} does not fit")
+
+
+def _integers(texts: pa.Array, kind: pa.DataType, supposed: bool) -> pa.Array:
+    if not _has_letter_x(texts):  # Arrow reads 0xFF as a number
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+    if supposed:
+        raise pa.ArrowInvalid("no whole numbers")
+    try:
+        return pa.array([None if text is None else _whole(text) for text in texts.to_pylist()], kind)
+    except OverflowError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+
+
+def _has_letter_x(texts: pa.Array) -> bool:
+    data = texts.buffers()[2]
+    return data is not None and bool(((np.frombuffer(data, np.uint8) | 32) == ord("x")).any())
+
+
+def _whole(text: str) -> int:
+    number = number_of(text)
+    if number is None or number.adjusted() > 30 or number != number.to_integral_value():
+        raise pa.ArrowInvalid(f"{text} is no whole number")
+    return int(number)
+
+
+def number_of(text: str) -> Decimal | None:
+    """The number that a text is as it is written; None for what is none, and for infinities.
+
+    >>> number_of("1.50"), number_of("0x1f"), number_of("1_0"), number_of("nan")
+    (Decimal('1.50'), None, None, None)
+    """
+    try:
+        found = Decimal(text) if text.isascii() and "_" not in text else None
+    except InvalidOperation:
+        return None
+    return found if found is not None and found.is_finite() else None
+
+
+def _floats(texts: pa.Array, supposed: bool) -> pa.Array:
+    found = texts.cast(pa.float64())
+    size = pc.abs(found)
+    odd = pc.or_(pc.greater_equal(size, EXACT_FLOAT), pc.equal(size, 0.0))
+    if supposed:
+        odd = pc.or_(odd, pc.greater(pc.binary_length(texts), FLOAT_DIGITS))
+    for place in np.flatnonzero(odd.fill_null(False).to_numpy(zero_copy_only=False)):
+        text = texts[int(place)].as_py()
+        if not _is_float(text, found[int(place)].as_py(), supposed):
+            raise pa.ArrowInvalid(f"{text} is no float")
+    return found
+
+
+def _is_float(text: str, found: float, supposed: bool) -> bool:
+    """Whether a text that reads as a float is one: what is written whole is exact, the others are nearest to it."""
+    number = number_of(text)
+    if number is None:
+        return text.lower().lstrip("+-")[:3] in ("inf", "nan")
+    if found in (float("inf"), float("-inf")) or (found == 0) != (number == 0):
+        return False  # it is beyond all floats, or nearer to 0 than any
+    if number in (Decimal(found), Decimal(repr(found))):
+        return True
+    digits, places = len(number.as_tuple().digits), -int(number.as_tuple().exponent)
+    if not supposed or digits <= FLOAT_DIGITS:
+        return not text.lstrip("+-").isdigit() and (not supposed or number != number.to_integral_value())
+    return 0 < places < PLACES_MAX and Decimal(f"{found:.{places}f}") == number  # as numpy.savetxt writes it
+
+
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        found = texts.cast(kind)
+        found.validate(full=True)
+    except pa.ArrowInvalid:  # perhaps for digits that are all 0
+        values = [None if text is None else number_of(text) for text in texts.to_pylist()]
+        if values.count(None) > texts.null_count:
+            raise
+        found = pa.array(values, kind)
+        found.validate(full=True)
+    return found
+
+
+def _span(text: str) -> timedelta:
+    match, iso = SPAN.fullmatch(text), ISO_SPAN.fullmatch(text)
+    if match:
+        days, minus, *parts = match.groups("")
+        hours, minutes, seconds = parts
+    elif iso and text[-1] not in "PT":
+        minus, days, hours, minutes, seconds = iso.groups("")
+    else:
+        raise pa.ArrowInvalid(f"{text} is no duration")
+    within = timedelta(
+        hours=int(hours or 0), minutes=int(minutes or 0), microseconds=int(Decimal(seconds or 0) * 10**6)
+    )
+    if iso:
+        within += timedelta(int(days or 0))
+        return -within if minus else within
+    return timedelta(int(days or 0)) + (-within if minus == "-" else within)
+
+
+def _moment(text: str) -> datetime:
+    """A moment whose offset has seconds, as those of 1890 have: Arrow reads the others."""
+    if MOMENT.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    raise pa.ArrowInvalid(f"{text} is no moment with an offset")
