@@ -18,6 +18,7 @@ SAMPLES = {
     "crafted_stores": 200,
     "stale": 12,
     "compose": 40,
+    "over_cells": 8,
 }
 
 

@@ -4,6 +4,7 @@ through_cells(text, transactions)       False where cells refuse the program, by
 """
 
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,10 +16,10 @@ import pytest
 import ivm
 import pagestore
 from ivm.answer import Answer
-from ivm.errors import AggregateError, ConstructError, FunctionConflictError, RangeError
+from ivm.errors import AggregateError, ConstructError, FunctionConflictError, RangeError, RuleWarning
 from ivm.spark import Cells
 from ivm.spark.cell import CellsError, path_of, rows_in
-from ivm.spark.changes import CHANGE, schema_of
+from ivm.spark.changes import CHANGE, key_count, schema_of
 
 Edit = tuple[str, tuple, bool]
 REFUSALS = FunctionConflictError, RangeError
@@ -39,7 +40,7 @@ class Twins:
         """Send a batch, of each key its last edit; what the store refuses, the cells refuse."""
         newest: dict[tuple[str, tuple], tuple[tuple, bool]] = {}
         for name, row, inserted in edits:
-            key = row[: len(self.one.predicates[name].keys)]
+            key = row[: key_count(self.one.predicates[name])]
             newest.pop((name, key), None)
             newest[name, key] = row, inserted
         self.number += 1
@@ -86,7 +87,8 @@ def through_cells(text: str, transactions: Iterable[Sequence[Edit]], cells: int 
 
     Edits are (relation, row, inserted), a function's value last; of a deletion only the key matters.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)  # of random programs
         try:
             twins = Twins(Path(folder), text, cells)
         except (ConstructError, AggregateError) as refused:
