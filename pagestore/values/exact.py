@@ -50,7 +50,8 @@ def numbers_of(array: pa.Array, dtype: Any, each: int = 1) -> np.ndarray:
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(0, dtype)
-    return np.frombuffer(buffer, dtype)[each * array.offset : each * (array.offset + len(array))]
+    size = np.dtype(dtype).itemsize  # of a buffer that may end within an element
+    return np.frombuffer(buffer, dtype, each * len(array), size * each * array.offset)
 
 
 # --- any values as an Arrow array ---------------------------------------------------------------

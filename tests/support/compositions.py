@@ -27,6 +27,7 @@ PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in (*STO
 PAIRS = [pair for pair in PAIRS if pair[0] != APART or pair[1] not in STORED_KINDS]
 EXTREME = 0.02  # of the values that are drawn
 WAYS = "usual", "large deltas", "never anew", "often anew", "threads", "in memory"  # how views are maintained
+ROUNDS_MAX = 3_000  # no recursion over so few values takes so many, unless it has no end
 Pair = tuple[str, str]
 
 
@@ -132,7 +133,11 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
     load = composer.edits(names, random.randrange(8 * len(names)), 1.0) if names else []
     changes = [composer.edits(names, random.choice((1, 1, 2, 4, 12)), 0.6) for _ in range(random.randrange(7))]
     options: list[dict[str, Any]] = [
-        {"maintenance": random.choice(("auto", "auto", "match", "probe")), "granularity": random.choice((1, 1, 1, 3))}
+        {
+            "maintenance": random.choice(("auto", "auto", "match", "probe")),
+            "granularity": random.choice((1, 1, 1, 3)),
+            "rounds_max": ROUNDS_MAX,
+        }
         for _ in blocks
     ]
     found = Case(

@@ -411,6 +411,12 @@ class Recursions(Draw):
         if kind == "extreme" and of == "int" and self.once_in(2):
             weight = f"{self.base('int', 'm').atom(['k', 'w'])}, w {'>' if op == 'min' else '<'}= 0, c = m + w"
             grown = {"min": ["c = m + 1, c < 9", "c = m + 1", weight], "max": ["c = m - 1, c >= -9", weight]}[op]
+            if self.once_in(4):  # values may become better around a cycle, and then there is no answer
+                some = self.base("int", "m").atom(["k", "w"])
+                grown = {
+                    "min": ["c = m - 1", f"{some}, c = m + w - 2"],
+                    "max": ["c = m + 1", f"{some}, c = m + 2 - w"],
+                }[op]
             step = step.replace("] = c, ", "] = m, ", 1) + f", {self.random.choice(grown)}"
         step += self.guard({"y": tag})
         made = [Source(name, kind, (tag,), of, block=self.block)]

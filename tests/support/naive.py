@@ -15,8 +15,9 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
+from itertools import count
 
-from ivm.errors import FunctionConflictError, RangeError
+from ivm.errors import FunctionConflictError, LimitError, RangeError
 from ivm.lang import Program
 from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
@@ -28,6 +29,7 @@ from pagestore.host import operator_code
 State = dict[str, set | dict]
 Binding = dict[str, object]
 
+ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
@@ -51,7 +53,12 @@ def evaluate(program: Program, state: State) -> State:
     }
     for rules, recursive in strata_of(program.rules):
         before: State | None = None
-        while recursive and before != (now := {name: full[name].copy() for name in recursive}):
+        for rounds in count() if recursive else ():
+            now = {name: full[name].copy() for name in recursive}
+            if before == now:
+                break
+            if rounds > ROUNDS + ROUNDS_PER_ROW * sum(map(len, now.values())):
+                raise LimitError(f"{', '.join(recursive)}: there is no end")
             before = now
             derive(program, rules, full, passing=True)
         derive(program, rules, full)

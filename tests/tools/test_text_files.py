@@ -1,6 +1,7 @@
 """Files of CSV and JSON as people and programs write them: what each becomes, and by which words it is refused."""
 
 import datetime as dt
+import gzip
 import json
 import random
 from decimal import Decimal
@@ -174,6 +175,20 @@ def test_json_in_other_encodings(tmp_path: Path) -> None:
     load(tmp_path, "a.json", '{"id": 1, "v": "ä"}\n'.encode("utf-16"))
     load(tmp_path, "b.json", '\ufeff[{"id": 2, "v": "ö"}]', "--upsert")
     assert rows(tmp_path) == [(1, "ä"), (2, "ö")]
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> None:
+    text = "id,v\n" + "".join(f"{i},{i * i}\n" for i in range(3000)) if form == "csv" else "".join(
+        f'{{"id": {i}, "v": {i * i}}}\n' for i in range(3000)
+    )  # fmt: skip
+    packed = gzip.compress(text.encode())
+    load(tmp_path, f"a.{form}.gz", packed)
+    assert rows(tmp_path) == [(i, i * i) for i in range(3000)]
+    (tmp_path / "s.pages").unlink()
+    for content in (packed[:50] + b"xxxxxxxxx" + packed[59:], packed[: len(packed) // 2], b"no gzip", b""):
+        said = refused(capsys, tmp_path, f"b.{form}.gz", content)
+        assert "Traceback" not in said and f"b.{form}.gz" in said, said
 
 
 # --- CSV ----------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def version_or_name(text: str) -> int | str:
 
 
 def number(text: str) -> int:
-    """Parse a number of rows or versions of the command line.  Raises argparse.ArgumentTypeError."""
+    """Parse a whole number of the command line.  Raises argparse.ArgumentTypeError."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text}: a number from 0 on is wanted")
     return int(text)

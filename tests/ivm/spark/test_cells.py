@@ -149,7 +149,8 @@ def end_somewhere(case: tuple[str, list], seed: int) -> None:
                     self.cells = Cells.open(self.folder)
                 except REFUSALS:
                     self.cells = Cells.open(self.folder)
-            self.cells._run = Here()
+            finally:  # also where the rules refuse the batch before it ends
+                self.cells._run = Here()
             self.cells.apply(self.number, changes)
             assert not self.cells.apply(self.number, {}).new
 
