@@ -30,6 +30,7 @@ PIECES = {  # campaign: how much of it is one process's work, and how many proce
     "images": (25_000, 40),
     "power": (25_000, 40),
     "compose": (250, 80),
+    "over_cells": (100, 20),
 }
 PAIR = " of "  # in what is counted, between what reads and what is read
 

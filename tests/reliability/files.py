@@ -66,6 +66,8 @@ def _in_child(folder: Path, seed: int, first: int, amount: int) -> Counter[str]:
     words = [sys.executable, "-m", "tests.reliability.files", "in", folder, seed, first, amount]
     done = subprocess.run([*map(str, words)], cwd=Path(__file__).parents[2], capture_output=True)
     if done.returncode:
+        if not (folder / "input").exists():
+            raise AssertionError(f"a child that began nothing: {done.returncode}, {done.stderr.decode()[-3000:]}")
         index, form, data = pickle.loads((folder / "input").read_bytes())
         kept = Path(tempfile.gettempdir(), f"damaged-{seed}-{index}.{form}")
         kept.write_bytes(data)

@@ -55,7 +55,7 @@ def judge_images(seed: int, amount: int) -> Counter[str]:
     while counts["images"] < amount:
         rng = Random(f"{seed} {number}")
         name = [*WORKLOADS][number % len(WORKLOADS)]
-        with tempfile.TemporaryDirectory(dir=memory) as folder:
+        with tempfile.TemporaryDirectory(prefix="power-cuts-", dir=memory) as folder:
             try:
                 _judge_life(WORKLOADS[name](), Path(folder), rng, counts, min(amount - counts["images"], MOST))
             except Exception as error:

@@ -22,6 +22,7 @@ SAMPLES = {
     "stale": 12,
     "power": 200,
     "compose": 40,
+    "over_cells": 8,
 }
 
 

@@ -220,7 +220,7 @@ def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> Non
         ("a.csv", "id,ö\n1,ä\n".encode("latin-1"), ("--encoding", "latin-1", "--rename", "ö=v"), [(1, "ä")]),
         ("a.csv", "\ufeffid,v\r\n1,x\r\n", (), [(1, "x")]),
         ("a.csv", "id,v\n1,-\n2,NA\n3,x\n", ("--null", "-"), [(1, None), (2, "NA"), (3, "x")]),
-        ("a.csv", "id,v\n1,-\n2,3\n", ("--null", "-"), [(1, None), (2, 3)]),
+        ("a.csv", "id,v\n1,-\n2,3\n3,\n", ("--null", "-"), [(1, None), (2, 3), (3, None)]),
         ("a.csv", "1,x\n2,y\n", ("--no-header", "--rename", "column1=id"), [(1, "x"), (2, "y")]),
     ],
 )  # fmt: skip

@@ -46,8 +46,8 @@ UNCLOSED = (
 class Dialect(NamedTuple):
     """How files of CSV are written: what is None follows from the file.
 
-    `nulls` are the texts that are nulls in every column; else those of MISSING are, in columns of other types than
-    texts. Without a `header`, columns are named by the relation, or column1, column2 and so on.
+    `nulls` are the texts that are nulls in every column; those of MISSING are in columns of other types than texts.
+    Without a `header`, columns are named by the relation, or column1, column2 and so on.
     """
 
     delimiter: str | None = None
@@ -193,7 +193,7 @@ class _Csv:
         """The texts, with nulls for those that mean one in a column of a type."""
         marks = [*self.dialect.nulls]
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-            marks = marks or MISSING
+            marks += MISSING
         if not marks:
             return texts
         return pc.if_else(pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts)
