@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-from pagestore.host import ROWS_SHOWN, Frames, html_table
+from pagestore.host import ROWS_SHOWN, Frames, html_table, printable
 
 
 class Answer(Frames):
@@ -46,4 +46,4 @@ class Answer(Frames):
         return html_table("answer", head, shown, len(self) - len(shown))
 
     def __repr__(self) -> str:
-        return f"<answer ({', '.join(self._table.column_names)}), {len(self)} rows>"
+        return printable(f"<answer ({', '.join(self._table.column_names)}), {len(self)} rows>")

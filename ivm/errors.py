@@ -18,6 +18,10 @@ Errors of the store beneath (a corrupt page, a full disk) keep their own family,
 
 from typing import Any, NamedTuple
 
+from pagestore.host import message as _message
+
+SHOWN = 100  # letters of a line that are shown
+
 
 class Where(NamedTuple):
     """A place in a text of rules; lines and columns count from 1."""
@@ -34,7 +38,7 @@ class IvmError(Exception):
     """The base of every error here."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
-        return " ".join(map(str, self.args))
+        return _message(" ".join(map(str, self.args)))
 
 
 # -- install and query
@@ -53,7 +57,26 @@ class RuleError(IvmError, ValueError):
 
 
 class RuleSyntaxError(RuleError):
-    """The text does not parse."""
+    """The text does not parse. `text` is its line with the place, where that is known, and is shown with a caret."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentence, and below it the line with a caret under the place."""
+        said = super().__str__()
+        if not self.text:
+            return [said]
+        at = self.where.column - 1
+        start = max(0, at - SHOWN // 2) if len(self.text) > SHOWN else 0
+        shown = [letter if letter.isprintable() else " " for letter in self.text[start : start + SHOWN]]
+        return [said, "".join(shown).rstrip(), " " * (at - start) + "^"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.reason), {"text": self.text}
 
 
 class UnknownPredicateError(RuleError, KeyError):

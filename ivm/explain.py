@@ -19,7 +19,7 @@ from ivm.plan.span import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.views.layouts import COUNT, FOLD, PLAIN, RANGED, RANKED, SUM
 from ivm.views.states import ALONE, INVERTED, PARTS, VALUES, WEIGHED, Fold
-from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
+from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
 
@@ -53,7 +53,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     """
     predicate = installed.program.predicates[name]
     if predicate.extensional:
-        return f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}."
+        return printable(f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
     lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
@@ -70,7 +70,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
-    return "\n".join(lines)
+    return printable("\n".join(lines), kept="\n")
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
@@ -85,7 +85,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
             lines += _plan(plan, 1, installed.heads[plan].asked is not None)
-    return "\n".join(lines)
+    return printable("\n".join(lines), kept="\n")
 
 
 def _state(installed: Installed, fold: Fold) -> list[str]:

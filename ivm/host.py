@@ -7,14 +7,15 @@ with workspace.store.transaction() as txn:            or pagestore.open(file).tr
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save, saved_rules
-from ivm.errors import IvmError
+from ivm.engine.stored import HOST, built_sizes, dependants_of, layout_in, layouts_of, load, save, saved_rules
+from ivm.errors import EditError, IvmError
 from ivm.lang.traverse import constants
 from ivm.plan.constants import Encoder
 from ivm.rope import computed_text, note_erased
@@ -75,6 +76,26 @@ class RuleHost:
             found = (const.value for rule in load(snapshot).rules for const in constants(rule.definition))
             self._texts = saved, {value for value in found if isinstance(value, str)}
         return self._texts[1]
+
+    def refusal(self, txn: Transaction, name: str) -> str | None:
+        """Why the rules do not go on with a relation that was dropped, renamed or made anew; None if they do.
+
+        That is so if no rule reads it, or if it has got no more than new columns of values behind those declared.
+        """
+        saved = str(txn.base.catalog.properties[PROPERTY])
+        before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
+        installed = Installed.load(saved, Encoder(txn), layouts_of(before))
+        readers = [rule for rule in installed.rules if name in rule.reads]
+        with suppress(EditError):
+            if not readers or layout_in(txn, installed, name) == installed.layouts[name]:
+                return None
+        views = ", ".join(sorted({view.partition("$")[0] for rule in readers for view in rule.writes}))
+        blocks = " and ".join(f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules))
+        return (
+            f"{name!r} was dropped, renamed or given other columns than the rules of {views} read "
+            f"({readers[0].definition.where}): uninstall block {blocks} first, which keeps all relations, and install "
+            "the rules again afterwards"
+        )
 
     def computed(self, source: Any, name: str) -> Computed | None:
         """The texts of a concat, whose rows say only when they change. Raises RuleError, IvmError."""

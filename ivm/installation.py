@@ -6,13 +6,13 @@
 engine/kept.py says which views are kept; all others are evaluated.
 """
 
+import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
+from ivm import lang
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
@@ -23,6 +23,7 @@ from ivm.errors import (
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
+    RuleWarning,
     UninstallError,
     UnknownPredicateError,
     Where,
@@ -30,7 +31,7 @@ from ivm.errors import (
 from ivm.lang import Program
 from ivm.lang.dependencies import readers
 from ivm.lang.ir import Edit, Predicate, Rule
-from ivm.maintenance.surgery import Delta, net_changes
+from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
 from ivm.plan.planner import AUTO, Chosen
@@ -38,7 +39,7 @@ from ivm.question import Limits
 from ivm.transaction import Transaction
 from ivm.views.layouts import Layout, extensional_layout
 from pagestore.errors import SchemaError
-from pagestore.host import ERASE, INSERT, Edits, read_batches
+from pagestore.host import Edits
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -147,10 +148,12 @@ def _including(
     """`left` with a block; its rules go by the plans that they have in `before`, if these still fit."""
     views = {n: predicate for n, predicate in before.program.predicates.items() if not predicate.extensional}
     text += declarations_for(txn, text, {**left.program.predicates, **views}, name)
+    part = lang.compile(text, left.program, name)
+    part.refuse_long()
     return left.including(
         name, text, Cardinality(txn).distinct, Encoder(txn), _layouts_beside(txn, views),
         _orders_in(before, options.maintenance), max(before.next_number, left.next_number), options.granularity,
-        options.maintenance, options.limits,
+        options.maintenance, options.limits, part,
     )  # fmt: skip
 
 
@@ -238,12 +241,8 @@ def _has_form(before: Installed, after: Installed, name: str) -> bool:
 
 def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
     """How the rows of a view that was made anew differ from those that it had. O(rows)."""
-    width = after.layouts[view].visible
     old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
-    parts = [(action, rows) for action, tree in ((ERASE, old), (INSERT, txn.tree(view)))
-             for rows in read_batches(txn.pages, tree, columns=(*range(width),))]  # fmt: skip
-    actions = np.concatenate([np.empty(0, np.int64), *(np.full(rows.shape[1], action) for action, rows in parts)])
-    return net_changes(actions, np.concatenate([np.empty((width, 0), np.int64), *(rows for _, rows in parts)], axis=1))
+    return visible_difference(txn.pages, old, txn.tree(view), after.layouts[view].visible)
 
 
 # -- a block goes
@@ -270,3 +269,19 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
         {n: count for n, count in rows.items() if n in dropped},
         {n: count for n, count in rows.items() if n in declared - dropped},
     )  # fmt: skip
+
+
+# -- what a text hardly means
+
+
+def hints_of(text: str, source: str) -> list[RuleWarning]:
+    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
+    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
+
+    return hints(text, source)
+
+
+def warn(said: Iterable[RuleWarning]) -> None:
+    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
+    for warning in said:
+        warnings.warn(warning, stacklevel=3)

@@ -43,6 +43,7 @@ def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits
     if stored := declarations_for(sketch, text, known.program.predicates, "query"):
         known = known.including("the store", stored, distinct, Encoder(sketch), layouts)
     part = lang.query(text, known.program)
+    part.refuse_long()
     assert part.answer is not None, "a query without a rule was let through"
     asked = pass_constants(part)
     installed = known.including(

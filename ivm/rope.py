@@ -38,6 +38,7 @@ from pagestore.host import (
     Tree,
     Type,
     encode,
+    printable,
     read_batches,
 )
 
@@ -61,7 +62,7 @@ class ConcatRope(Rope):
         self._source, self._name, self._fold, self._key = source, name, fold, key
 
     def __repr__(self) -> str:
-        return f"<rope of {self._name}>"
+        return printable(f"<rope of {self._name}>")
 
     @property
     def _bytes(self) -> bool:

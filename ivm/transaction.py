@@ -12,7 +12,7 @@ from ivm.lang.ir import Edit
 from ivm.plan.constants import Encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
-from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, given_rows, one_batch, read_batches
+from pagestore.host import ERASE, INSERT, NULL, SET, Edits, WritableRelation, given_rows, one_batch, read_batches
 
 CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
@@ -81,7 +81,8 @@ class Transaction:
 
     def _is_read(self, name: str) -> bool:
         """Whether the rules know a relation; of others nothing follows, and the store takes their edits at once."""
-        return name in self._installed.layouts
+        info = self._txn.catalog.relations.get(name)
+        return info is not None and self._installed.is_followed(name, info.spec)
 
     def composed(self) -> dict[str, Edits]:
         """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
@@ -182,11 +183,24 @@ def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], install
         words = [*map(find if edit.action == "-" else intern, terms)]
         spec = txn.tree(edit.predicate).spec
         layout = installed.layouts.get(edit.predicate)
-        width = spec.columns if layout is None else layout.visible
         taken = edit.action == "-" and (edit.value is not None or spec.keys < len(words))
-        words += [0] * (width - len(words))
+        if edit.action != "-" or taken:
+            words += _undeclared(txn, edit, len(words) if layout is None else layout.visible, taken)
+        words += [0] * (spec.columns - len(words))
         found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
     return {
         name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
         for name, rows in found.items()
     }
+
+
+def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:
+    """Nulls for the columns that a relation has got since it was declared.  Raises EditError where they do not do."""
+    more = txn[edit.predicate].schema.stored[declared:]
+    if more and (taken or not all(column.type.nullable for column in more)):
+        names = ", ".join(column.name for column in more)
+        raise EditError(
+            f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration lacks: edit whole rows "
+            "in a transaction, or delete a key"
+        )
+    return [NULL] * len(more)

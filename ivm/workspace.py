@@ -10,8 +10,7 @@ with ivm.open("graph.pages") as ws:
 import json
 import os
 import time
-import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -35,9 +34,9 @@ from ivm.engine.stored import (
     save,
 )
 from ivm.engine.stored_schemas import declarations_for, declarations_of
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import record_dependants_everywhere, workspaces
-from ivm.installation import Options, Removal, install, uninstall
+from ivm.installation import Options, Removal, hints_of, install, uninstall, warn
 from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
@@ -51,7 +50,17 @@ from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import ERASE, MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import (
+    ERASE,
+    MAIN,
+    Edits,
+    EphemeralTransaction,
+    Relation,
+    Snapshot,
+    Store,
+    Type,
+    Violation,
+)
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -108,14 +117,14 @@ class Workspace:
         read what a replaced block has no more; then nothing is changed.
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
-        said = _hints(text, name)
+        said = hints_of(text, name)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             rules = self.rules_of(txn)
             done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
             note_erased(done.engine, self.subscriptions, done.told)
-            _warn(said)
+            warn(said)
         self._remember(done.saved, done.installed, done.gone)
         self._accounts |= done.engine.accounts
         self.evaluated = done.evaluated
@@ -172,7 +181,7 @@ class Workspace:
 
         Relations that the store has and no rule reads are edited likewise.
         """
-        _hints(text, "exec")
+        hints_of(text, "exec")
         with self.store.snapshot() as snap:
             known = self.rules_of(snap).program
             if stored := declarations_for(snap, text, known.predicates, "exec"):
@@ -219,10 +228,10 @@ class Workspace:
         RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
-        said = _hints(text, "query")
+        said = hints_of(text, "query")
         with within_memory("asking a question"):
             found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
-        _warn(said)
+        warn(said)
         return found
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
@@ -437,16 +446,3 @@ class Workspace:
         if name not in snap:
             self.rules_of(snap).predicate(name)  # which says what there is
         return snap[name]
-
-
-def _hints(text: str, source: str) -> list[RuleWarning]:
-    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
-    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
-
-    return hints(text, source)
-
-
-def _warn(said: Iterable[RuleWarning]) -> None:
-    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
-    for warning in said:
-        warnings.warn(warning, stacklevel=3)

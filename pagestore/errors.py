@@ -3,9 +3,14 @@
 Each message is a sentence that names the thing and the way out.
 """
 
+from pagestore.printable import message as _message
+
 
 class PagestoreError(Exception):
     """Anything that pagestore refuses or finds broken."""
+
+    def __str__(self) -> str:
+        return _message(super().__str__())
 
 
 # --- open ---------------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class MissingError(PagestoreError, KeyError):
     """There is no relation, tag, branch or property of that name."""
 
     def __str__(self) -> str:  # KeyError would show the repr of the sentence
-        return str(self.args[0])
+        return _message(str(self.args[0]))
 
 
 class VersionError(PagestoreError, LookupError):

@@ -10,6 +10,7 @@ from pagestore.pages.host_operators import Operator, has_inverse, is_operator, i
 from pagestore.pages.host_operators import code_of as operator_code
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
+from pagestore.printable import message, printable
 from pagestore.relations.diff import differing, pages_of_both
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
@@ -132,12 +133,14 @@ __all__ = [
     "is_semilattice",
     "last_before",
     "local_path",
+    "message",
     "one_batch",
     "operator",
     "operator_code",
     "pages_of_both",
     "pays",
     "pooled",
+    "printable",
     "ranks",
     "read_batches",
     "read_blocks",

@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 
 from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
+from pagestore.printable import printable
 from pagestore.relations import diff, ephemeral, snapshot, transaction
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.snapshot import Snapshot
@@ -75,20 +76,22 @@ def open(
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
     if mode not in ("r", "rw"):
-        raise ValueError(f'mode={mode!r}: "r" or "rw"')
+        raise ValueError(f'mode={mode!r}: use "r" to read, or "rw" to read and write')
     if sync not in SYNCS:
-        raise ValueError(f"sync={sync!r}: one of {', '.join(map(repr, SYNCS))}")
+        raise ValueError(f"sync={sync!r}: use one of {', '.join(map(repr, SYNCS))}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
+    if not isinstance(timeout, int | float) or timeout != timeout:
+        raise ValueError(f"timeout={timeout!r}: a number of seconds, 0 or more")
     if retain is not None:
         retain_number(retain)
-    if os.fspath(path) == IN_MEMORY:
+    path = local_path(path)
+    if path == IN_MEMORY:
         if mode == "r" or not create:
             raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
-        path = local_path(path)
         if mode == "rw" and create:
             _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
         file = _opened(path, mode)
@@ -103,10 +106,11 @@ def open(
 def _make(path: str | os.PathLike[str], page_size: int) -> None:
     """Make an empty store, unless there is a file that has something in it."""
     if not os.path.exists(path):
-        if not os.path.isdir(folder := os.path.dirname(os.path.abspath(path))):
-            raise NoStoreError(f"{os.fspath(path)!r}: there is no folder {folder}; make it first")
-        with suppress(FileExistsError):
-            File.create(path, empty_store(page_size))
+        try:
+            with suppress(FileExistsError):
+                File.create(path, empty_store(page_size))
+        except FileNotFoundError as error:
+            raise _no_store(error) from None
     elif os.path.isfile(path) and not os.path.getsize(path):
         File.fill(path, empty_store(page_size))
 
@@ -114,8 +118,15 @@ def _make(path: str | os.PathLike[str], page_size: int) -> None:
 def _opened(path: str | os.PathLike[str], mode: str) -> File:
     try:
         return File(path, mode == "rw")
-    except FileNotFoundError:
-        raise NoStoreError(f"there is no store {os.fspath(path)!r}; look at the path, or make one first") from None
+    except FileNotFoundError as error:
+        raise _no_store(error) from None
+
+
+def _no_store(error: FileNotFoundError) -> NoStoreError:
+    """The same error, of this package's family as well."""
+    found = NoStoreError(str(error))
+    found.errno = error.errno
+    return found
 
 
 def empty_store(page_size: int) -> bytes:
@@ -431,7 +442,7 @@ class Store:
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:
-        return f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>"
+        return printable(f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>")
 
 
 def _reopened(path: str, version: int) -> Store:

@@ -85,12 +85,10 @@ def test_of_many_that_find_a_file_empty_one_makes_the_store(tmp_path):
 def test_what_is_not_there_is_said_without_numbers_of_errors(tmp_path, capsys):
     nothing, far = tmp_path / "nothing.pages", tmp_path / "no" / "s.pages"
     for how in ({"mode": "r"}, {"create": False}):
-        with pytest.raises(
-            NoStoreError, match="^there is no store .*nothing.pages'; look at the path, or make one first$"
-        ) as told:
+        with pytest.raises(NoStoreError, match="^there is no file .*nothing.pages: mend the path$") as told:
             pagestore.open(nothing, **how)
         assert isinstance(told.value, FileNotFoundError)
-    with pytest.raises(NoStoreError, match=r"s.pages': there is no folder .*/no; make it first$"):
+    with pytest.raises(NoStoreError, match=r"^there is no folder .*/no for .*/s.pages: make it first"):
         ivm.open(far)
     for command, words in (
         (pagestore_command, ["print", nothing, "r"]),

@@ -26,7 +26,7 @@ from ivm.join.flat_trie import is_flat_cheaper
 from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import binding_difference, maintain
-from ivm.maintenance.surgery import Delta, net_changes
+from ivm.maintenance.surgery import Delta, net_changes, visible_difference
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan, indices_of
 from ivm.views.aggregate_state import view_edits
@@ -96,10 +96,11 @@ class Engine(Filler):
         Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was built anew.
         """
         self._check_trees()
+        changed = [name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)]
         try:
-            for name, tree in before.items():
-                self._adopt_change(name, tree)
-            self._run(schedule_of(self.installed, frozenset(before)).steps, {})
+            for name in changed:
+                self._adopt_change(name, before[name])
+            self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
         except EditError as error:
             raise divergence(str(error)) from error
 
@@ -112,10 +113,13 @@ class Engine(Filler):
         catalog = self.txn.catalog
         if self.installed.checked_catalog.get("catalog") is catalog:
             return
-        missing = (self.installed.derived_trees | self.installed.layouts.keys()) - catalog.relations.keys()
+        read = {name for rule in self.installed.rules for name in rule.reads}
+        missing = (self.installed.derived_trees | read) - catalog.relations.keys()
         if missing:
             raise divergence(f"{min(missing)} is missing")
         for name, layout in self.installed.layouts.items():
+            if name not in catalog.relations:
+                continue  # no rule reads it
             spec = catalog.relations[name].spec
             if not self._predicate(name).extensional and spec[1:3] != (layout.keys, layout.shown + layout.hidden):
                 raise divergence(f"{name} has {spec.keys} key and {spec.values} value words")
@@ -195,9 +199,12 @@ class Engine(Filler):
         """Note how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
         stored = self.installed.stored[name]
         new, visible = self.txn.tree(name), stored.layout.visible
-        actions, rows = delta(self.txn.pages, old, new)
         keys = stored.layout.keys
-        change = net_changes(actions, rows[:visible], keys) if len(rows) > visible else Delta(actions, rows)
+        if old.spec.columns != new.spec.columns:
+            change = visible_difference(self.txn.pages, old, new, visible)
+        else:
+            actions, rows = delta(self.txn.pages, old, new)
+            change = net_changes(actions, rows[:visible], keys) if len(rows) > visible else Delta(actions, rows)
         if not change:
             return
         self.before |= stored.of_indices([old, *map(self.txn.tree, stored.names[1:])])

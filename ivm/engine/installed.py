@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
-from ivm.errors import ConstructError, IvmError, RedefinitionError, UnknownViewError
+from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.dependencies import recursive_names, strata_of
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.traverse import reads, writes
@@ -35,16 +35,18 @@ from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
 from ivm.views.states import state_names
+from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 4  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_LEVELS = 3  # the same, but that groups of several levels of detail share no state
+PLANNING = 5  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_COLUMNS = 4  # the same, but that each column of a row which a rule names by itself has an atom
+PLANNING_WITHOUT_LEVELS = 3  # the same, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
+REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 T = TypeVar("T")
-LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
-# The key orders of a rule that are known, () to plan it: given its place in the block, the rule, the layouts of what
-# it reads, and the views of its stratum if it is recursive.
+LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it is another one
+# The known key orders of a rule, () to plan it: by its place, the rule, layouts, and its stratum's views if recursive
 OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
 
 
@@ -130,25 +132,22 @@ class Block:
     limits: tuple[int | None, int | None] = (None, None)
 
     @property
-    def ranges(self) -> bool:
-        """Are some of the rules evaluated by ranges?"""
-        return any(rule.span for rule in self.rules)
-
-    @property
-    def levels(self) -> bool:
-        """Do groups of several levels of detail share a state?"""
-        return any(rule.definition.levels for rule in self.rules)
+    def rewrites(self) -> "Rewrites":
+        """Which rewrites change what the rules keep."""
+        levels = any(rule.definition.levels for rule in self.rules)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
 
 
 class Rewrites(NamedTuple):
     """Which rewrites change what rules keep in the store, so that rules of an earlier release go without.
 
     By `ranges` aggregates over ranges are evaluated by these, unless another maintenance is asked for; by `levels`
-    aggregates of one body share states though their groups differ.
+    aggregates of one body share states though their groups differ; by `columns` those of one row are read by one atom.
     """
 
     ranges: bool = True
     levels: bool = True
+    columns: bool = True
 
 
 ALL = Rewrites()
@@ -201,6 +200,11 @@ class Installed:
             if rule.span and rule.span.scan:
                 found.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
         return found
+
+    def is_followed(self, name: str, spec: Spec) -> bool:
+        """Does what is stored under a name fit its declaration?  What no rule reads may be another relation by now."""
+        layout = self.layouts.get(name)
+        return layout is not None and layout.keys == spec.keys and layout.visible <= spec.columns
 
     def stores(self, name: str) -> bool:
         """Does evaluating a view by itself take trees that only a transaction makes?"""
@@ -277,10 +281,11 @@ class Installed:
         `orders` has the key orders that are known already, for which nothing is estimated. `limits` are the most rows
         and rounds of a recursion, `part` is the checked text, if that is known.
         """
-        part = part or lang.compile(text, self.program, source=name)
+        part = part or lang.compile(text, self.program, name, rewrites.columns)
         predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
-        layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        layouts |= {n: layout for n, layout in stored.items() if layout}
         recursive = recursive_names(part.rules)
         if rewrites.ranges and maintenance in (AUTO, ONCE):
             keys_of = partial(_keys_of, predicates, layouts)
@@ -299,6 +304,7 @@ class Installed:
         first = self.next_number if number is None else number
         rules: list[InstalledRule] = []
         for i, definition in enumerate(part.rules):
+            _refuse_unlike(definition, predicates, layouts)
             stored_keys = {n: layout.keys for n, layout in layouts.items()}
             own = next((recursive[view] for view in writes(definition) if view in recursive), None)
             saved = orders(i, definition, layouts, own)
@@ -347,23 +353,28 @@ class Installed:
                 "number": b.rules[0].number if b.rules else self.next_number,
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
-                **({"ranges": True} if b.ranges else {}),
-                **({"levels": True} if b.levels else {}),
+                **{name: True for name, used in b.rewrites._asdict().items() if used},
                 "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
             }
             for b in self.blocks
         ]
-        planning = PLANNING_WITHOUT_LEVELS if any(b.ranges for b in self.blocks) else PLANNING_WITHOUT_RANGES
-        planning = PLANNING if any(b.levels for b in self.blocks) else planning
+        used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
+        planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
         return json.dumps({"planning": planning, "blocks": blocks})
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
         """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
-        found = json.loads(saved)
-        planning = found["planning"] if isinstance(found, dict) else None
-        if planning in (PLANNING, PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES):
-            return cls._loaded(found["blocks"], encode, layout_of)
+        try:
+            found = json.loads(saved)
+            planning = found["planning"] if isinstance(found, dict) else None
+            if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
+                return cls._loaded(found["blocks"], encode, layout_of)
+        except IvmError:
+            raise
+        except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+            said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
+            raise IvmError(said) from None
         if planning == PLANNING_BEFORE:
             with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
                 installed = cls._loaded(found["blocks"], encode, layout_of)
@@ -371,20 +382,26 @@ class Installed:
                 if saved_plans == [len(rule.plans) for rule in installed.rules]:
                     return installed
         raise IvmError(
-            "another release installed rules in this store, and what it stores for them is not what this one would; "
-            "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
+            f"another release installed rules in this store, and what it stores for them is not what this one would; "
+            f"{REMEDY}"
         )
 
     @classmethod
     def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
+        def lenient(predicate: Predicate) -> Layout | None:
+            """A relation that no rule read may have become another one since."""
+            with suppress(EditError):
+                return layout_of(predicate)
+            return None
+
         installed = cls()
         for block in blocks:
             orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
             installed = installed.including(
-                block["name"], block["text"], _no_estimates, encode, layout_of,
+                block["name"], block["text"], _no_estimates, encode, lenient,
                 lambda i, *_, orders=orders: orders[i], block["number"], block["granularity"],
                 limits=tuple(block.get("limits", (None, None))),
-                rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
+                rewrites=Rewrites(*(block.get(name, False) for name in Rewrites._fields)),
             )  # fmt: skip
         return installed
 
@@ -404,6 +421,13 @@ def _keys_of(predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout],
     """How many columns of a predicate tell its rows apart."""
     predicate = predicates[name]
     return layouts[name].keys if predicate.extensional else len(predicate.keys)
+
+
+def _refuse_unlike(rule: Rule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout]) -> None:
+    """Raise EditError for a rule over a relation that had no rule, and has become another one than is declared."""
+    for name in reads(rule):
+        if predicates[name].extensional and name not in layouts:
+            raise EditError(f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}")
 
 
 def _refuse_failing(rule: Rule) -> None:

@@ -76,12 +76,12 @@ def _is_stored_alike(before: Installed, after: Installed, name: str, names: Mapp
     had = before.program.predicates.get(was)
     if had is None or replace(had, name=name) != after.program.predicates[name]:
         return False
-    return before.layouts[was] == _of_state(after.layouts[name], names)
+    return before.layouts.get(was) == _of_state(after.layouts.get(name), names)
 
 
-def _of_state(layout: Layout, names: Mapping[str, str]) -> Layout:
+def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
     """A layout whose state has the name that it had."""
-    if not layout.fold:
+    if layout is None or not layout.fold:
         return layout
     first = layout.fold.state.name.removeprefix(APART)
     state = layout.fold.state._replace(name=APART + names.get(first, first))

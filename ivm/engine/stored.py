@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.errors import EditError, RedefinitionError
+from ivm.errors import EditError, IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
@@ -70,7 +70,11 @@ class KnownRules:
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     """For each plan, by its first sensitivity index: rows of its indices and of its body when these were last built."""
     holder = source.catalog if isinstance(source, Transaction) else source
-    return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
+    try:
+        return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise IvmError(f"property {BUILT!r} says how large sensitivity indices were, and does not read ({error!r}): "
+                       "`ivm fsck --repair` writes it anew") from None  # fmt: skip
 
 
 class BuiltSizes:
@@ -149,11 +153,18 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
         types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
-        if types != declared or functional:
+        names = tuple(column.name for column in schema.stored)[: len(declared)]
+        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values that it has since
+        if types[: len(declared)] != declared or functional or (len(types) != len(declared) and not more):
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
                 f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
             )
-        return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
+        return Layout(PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys)
 
     return layout
+
+
+def layout_in(source: Any, installed: Installed, name: str) -> Layout | None:
+    """The layout that a relation of the rules has in a version; None if it is not there. Raises EditError."""
+    return layouts_of(source)(installed.program.predicates[name]) if name in source else None

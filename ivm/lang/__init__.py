@@ -18,12 +18,12 @@ from ivm.lang.program import Program
 NOTHING = Program()
 
 
-def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Program:
-    """The program that `text` adds to the installed program `known`.
+def compile(text: str, known: Program = NOTHING, source: str = "rules", merging: bool = True) -> Program:
+    """The program that `text` adds to the installed program `known`; `merging` as for `check`.
 
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
-    return _checked(text, known, source)[0]
+    return _checked(text, known, source, merging)[0]
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:
@@ -43,14 +43,18 @@ def query(text: str, known: Program, source: str = "query") -> Program:
     return replace(program, answer=answer)
 
 
-def _checked(text: str, known: Program, source: str) -> tuple[Program, str]:
+def _checked(text: str, known: Program, source: str, merging: bool = True) -> tuple[Program, str]:
     """A text as a program, and what its last rule derives; what this takes is imported for the first text."""
     from ivm.lang.check import check
     from ivm.lang.declarations import last_head
     from ivm.lang.parse import parse
+    from ivm.lang.syntax_errors import shown
 
     statements = parse(text, source)
-    return check(statements, known), last_head(statements)
+    try:
+        return check(statements, known, merging), last_head(statements)
+    except RuleSyntaxError as error:
+        raise shown(error, text) from None
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]

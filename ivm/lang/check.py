@@ -11,7 +11,7 @@ from itertools import count
 
 from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
-from ivm.lang.columns import with_columns
+from ivm.lang.columns import with_columns, with_one_atom_a_row
 from ivm.lang.declarations import declare
 from ivm.lang.dependencies import Stratum, strata_of
 from ivm.lang.edits import edit
@@ -29,12 +29,16 @@ from ivm.lang.traverse import atoms, reads, writes
 from ivm.lang.types import common
 
 
-def check(statements: Sequence[Statement], known: Program) -> Program:
-    """What the statements add to `known`; the first fault is raised as a RuleError with its place."""
+def check(statements: Sequence[Statement], known: Program, merging: bool = True) -> Program:
+    """What the statements add to `known`; the first fault is raised as a RuleError with its place.
+
+    Without `merging`, columns of one row are read by an atom each.
+    """
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
     rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
-    rules = [in_key_order(rule, predicates) for rule in rules]
+    whole = [with_one_atom_a_row(rule, predicates) for rule in rules] if merging else rules
+    merged, rules = whole != rules, [in_key_order(rule, predicates) for rule in whole]
     rules = prepare(with_neighbours(rules, predicates), known.rules)
     _check_form(rules, known, predicates)
     installed = {id(rule) for rule in known.rules}
@@ -45,7 +49,7 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
     )
     edits = tuple(edit(s, predicates) for s in statements if isinstance(s, Change))
     added = {name: p for name, p in predicates.items() if known.predicates.get(name) is not p}
-    return Program(added, typed, edits)
+    return Program(added, typed, edits, merged=merged)
 
 
 def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, Predicate]) -> None:

@@ -2,7 +2,8 @@
 
     customer[c] = (n, e, a) -> int(c), string(n), string?(e), int(a).
 
-    p(c, e) <- customer:email[c] = e.      means    p(c, e) <- customer(c, _, e, _).
+    p(c, e) <- customer:email[c] = e.                           means    p(c, e) <- customer(c, _, e, _).
+    p(n, e) <- customer:name[c] = n, customer:email[c] = e.     means    p(n, e) <- customer(c, n, e, _).
 
 The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate that has such a name
 itself is that.
@@ -11,10 +12,11 @@ itself is that.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
+from re import fullmatch
 from typing import NamedTuple
 
 from ivm.errors import ArityError, ConstructError
-from ivm.lang.ir import Atom, Literal, Negation, Predicate, Rule, Var
+from ivm.lang.ir import Atom, Const, Literal, Negation, Predicate, Rule, Var
 from ivm.lang.traverse import unnamed_in, variables
 
 
@@ -85,3 +87,55 @@ class _Columns(NamedTuple):
         values = [value if other == column else Var(next(self.fresh), where=literal.where) for other in others]
         added = tuple(v for v in values if isinstance(v, Var) and v is not literal.value)
         return Atom(name, (*literal.args, *values), where=literal.where), added
+
+
+# -- atoms of one row
+
+ASKED = r"_\d+v"  # a variable that asks whether a column has a value
+
+
+def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+    """A rule whose atoms of one function of several values at one key are one atom, and no join of it with itself."""
+    unnamed = unnamed_in(rule)
+    body = tuple(_merged(disjunct, known, unnamed) for disjunct in rule.body)
+    return rule if body == rule.body else replace(rule, body=body)
+
+
+def _merged(conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: set[str]) -> Conjunction:
+    places, found = dict[tuple[object, ...], int](), list[Literal]()
+    for literal in conjunction:
+        if isinstance(literal, Negation):
+            body = _merged(literal.body, known, unnamed)
+            own = {v for v in variables(*body) if v in literal.exists} | {
+                v for v in literal.exists if v in _nested(body)
+            }
+            literal = replace(literal, body=body, exists=tuple(v for v in literal.exists if v in own))
+        predicate = known.get(literal.predicate) if isinstance(literal, Atom) else None
+        if isinstance(literal, Atom) and predicate and predicate.key_count is not None:
+            key = literal.predicate, literal.args[: predicate.key_count]
+            place = places.setdefault(key, len(found))
+            if place < len(found) and (one := _one_atom(found[place], literal, unnamed)):
+                found[place] = one
+                continue
+        found.append(literal)
+    return tuple(found)
+
+
+def _nested(conjunction: Conjunction) -> set[Var]:
+    return {v for part in conjunction if isinstance(part, Negation) for v in variables(*part.body)}
+
+
+def _one_atom(one: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
+    """An atom that says what two of one row say; None if they name a column differently."""
+    assert isinstance(one, Atom)
+    terms = [_one_term(a, b, unnamed) for a, b in zip(one.args, other.args, strict=True)]
+    args = tuple(term for term in terms if term is not None)
+    return replace(one, args=args) if len(args) == len(terms) else None
+
+
+def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const | None:
+    for term, instead in ((a, b), (b, a)):
+        if isinstance(term, Var) and (term.name in unnamed or fullmatch(ASKED, term.name)):
+            asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
+            return term if asks else instead
+    return a if a == b else None

@@ -13,6 +13,7 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.declarations import split
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse
+from ivm.lang.syntax_errors import shown
 from ivm.lang.syntax_tree import And, Call, Change, Clause, Not, Operation, Or
 
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -51,7 +52,7 @@ def hints(text: str, source: str) -> list[RuleWarning]:
             continue
         for variable in uses:
             if not _is_quoted(variable, text):
-                _refuse_word(variable, isinstance(statement, Change))
+                _refuse_word(variable, isinstance(statement, Change), text)
     return found
 
 
@@ -61,7 +62,7 @@ def _used_once(variable: Var) -> RuleWarning:
     return RuleWarning(f"{variable.where}: {name} is used once: {remedy}")
 
 
-def _refuse_word(variable: Var, in_edit: bool) -> None:
+def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
     """Raise RuleSyntaxError for a variable whose name is a word with a meaning elsewhere."""
     name, lower = variable.name, variable.name.lower()
     if name in NULLS:
@@ -76,7 +77,8 @@ def _refuse_word(variable: Var, in_edit: bool) -> None:
         )
     else:
         return
-    raise RuleSyntaxError(variable.where, f"`{name}` is no value in rules, but would be a variable: {remedy}")
+    error = RuleSyntaxError(variable.where, f"`{name}` is no value in rules, but would be a variable: {remedy}")
+    raise shown(error, text)
 
 
 def _is_quoted(variable: Var, text: str) -> bool:

@@ -7,6 +7,8 @@ from ivm.errors import ArityError, UnknownPredicateError, Where
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import atoms
 
+COMPARED_MAX = 200  # characters of names that may be meant; comparing takes the square of their length
+
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:
     """Raise UnknownPredicateError at the first atom of a body whose predicate is not among `names`."""
@@ -19,7 +21,8 @@ def check_names(rules: Iterable[Rule], names: set[str]) -> None:
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
     """The error for a name that nothing declares or derives."""
-    close = get_close_matches(name, [known for known in names if "$" not in known], n=1)
+    short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
+    close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
     return UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
 

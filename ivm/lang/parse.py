@@ -24,7 +24,7 @@ from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
 from ivm.lang.ir import Aggregate, Const, Type, Var
-from ivm.lang.syntax_errors import complaint
+from ivm.lang.syntax_errors import complaint, shown
 from ivm.lang.syntax_tree import (
     And,
     Anonymous,
@@ -63,9 +63,11 @@ def _parsed(text: str, source: str) -> tuple[Statement, ...]:
         _check_depth(tree, source)
         return tuple(Builder(text, source).transform(tree))
     except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as error:
-        raise complaint(error, text, source) from None
+        raise shown(complaint(error, text, source), text) from None
+    except RuleSyntaxError as error:
+        raise shown(error, text) from None
     except VisitError as error:
-        raise error.orig_exc from None
+        raise shown(error.orig_exc, text) from None
 
 
 def _check_depth(tree: Any, source: str) -> None:

@@ -3,20 +3,26 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ivm.errors import UninstallError
+from ivm.errors import ConstructError, UninstallError
 from ivm.lang.dependencies import in_order, readers
-from ivm.lang.ir import Edit, Predicate, Rule
+from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule
 from ivm.lang.traverse import writes
+
+ATOMS_MAX = 64  # choosing the key orders of a conjunction takes the fourth power of their number
 
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer."""
+    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer.
+
+    `merged` says that some rule reads columns of one row, which it names one by one, by one atom.
+    """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     edits: tuple[Edit, ...] = ()
     answer: str | None = None
+    merged: bool = False
 
     def including(self, part: "Program") -> "Program":
         """This program with `part`, which was compiled against it, but without the edits of `part`."""
@@ -43,3 +49,16 @@ class Program:
             uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in missing.items())
             raise UninstallError(f"{uses}: uninstall the readers first")
         return Program(predicates, rules)
+
+    def refuse_long(self) -> None:
+        """Raise ConstructError for a conjunction of more than ATOMS_MAX atoms."""
+        for rule in self.rules:
+            bodies = [*rule.body]
+            for body in bodies:
+                bodies += [part.body for part in body if isinstance(part, Negation)]
+                atoms = sum(isinstance(part, Atom) for part in body)
+                if atoms > ATOMS_MAX:
+                    reason = (
+                        f"{atoms} atoms in one conjunction, and {ATOMS_MAX} are the most: derive parts of it as views"
+                    )
+                    raise ConstructError(rule.where, f"written out, this rule has {reason} of their own")

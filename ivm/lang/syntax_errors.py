@@ -25,7 +25,15 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
-    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`")
+    remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
+    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+def shown(error: Exception, text: str) -> Exception:
+    """The error, with the line of the text that it is about if it is one of syntax."""
+    if isinstance(error, RuleSyntaxError):
+        error.text = error.text or text.split("\n")[error.where.line - 1]
+    return error
 
 
 def _end(text: str, source: str) -> Where:

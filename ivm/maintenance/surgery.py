@@ -22,7 +22,10 @@ from pagestore.host import (
     compose_edits,
     count_prefixes,
     distinct,
+    read_batches,
 )
+
+BATCH = 1 << 16  # records compared at a time
 
 
 class Delta(NamedTuple):
@@ -73,3 +76,17 @@ def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> 
         return netted
     order = np.lexsort((-netted.actions, np.cumsum(begins(netted.rows[:keys]))))
     return Delta(netted.actions[order], netted.rows.take(order, axis=1))
+
+
+def visible_difference(pages: Pages, old: Tree, new: Tree, visible: int) -> Delta:
+    """How two trees that share no pages differ in the first `visible` words of their records.  O(records)."""
+    columns = tuple(range(visible))
+    if old.count == new.count:
+        both = zip(*(read_batches(pages, tree, columns=columns, rows=BATCH) for tree in (old, new)), strict=True)
+        if all(np.array_equal(*batches) for batches in both):
+            return Delta(np.empty(0, np.int64), np.empty((visible, 0), np.int64))
+    sides = (ERASE, old), (INSERT, new)
+    parts = [(action, rows) for action, tree in sides for rows in read_batches(pages, tree, columns=columns)]
+    actions = np.concatenate([np.empty(0, np.int64), *(np.full(rows.shape[1], action) for action, rows in parts)])
+    rows = np.concatenate([np.empty((visible, 0), np.int64), *(rows for _, rows in parts)], axis=1)
+    return net_changes(actions, rows, new.spec.keys)

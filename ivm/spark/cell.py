@@ -2,9 +2,9 @@
 
     step(batch, cell, round, messages)      one transaction, then the messages that the cell sends for the next round
 
-Beside the rows, in the same commit, stands the property `cells.progress`: the batch, the version before it, and the
-version after each of its rounds. A task that is tried again finds its round there, changes nothing, and reads from the
-same versions the same messages that it sent before.
+In the same commit as the rows, the property `cells.progress` has the batch, the version before it, and the version
+after each of its rounds. A task that is tried again finds its round there, changes nothing, and reads from the same
+versions the same messages that it sent before. Who reads an earlier batch goes back from version to version by it.
 """
 
 import json
@@ -35,11 +35,12 @@ from ivm.spark.changes import (
 from ivm.spark.exact_parts import total_parts
 from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
 from ivm.spark.routing import route
-from pagestore.errors import SchemaError, WordError
-from pagestore.host import Snapshot, Transaction, Violation
+from pagestore.errors import PagestoreError, SchemaError, VersionError, WordError
+from pagestore.host import Snapshot, Store, Transaction, Violation
 
 PROGRESS = "cells.progress"
 TICK = -1  # the channel of what a cell tells itself of the rounds so far
+BATCHES_KEPT = 32  # that can still be read at least, in what a cell has of them
 MESSAGE_ROWS = 1 << 18  # at most, so that no message outgrows what a row of Spark may hold
 REFUSALS = MaintainError, WordError, SchemaError  # what a batch itself is to blame for: trying again does not help
 
@@ -57,24 +58,32 @@ class Message(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as cells know it. The token tells an attempt from one that was taken back, whose tasks may still run."""
+    """A batch as cells know it. The token tells an attempt from one that was taken back, whose tasks may still run.
+
+    Its number is how many batches all cells had before. `versions` has for each cell the version that its newest batch
+    made, as the manifest says: of those before this batch where it is applied, of this one where it is read.
+    """
 
     folder: str
     layout: Layout
     number: int
     token: str
     options: dict[str, Any]  # of ivm.open
+    versions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a cell is: the batch, the version before it, the versions after its rounds; or that it was taken back."""
+    """How far a cell is: its newest batch, the version before it, the versions after its rounds.
+
+    `refused` is the token of a later batch that was taken back.
+    """
 
     number: int = -1
     token: str = ""
     begin: int = 0
     rounds: dict[str, int] = field(default_factory=dict)
-    undone: bool = False
+    refused: str = ""
 
     @classmethod
     def of(cls, snap: Snapshot) -> "Progress":
@@ -84,6 +93,11 @@ class Progress:
     def version(self, round: int) -> int:
         """The version after a round, or the one that still held then."""
         return max((v for r, v in self.rounds.items() if int(r) <= round), default=self.begin)
+
+    @property
+    def newest(self) -> int:
+        """The version after its last round."""
+        return max(self.rounds.values(), default=self.begin)
 
 
 def path_of(folder: str, cell: int) -> Path:
@@ -98,7 +112,8 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
         return
     made = path.with_suffix(".new")
     made.unlink(missing_ok=True)
-    with ivm.open(made, retain=layout.rounds + 16, **options) as workspace, warnings.catch_warnings():
+    retain = layout.rounds * (1 + BATCHES_KEPT)
+    with ivm.open(made, **{"retain": retain, **options}) as workspace, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuleWarning)  # `Cells.create` warns, once, of the text that the user gave
         workspace.install(layout.text, "cells", **rules)
     made.replace(path)
@@ -112,8 +127,56 @@ def opened(batch: Batch, cell: int, **options: Any) -> ivm.Workspace:
 def _there(batch: Batch, cell: int) -> Path:
     path = path_of(batch.folder, cell)
     if not path.exists():
-        raise CellsError(f"{path} is missing: bring it back from a backup of the whole folder")
+        raise CellsError(f"{path} is missing, or the cells were laid out anew since they were read")
     return path
+
+
+def found_at(store: Store, batch: Batch, cell: int) -> tuple[int, Progress]:
+    """The version of a cell after a batch, and its progress then; later batches may be on their way.
+
+    Raises CellsError if the version is not retained any more, or if the store is another one than the manifest says.
+    """
+    with store.snapshot() as snap:
+        version, progress = int(snap.version), Progress.of(snap)
+    while progress.number > batch.number:
+        version = progress.begin
+        with kept(store, version, cell) as snap:
+            progress = Progress.of(snap)
+    refuse_other(batch, cell, progress)
+    return version, progress
+
+
+def kept(store: Store, version: int, cell: int) -> Snapshot:
+    """A version of a cell. Raises CellsError if it is not retained any more."""
+    try:
+        return store.at(version)
+    except VersionError:
+        raise CellsError(
+            f"cell {cell} does not keep version {version} any more, since newer batches came: read the cells again, or "
+            "create them with options={'retain': a larger number of versions}"
+        ) from None
+
+
+def refuse_other(batch: Batch, cell: int, progress: Progress) -> None:
+    """Raise CellsError for a store that is older or newer than the manifest says."""
+    made, expected = progress.newest, batch.versions[cell]
+    if made < expected:
+        raise CellsError(f"{path_of(batch.folder, cell)} is an older copy: it has version {made}, and not {expected}")
+    if made > expected:
+        raise CellsError(
+            f"{path_of(batch.folder, cell)} has version {made}, and by cells.pages it is {expected}: bring back all of "
+            "the folder from one backup"
+        )
+
+
+def fault_of(batch: Batch, cell: int) -> str:
+    """Why a cell's store is none that the newest batch left, or nothing."""
+    try:
+        with pagestore.open(_there(batch, cell), mode="r") as store:
+            found_at(store, batch, cell)
+    except (CellsError, PagestoreError) as error:
+        return str(error)
+    return ""
 
 
 # -- rounds
@@ -155,7 +218,8 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
             "operations": sum(work),
         },
     ]
-    return [*sent, _tick(cell, {"cell": cell, "rounds": account})]
+    made = {"version": progress.newest} if progress.rounds else {}
+    return [*sent, _tick(cell, {"cell": cell, "rounds": account, **made})]
 
 
 def failure_of(message: Message) -> Exception | None:
@@ -174,11 +238,10 @@ def _apply(
     """The progress after a round, and how many rows of each channel it took."""
     with workspace.store.snapshot() as snap:
         progress = Progress.of(snap)
-    if progress.number > batch.number or (progress.token == batch.token and progress.undone):
-        raise CellsError(
-            f"cell {cell}: batch {batch.number} was taken back or followed by another: open the cells anew"
-        )
     if progress.token != batch.token:
+        if progress.number >= batch.number or progress.refused == batch.token:
+            raise CellsError(f"cell {cell}: this batch was taken back or followed by another: open the cells anew")
+        refuse_other(batch, cell, progress)
         progress = Progress(batch.number, batch.token, workspace.store.version)
     tables = {number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()}
     received = {number: table.num_rows for number, table in tables.items()}
@@ -213,11 +276,11 @@ def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, pro
         return
     for number, channel in enumerate(batch.layout.channels):
         if channel.kind != BASE and channel.round == round + 1:
-            table = _changes(workspace, channel, cell, batch.layout.cells, old, new)
+            table = changes_of(workspace, channel, cell, batch.layout.cells, old, new)
             yield from messages_of(table, number, channel)
 
 
-def _changes(
+def changes_of(
     workspace: ivm.Workspace, channel: Channel, cell: int, cells: int, old: int | None, new: int | None
 ) -> pa.Table:
     """The changes of a channel's source, as its target has them; without versions, all of its rows as inserted."""
@@ -262,16 +325,19 @@ def read_table(payload: bytes) -> pa.Table:
 def undo(batch: Batch, cell: int) -> None:
     """Take back what a cell has of a refused batch, in one commit; its tasks that still run are refused then."""
     with opened(batch, cell) as workspace:
-        with workspace.store.snapshot() as snap:
+        store = workspace.store
+        with store.snapshot() as snap:
             progress = Progress.of(snap)
-        if progress.token == batch.token and progress.undone:
+        if progress.refused == batch.token:
             return
         begun = progress.token == batch.token
-        with workspace.store.transaction(f"batch {batch.number} is taken back") as txn:
+        with store.transaction(f"batch {batch.number} is taken back") as txn:
             for name in {channel.target for channel in batch.layout.channels} if begun else ():
-                _revert(workspace, txn, name, progress.begin, progress.version(batch.layout.rounds))
-            taken_back = Progress(batch.number - 1, batch.token, workspace.store.version + 1, {}, True)
-            txn.properties[PROGRESS] = json.dumps(asdict(taken_back))
+                _revert(workspace, txn, name, progress.begin, progress.newest)
+            if begun:
+                with store.at(progress.begin) as snap:
+                    progress = Progress.of(snap)
+            txn.properties[PROGRESS] = json.dumps(asdict(replace(progress, refused=batch.token)))
 
 
 def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new: int) -> None:
@@ -279,14 +345,25 @@ def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new
 
 
 def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
-    """A cell's rows of a relation or view; if `changed`, what the batch did to them. No rules are compiled for it."""
+    """A cell's rows of a relation or view after a batch; if `changed`, what the batch did to them.
+
+    No rules are compiled for it. Raises CellsError as `found_at`.
+    """
     with pagestore.open(_there(batch, cell), mode="r") as store:
-        with store.snapshot() as snap:
-            if not changed:
-                return snap[name].to_arrow()
-            progress = Progress.of(snap)
-            newest = progress.version(batch.layout.rounds) if progress.token == batch.token else int(snap.version)
-        return store.diff(progress.begin if progress.token == batch.token else newest, newest, name).read_all()
+        return rows_in(store, batch, cell, name, changed)
+
+
+def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> pa.Table:
+    """The same of the cell's store, which is open."""
+    version, progress = found_at(store, batch, cell)
+    with kept(store, version, cell) as snap:
+        if not changed:
+            return snap[name].to_arrow()
+        none = snap[name].schema.arrow.empty_table()
+    if progress.token != batch.token or not progress.rounds:
+        return as_inserted(none)
+    with kept(store, progress.begin, cell):
+        return store.diff(progress.begin, version, name).read_all()
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
@@ -296,7 +373,7 @@ def audit(batch: Batch, cell: int) -> list[Message]:
         for number, channel in enumerate(batch.layout.channels):
             if channel.kind != BASE:
                 found += messages_of(
-                    _changes(workspace, channel, cell, batch.layout.cells, None, None), number, channel
+                    changes_of(workspace, channel, cell, batch.layout.cells, None, None), number, channel
                 )
     return [*found, _tick(cell, {})]
 
@@ -311,6 +388,10 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
     with opened(batch, cell) as workspace:
         found = [*workspace.store.check(), *workspace.check()]
         with workspace.store.snapshot() as snap:
+            try:
+                refuse_other(batch, cell, Progress.of(snap))
+            except CellsError as error:
+                found.append(Violation("each cell has the newest batch", None, (), str(error)))
             for channel in batch.layout.channels:
                 if channel.kind == BASE:
                     away = sum(n != cell for n, _ in route(snap[channel.target].to_arrow(), channel.routing))

@@ -9,13 +9,13 @@
 Without `spark` the cells run one after the other in this process.
 """
 
-import json
 import os
-import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -28,11 +28,22 @@ from ivm.lang import compile
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
-from ivm.spark.cell import TICK, Batch, Message, failure_of, messages_of
+from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
 from ivm.spark.changes import as_changes, schema_of, warn_of_others
-from ivm.spark.executors import SQL_SCHEMA, Executor, Here, OnSpark, Stage, write_messages
-from ivm.spark.folder import Folder
+from ivm.spark.executors import (
+    SQL_SCHEMA,
+    Executor,
+    Here,
+    OnSpark,
+    Rounds,
+    Stage,
+    streaming_query,
+    through,
+    write_messages,
+)
+from ivm.spark.folder import UNDO, Folder, Pending, State
 from ivm.spark.layout import Layout, plan
+from ivm.spark.rebuild import collected, copies_of_bases, made_again, sent_to
 from ivm.spark.shares import Hot
 from ivm.spark.sizes import measure
 from pagestore.host import Violation
@@ -41,7 +52,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CELLS_MAX = 1 << 16
-APPLY, UNDO = "apply", "undo"  # what is to become of the batch on its way
 
 
 class Applied(NamedTuple):
@@ -61,16 +71,19 @@ class Applied(NamedTuple):
 
 
 class Cells:
-    """Rules over cells in a folder that all executors reach. Close it, or use it in `with`: one program at a time."""
+    """Rules over cells in a folder that all executors reach. Close it, or use it in `with`.
 
-    def __init__(self, folder: Folder, spark: "SparkSession | None") -> None:
+    One program at a time writes, and its threads may: batches go one after the other. Whoever reads, in this program or
+    in others, has the rows of the newest batch that all cells have, whatever is on its way.
+    """
+
+    def __init__(self, folder: Folder, spark: "SparkSession | None", manifest: dict[str, Any]) -> None:
         """Use `Cells.create` or `Cells.open`."""
         self._folder = folder
         self._spark = spark
         self._run: Executor = Here() if spark is None else OnSpark(spark)
-        self._manifest: dict[str, Any] = {}
-        self._predicates: Mapping[str, Predicate] = {}
-        self.layout = Layout(1, "", "", 1, (), {}, ())
+        self._state = State.of(manifest)
+        self._one_at_a_time = RLock()
 
     @classmethod
     def create(
@@ -78,10 +91,11 @@ class Cells:
         tables: Mapping[str, Any] | None = None, sizes: Mapping[str, float] | None = None, hot: Hot | None = None,
         options: Mapping[str, Any] | None = None, **install: Any,
     ) -> "Cells":  # fmt: skip
-        """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames) as batch 0.
+        """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames).
 
-        Shares are chosen from the rows of `tables`, or from `sizes`, and their hot values are split, or those that
-        `hot` names as hashes (`ivm.spark.routing.hash_value`) by relation and column. `options` are those of
+        The load is before all batches and has no number. Until it is done there are no cells: after a crash, create
+        them again. Shares are chosen from the rows of `tables`, or from `sizes`, and their hot values are split, or
+        those that `hot` names as hashes (`ivm.spark.routing.hash_value`) by relation and column. `options` are those of
         `ivm.open`, `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError, OptionError,
         CellsError for a folder that has cells, and what `apply` raises.
         """
@@ -92,122 +106,237 @@ class Cells:
         tables = _known_tables(tables or {}, predicates)
         found = measure(tables, predicates, cells)
         layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)
-        made = cls(Folder(folder, create=True), spark)
+        place = Folder(folder, create=True)
         try:
-            made._make(layout, {"options": dict(options or {}), "install": install})
-            if tables:
-                made.apply(0, tables)
+            generation = place.next_generation()
+            place.remove_others(generation, None)
+            Path(place.generation(generation)).mkdir()
+            made = cls(place, spark, {
+                "generation": generation, "sequence": -1, "done": -1, "queries": {}, "token": "", "pending": None,
+                "versions": [0] * cells, "layout": layout._asdict(), "options": dict(options or {}), "install": install,
+            })  # fmt: skip
+            made._all(partial(stages.create, rules=install))
+            made._load(tables)
         except BaseException:
-            made.close()
+            place.close()
             raise
         return made
 
+    def _load(self, tables: Mapping[str, Any]) -> None:
+        """Take the tables that the cells begin with, and save the manifest, by which they are cells."""
+        values: dict[str, Any] = {}
+        if tables:
+            token = uuid4().hex
+            self._keep(0, tables)
+            done = through(self._run, self._batch(0, token), self._rounds(), self._folder.files(0))
+            done.raise_failure()
+            values = {"sequence": 0, "token": token, "versions": self._versions(done)}
+        self._set(**values)
+        self._folder.remove_batch(0)
+
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None) -> "Cells":
+    def open(
+        cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None, mode: str = "rw"
+    ) -> "Cells":  # fmt: skip
         """Open cells. A batch that did not reach all of them is brought to all, or taken back, before this returns.
 
-        Raises CellsError if there are none, or another program has them open.
+        With mode="r" cells are read while another program may write, and nothing is changed. Raises CellsError if there
+        are none, if a cell is missing or an older copy (see `rebuild`), or another program has them open for writing.
         """
-        opened = cls(Folder(folder), spark)
+        opened = cls._opened(folder, spark, mode)
         try:
-            opened._adopt(opened._folder.load())
+            if faults := opened._faults():
+                raise CellsError(
+                    f"{len(faults)} of {opened.layout.cells} cells are not as the newest batch left them, and their "
+                    f"rows would lack: {'; '.join([*faults.values()][:3])}. Cells.rebuild makes them from the others"
+                )
+            if mode != "r":
+                opened._recover()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    @classmethod
+    def rebuild(
+        cls,
+        folder: str | os.PathLike[str],
+        spark: "SparkSession | None" = None,
+        tables: Mapping[str, Any] | None = None,
+    ) -> "Cells":
+        """Open cells of which some are missing, damaged or older copies, and make these anew from the others.
+
+        A row at home in a lost cell is taken from copies that rules have of it in others. Where some may have none, the
+        relation is needed in `tables`, with all rows that it had after the newest batch (`done`). `changes` has no rows
+        until the next batch. O(rows of the lost cells), which pass through this process. Raises CellsError.
+        """
+        opened = cls._opened(folder, spark, "rw")
+        try:
+            if lost := frozenset(opened._faults()):
+                opened._make_again(lost, _known_tables(tables or {}, opened._state.predicates))
             opened._recover()
         except BaseException:
             opened.close()
             raise
         return opened
 
-    def _make(self, layout: Layout, chosen: dict[str, Any]) -> None:
-        self._folder.remove_others(-1, None)
-        Path(self._folder.generation(1)).mkdir()
-        self._adopt({"generation": 1, "done": -1, "layout": layout._asdict(), **chosen})
-        self._all(partial(stages.create, rules=chosen["install"]))
-        self._folder.save(self._manifest)
+    @classmethod
+    def _opened(cls, folder: str | os.PathLike[str], spark: "SparkSession | None", mode: str) -> "Cells":
+        place = Folder(folder, mode=mode)
+        try:
+            return cls(place, spark, place.load())
+        except BaseException:
+            place.close()
+            raise
 
-    def _adopt(self, manifest: dict[str, Any]) -> None:
-        self._manifest = manifest
-        self.layout = Layout.load(json.loads(json.dumps(manifest["layout"])))
-        predicates = compile(self.layout.program).predicates
-        self._predicates = {name: predicate for name, predicate in predicates.items() if "$" not in name}
+    def _faults(self) -> dict[int, str]:
+        """What is wrong with the cells that are not as the newest batch left them."""
+        return {message.cell: message.payload.decode() for message in self._all(stages.fault)}
 
-    # -- batches
+    def _make_again(self, lost: frozenset[int], tables: Mapping[str, Any]) -> None:
+        """Make lost cells from the others and from tables: their stores beside the old ones, then in their places."""
+        manifest, batch = self._manifest, self._done_batch()
+        copies = copies_of_bases(batch.layout, lost, tables)
+        messages = self._all(partial(sent_to, lost=lost, copies=copies))
+        for name, table in tables.items():
+            messages += [message for message in collected(table, self._sending(name)) if message.cell in lost]
+        done = made_again(self._run, batch, lost, messages, manifest["install"])
+        self._folder.replace_stores(manifest["generation"])
+        versions = [done.versions.get(c, 0) if c in lost else v for c, v in enumerate(manifest["versions"])]
+        self._set(token="", versions=versions)
+
+    # -- what the manifest says
+
+    @property
+    def layout(self) -> Layout:
+        """Where rows are, and what is sent."""
+        return self._state.layout
 
     @property
     def done(self) -> int:
         """The number of the newest batch that all cells have; -1 before the first."""
-        return int(self._manifest["done"])
+        return int(self._now().manifest["done"])
 
-    def apply(self, number: int, changes: Mapping[str, Any]) -> Applied:
-        """Bring a batch of changes to all cells, and every view up to date; a batch that is done already does nothing.
+    @property
+    def _manifest(self) -> dict[str, Any]:
+        return self._state.manifest
 
-        Batches have rising numbers, as `foreachBatch` gives them. `changes` has a table for each relation: anything of
-        Arrow or a DataFrame with its columns and, unless all rows are inserted, `_change_type` (insert, delete,
-        update_preimage, update_postimage). Deletions come before insertions, an insertion replaces the value of a
-        function's key, a deletion goes by the key. With `_commit_version`, of each key only the newest change counts.
-        Raises MaintainError if the rules refuse the batch, which is then taken back from all cells.
-        """
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise OptionError(f"batch {number!r}: its number is a whole number from 0 on, above those before")
-        self._recover()
-        if number <= self.done:
-            return Applied(number, False, {})
-        changes = _known_tables(changes, self._predicates)
-        folder = self._folder.new_batch(number)
-        for name, table in changes.items():
-            self._keep(folder, name, table)
-        self._folder.sync_batch(number)
-        token = uuid4().hex
-        self._set(pending=[number, token, APPLY])
-        return self._finish(number, token)
-
-    def _keep(self, folder: Path, name: str, table: Any) -> None:
-        """Write a relation's changes, as messages to the cells where its rows are at home."""
-        channel, predicate = self.layout.base(name), self._predicates[name]
-        send = partial(_sent_home, channel=channel, layout=self.layout, predicate=predicate)
-        is_frame = hasattr(table, "mapInArrow")
-        table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
-        warn_of_others(table.columns if is_frame else table.column_names, predicate)
-        if is_frame:
-            from ivm.spark.frames import mapped
-
-            mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
-        else:
-            pq.write_table(write_messages(send(table)), folder / f"{channel}.parquet")
-
-    def _recover(self) -> None:
-        """Bring all cells to the same batch, if a crash left some behind."""
-        number, token, state = self._manifest.get("pending") or (None, "", "")
-        self._folder.remove_others(self._manifest["generation"], number)
-        if number is not None:
-            (self._take_back if state == UNDO else self._finish)(number, token)
-
-    def _finish(self, number: int, token: str) -> Applied:
-        """Take a batch through all rounds, and forget it. Raises what the rules refuse it for."""
-        batch = self._batch(number, token)
-        rounds: list[Stage] = [partial(stages.step, round=r) for r in range(self.layout.rounds)]
-        left = self._run.run(batch, rounds, self._folder.files(number), self.layout.cells)
-        for message in left:
-            if failure := failure_of(message):
-                self._set(pending=[number, token, UNDO])
-                self._take_back(number, token)
-                raise failure
-        self._set(done=number, token=token, pending=None)
-        self._folder.remove_batch(number)
-        return Applied(number, True, {m.cell: json.loads(m.payload).get("rounds", []) for m in left})
-
-    def _take_back(self, number: int, token: str) -> None:
-        self._run.run(self._batch(number, token), [stages.undo], None, self.layout.cells)
-        self._set(pending=None)
-        self._folder.remove_batch(number)
-
-    def _batch(self, number: int, token: str) -> Batch:
-        folder = self._folder.generation(self._manifest["generation"])
-        return Batch(folder, self.layout, number, token, self._manifest["options"])
+    def _now(self) -> State:
+        """The newest state; that of another program, where this one only reads."""
+        if self._folder.mode == "r":
+            manifest = self._folder.load()
+            same = manifest["generation"] == self._manifest["generation"]
+            self._state = self._state._replace(manifest=manifest) if same else State.of(manifest)
+        return self._state
 
     def _set(self, **values: Any) -> None:
         manifest = {**self._manifest, **values}
         self._folder.save(manifest)
-        self._manifest = manifest
+        self._state = self._state._replace(manifest=manifest)
+
+    def _batch(self, sequence: int, token: str) -> Batch:
+        return self._batch_of(self._state, sequence, token)
+
+    def _batch_of(self, state: State, sequence: int, token: str) -> Batch:
+        manifest = state.manifest
+        folder = self._folder.generation(manifest["generation"])
+        return Batch(folder, state.layout, sequence, token, manifest["options"], tuple(manifest["versions"]))
+
+    def _done_batch(self) -> Batch:
+        state = self._now()
+        return self._batch_of(state, state.manifest["sequence"], state.manifest["token"])
+
+    # -- batches
+
+    def apply(self, number: int, changes: Mapping[str, Any], query: str | None = None) -> Applied:
+        """Bring a batch of changes to all cells, and every view up to date; a batch that is done already does nothing.
+
+        Batches have rising numbers, as `foreachBatch` gives them, and each `query` has its own. Without a name, a
+        streaming query of Spark is told by its id, and all other batches are of one query.
+
+        `changes` has a table for each relation: anything of Arrow or a DataFrame with its columns and, unless all rows
+        are inserted, `_change_type` (insert, delete, update_preimage, update_postimage). Deletions come before
+        insertions, an insertion replaces the value of a function's key, a deletion goes by the key. With
+        `_commit_version`, of each key only the newest change counts.
+        Raises MaintainError if the rules refuse the batch, which is then taken back from all cells.
+        """
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise OptionError(f"batch {number!r}: its number is a whole number from 0 on, above those before")
+        with self._writing():
+            self._recover()
+            changes = _known_tables(changes, self._state.predicates)
+            query = query or streaming_query() or ""
+            if number <= self._manifest["queries"].get(query, -1):
+                return Applied(number, False, {})
+            pending = Pending(self._manifest["sequence"] + 1, number, query, uuid4().hex)
+            self._keep(pending.sequence, changes)
+            self._set(pending=pending)
+            return self._finish(pending)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """While batches go through the cells: one at a time. Raises CellsError where cells are only read."""
+        if self._folder.mode == "r":
+            raise CellsError("these cells were opened with mode='r': open them without it to change them")
+        with self._one_at_a_time:
+            yield
+
+    def _keep(self, sequence: int, changes: Mapping[str, Any]) -> None:
+        """Write the changes of relations, as messages to the cells where their rows are at home, durably."""
+        folder = self._folder.new_batch(sequence)
+        for name, table in changes.items():
+            channel, send = self.layout.base(name), self._sending(name)
+            is_frame = hasattr(table, "mapInArrow")
+            table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
+            warn_of_others(table.columns if is_frame else table.column_names, self._state.predicates[name])
+            if is_frame:
+                from ivm.spark.frames import mapped
+
+                mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
+            else:
+                pq.write_table(write_messages(send(table)), folder / f"{channel}.parquet")
+        self._folder.sync_batch(sequence)
+
+    def _sending(self, name: str) -> Callable[[Any], list[Message]]:
+        """What makes messages of a relation's changes."""
+        predicate = self._state.predicates[name]
+        return partial(_sent_home, channel=self.layout.base(name), layout=self.layout, predicate=predicate)
+
+    def _recover(self) -> None:
+        """Bring all cells to the same batch, if a crash left some behind."""
+        pending = Pending(*self._manifest["pending"]) if self._manifest["pending"] else None
+        self._folder.remove_others(self._manifest["generation"], pending and pending.sequence)
+        if pending:
+            (self._take_back if pending.becomes == UNDO else self._finish)(pending)
+
+    def _finish(self, pending: Pending) -> Applied:
+        """Take a batch through all rounds, and forget it. Raises what the rules refuse it for."""
+        batch = self._batch(pending.sequence, pending.token)
+        done = through(self._run, batch, self._rounds(), self._folder.files(pending.sequence))
+        if done.failure:
+            refused = pending._replace(becomes=UNDO)
+            self._set(pending=refused)
+            self._take_back(refused)
+            done.raise_failure()
+        queries = {**self._manifest["queries"], pending.query: pending.number}
+        self._set(
+            sequence=pending.sequence, done=pending.number, queries=queries, token=pending.token, pending=None,
+            versions=self._versions(done),
+        )  # fmt: skip
+        self._folder.remove_batch(pending.sequence)
+        return Applied(pending.number, True, done.accounts)
+
+    def _take_back(self, pending: Pending) -> None:
+        self._run.run(self._batch(pending.sequence, pending.token), [stages.undo], None, self.layout.cells)
+        self._set(pending=None)
+        self._folder.remove_batch(pending.sequence)
+
+    def _rounds(self) -> list[Stage]:
+        return [partial(stages.step, round=r) for r in range(self.layout.rounds)]
+
+    def _versions(self, done: Rounds) -> list[int]:
+        """Each cell's version after a batch."""
+        return [done.versions.get(cell, version) for cell, version in enumerate(self._manifest["versions"])]
 
     # -- reading
 
@@ -220,55 +349,52 @@ class Cells:
         return self._gathered(name, True)
 
     def read(self, name: str, changed: bool = False) -> "DataFrame":
-        """All rows of a relation or view as a DataFrame, or what the newest batch changed; it reads when it is used."""
+        """All rows of a relation or view as a DataFrame, or what the newest batch changed.
+
+        It has the rows of the newest batch as of this call, however often it is used and whatever is applied meanwhile.
+        A cell keeps those of 32 batches at least; then the DataFrame raises CellsError.
+        """
         from ivm.spark.frames import reading
 
         if self._spark is None:
             raise OptionError("these cells were opened without spark=: use cells[name]")
-        self._recover()
-        return reading(self._spark, self._done_batch(), self._known(name), changed)
+        batch = self._done_batch()
+        return reading(self._spark, batch, self._known(name), changed)
 
     def _gathered(self, name: str, changed: bool) -> Answer:
-        self._recover()
+        batch = self._done_batch()
         predicate = self._known(name)
-        found = self._all(partial(stages.rows_of, name=predicate.name, changed=changed))
+        found = self._in_all(batch, partial(stages.rows_of, name=predicate.name, changed=changed))
         schema = schema_of(predicate, changed)
         table = pa.concat_tables([schema.empty_table(), *(stages.table_of(m).cast(schema) for m in found)])
         return Answer(table.sort_by([(name, "ascending") for name in predicate.columns]))
 
     def _known(self, name: str) -> Predicate:
-        if name not in self._predicates:
+        predicates = self._state.predicates
+        if name not in predicates:
             raise UnknownViewError(f"nothing declares or derives {name}")
-        return self._predicates[name]
-
-    def _done_batch(self) -> Batch:
-        return self._batch(self.done, self._manifest.get("token", ""))
+        return predicates[name]
 
     def _all(self, stage: Stage) -> list[Message]:
         """What a stage leaves that runs in every cell."""
-        left = self._run.run(self._done_batch(), [stage], None, self.layout.cells)
+        return self._in_all(self._done_batch(), stage)
+
+    def _in_all(self, batch: Batch, stage: Stage) -> list[Message]:
+        left = self._run.run(batch, [stage], None, batch.layout.cells)
         return [message for message in left if message.channel != TICK]
 
     # -- care
 
     def check(self) -> list[Violation]:
         """The faults of all cells, and rows that one has and another lacks. O(evaluating all rules)."""
-        self._recover()
-        left = self._run.run(self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells)
+        with self._writing():
+            self._recover()
+            left = self._run.run(self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells)
         return [violation for message in left for violation in stages.violations_of(message)]
 
     def explain(self) -> str:
         """Each rule's shares, how many rows a cell holds of what it reads, its round, and what it sends."""
-        lines = [f"{self.layout.cells} cells, {self.layout.rounds} rounds"]
-        for writer in self.layout.writers:
-            shares = " ".join(f"{name}: {share}" for name, share in writer.shares.items()) or "none, in cell 0"
-            lines += [
-                writer.rule,
-                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}",
-            ]
-            if writer.sent:
-                lines += [f"    sends {', '.join(writer.sent)} to be combined"]
-        return "\n".join(lines)
+        return self.layout.explained()
 
     def reshard(self, cells: int) -> None:
         """Lay the program out over more or fewer cells, from their own stores; shares are chosen anew.
@@ -277,23 +403,29 @@ class Cells:
         O(loading all relations). Raises OptionError.
         """
         _check_number(cells)
-        self._recover()
+        with self._writing():
+            self._recover()
+            self._move_to(cells)
+
+    def _move_to(self, cells: int) -> None:
         old, before = self._done_batch(), self._manifest
         found = stages.merge_sizes(self._all(partial(stages.sizes_of, cells_wanted=cells)), cells)
         layout = plan(self.layout.program, cells, found.sizes, found.hot)
-        number = before["generation"] + 1
-        shutil.rmtree(self._folder.generation(number), ignore_errors=True)
-        Path(self._folder.generation(number)).mkdir()
-        batch = Batch(self._folder.generation(number), layout, self.done, f"reshard {number}", before["options"])
+        number = self._folder.next_generation()
+        folder = Path(self._folder.generation(number))
+        folder.mkdir()
+        batch = Batch(str(folder), layout, max(0, old.number), uuid4().hex, before["options"], (0,) * cells)
         self._run.run(batch, [partial(stages.create, rules=before["install"])], None, cells)
         rounds = [partial(stages.step, round=r) for r in range(layout.rounds)]
         move: list[Stage] = [partial(stages.moved, old=old), *rounds]
-        left = self._run.run(batch, move, None, max(old.layout.cells, cells))
-        for message in left:
-            if failure := failure_of(message):
-                raise failure
-        self._folder.save({**before, "generation": number, "layout": layout._asdict(), "token": batch.token})
-        self._adopt(self._folder.load())
+        done = through(self._run, batch, move, None, max(old.layout.cells, cells))
+        done.raise_failure()
+        manifest = {
+            **before, "generation": number, "layout": layout._asdict(), "sequence": batch.number, "token": "",
+            "versions": [done.versions.get(cell, 0) for cell in range(cells)],
+        }  # fmt: skip
+        self._folder.save(manifest)
+        self._state = State.of(manifest)
         self._folder.remove_others(number, None)
 
     def close(self) -> None:

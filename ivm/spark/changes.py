@@ -116,7 +116,7 @@ def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 def as_inserted(table: pa.Table) -> pa.Table:
     """Rows as changes that insert them."""
-    return table.append_column(CHANGE, pa.repeat("insert", table.num_rows))
+    return table.append_column(pa.field(CHANGE, pa.string(), False), pa.repeat("insert", table.num_rows))
 
 
 def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:

@@ -5,15 +5,17 @@
 Both take a batch through stages alike, so whatever is tried here holds there.
 """
 
+import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ivm.spark.cell import TICK, Batch, Message
+from ivm.spark.cell import TICK, Batch, Message, failure_of
 from ivm.spark.workers import sentence_first, use_this_python
 
 if TYPE_CHECKING:
@@ -31,12 +33,41 @@ class Executor(Protocol):
         """What the last stage leaves. The first one gets messages in Parquet files, or a tick for each cell."""
 
 
+class Rounds(NamedTuple):
+    """What became of a batch: the error that it is refused for, each cell's account, each reached cell's version."""
+
+    failure: Exception | None
+    accounts: dict[int, list[dict[str, Any]]]
+    versions: dict[int, int]
+
+    def raise_failure(self) -> None:
+        """Raise the error that the batch is refused for, if it is."""
+        if self.failure:
+            raise self.failure
+
+
+def through(
+    run: Executor, batch: Batch, rounds: Sequence[Stage], files: Sequence[str] | None, cells: int | None = None
+) -> Rounds:
+    """Take a batch through its rounds."""
+    left = run.run(batch, rounds, files, cells or batch.layout.cells)
+    failure = next(filter(None, map(failure_of, left)), None)
+    told = {} if failure else {message.cell: json.loads(message.payload) for message in left}
+    return Rounds(
+        failure,
+        {cell: found.get("rounds", []) for cell, found in told.items()},
+        {cell: found["version"] for cell, found in told.items() if "version" in found},
+    )
+
+
 class Here:
     """Runs the cells one after the other in this process."""
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
         """See Executor."""
-        waiting = ticks(cells) if files is None else [m for file in files for m in read_messages(pq.read_table(file))]
+        waiting = (
+            ticks(range(cells)) if files is None else [m for file in files for m in read_messages(pq.read_table(file))]
+        )
         for stage in stages:
             waiting = [sent for cell, messages in by_cell(waiting) for sent in stage(batch, cell, messages)]
         return waiting
@@ -52,7 +83,7 @@ class OnSpark:
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
         """See Executor."""
         if files is None:
-            frame = self.spark.createDataFrame(write_messages(ticks(cells)), SQL_SCHEMA)
+            frame = self.spark.createDataFrame(write_messages(ticks(range(cells))), SQL_SCHEMA)
         elif files:
             frame = self.spark.read.schema(SQL_SCHEMA).parquet(*(Path(file).as_uri() for file in files))
         else:
@@ -60,6 +91,16 @@ class OnSpark:
         for stage in stages:
             frame = frame.repartitionById(cells, "cell").mapInArrow(_task(batch, stage), SQL_SCHEMA)
         return read_messages(frame.toArrow())
+
+
+def streaming_query() -> str | None:
+    """The id of the streaming query whose batch this thread handles in `foreachBatch`, if it does."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return context.getLocalProperty("sql.streaming.queryId") if context else None
 
 
 def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -74,9 +115,9 @@ def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], It
     return run
 
 
-def ticks(cells: int) -> list[Message]:
+def ticks(cells: Iterable[int]) -> list[Message]:
     """A message for each cell that only makes it run."""
-    return [Message(cell, TICK, b"{}") for cell in range(cells)]
+    return [Message(cell, TICK, b"{}") for cell in cells]
 
 
 def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:

@@ -1,8 +1,10 @@
 """The folder of some cells: what stands in it, and what is written so that a crash leaves the old state or the new one.
 
 cells.pages             the manifest, as a property of a store without relations: the layout, the generation, the newest
-                        batch that all cells have, the one on its way. The program that writes has it open
+                        batch that all cells have and each cell's version by it, the one on its way. It has none until
+                        the cells are whole. The program that writes has it open
 generation-1/           a store for each cell; resharding makes the next generation beside it
+generation-1.rebuilt/   stores of lost cells, until they are whole
 pending/17/             messages for the base relations of the batch on its way, kept until all cells have them
 """
 
@@ -11,34 +13,75 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pagestore
+from ivm.errors import OptionError
+from ivm.lang import compile
+from ivm.lang.ir import Predicate
 from ivm.spark.cell import CellsError
+from ivm.spark.layout import Layout
+from ivm.spark.rebuild import REBUILT
 from pagestore.errors import LockedError
 from pagestore.host import local_path
 
-FORMAT, MANIFEST = 1, "cells"
+FORMAT, MANIFEST = 2, "cells"
+
+
+APPLY, UNDO = "apply", "undo"  # what is to become of the batch on its way
+
+
+class Pending(NamedTuple):
+    """A batch on its way: how many all cells had before it, its number and query, and what is to become of it."""
+
+    sequence: int
+    number: int
+    query: str
+    token: str
+    becomes: str = APPLY
+
+
+class State(NamedTuple):
+    """The manifest, and what follows from its layout."""
+
+    manifest: dict[str, Any]
+    layout: Layout
+    predicates: Mapping[str, Predicate]
+
+    @classmethod
+    def of(cls, manifest: dict[str, Any]) -> "State":
+        """The state that a manifest says."""
+        layout = Layout.load(json.loads(json.dumps(manifest["layout"])))
+        predicates = compile(layout.program).predicates
+        return cls(manifest, layout, {name: found for name, found in predicates.items() if "$" not in name})
 
 
 class Folder:
-    """A folder that all executors reach, which one program at a time has open."""
+    """A folder that all executors reach; one program at a time writes to it, others read."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = False) -> None:
-        self.path = Path(local_path(path)).absolute()
+    def __init__(self, path: str | os.PathLike[str], create: bool = False, mode: str = "rw") -> None:
+        if mode not in ("rw", "r"):
+            raise OptionError(f"mode={mode!r}: cells are opened with 'rw' or 'r'")
+        self.path, self.mode = Path(local_path(path)).absolute(), mode
         file = self.path / "cells.pages"
         if create:
             self.path.mkdir(parents=True, exist_ok=True)
         elif not file.exists():
             raise CellsError(f"{self.path} has no cells.pages: cells are made with Cells.create")
         try:
-            self._store = pagestore.open(file, retain=1, create=create)
+            self._store = (
+                pagestore.open(file, mode="r") if mode == "r" else pagestore.open(file, retain=1, create=create)
+            )
         except LockedError as error:
-            raise CellsError(f"{error}: one program writes to cells at a time") from None
+            raise CellsError(
+                f"{error}: one program writes to cells at a time, others open them with mode='r'"
+            ) from None
         if create == bool(self.load()):
             self.close()
             remedy = (
-                "has cells already: open them, or name another folder" if create else "has cells that were not made"
+                "has cells already: open them, or name another folder"
+                if create
+                else "has cells whose Cells.create did not end: call it again"
             )
             raise CellsError(f"{self.path} {remedy}")
 
@@ -63,6 +106,11 @@ class Folder:
         """The folder of a generation's stores."""
         return str(self.path / f"generation-{number}")
 
+    def next_generation(self) -> int:
+        """A number that no folder of stores has, not even one that a crash left."""
+        found = [path.name.removeprefix("generation-") for path in self.path.glob("generation-*")]
+        return 1 + max((int(number) for number in found if number.isdigit()), default=0)
+
     def remove_others(self, generation: int, batch: int | None) -> None:
         """Remove what a crash left of other generations, and of batches that are not on their way."""
         for path in self.path.glob("generation-*"):
@@ -73,6 +121,14 @@ class Folder:
                 shutil.rmtree(path)
 
     # -- batches on their way
+
+    def replace_stores(self, generation: int) -> None:
+        """Put stores that were made again into their generation, durably."""
+        rebuilt = Path(self.generation(generation) + REBUILT)
+        for path in rebuilt.glob("*.pages"):
+            path.replace(Path(self.generation(generation), path.name))
+        _sync(Path(self.generation(generation)))
+        shutil.rmtree(rebuilt)
 
     def new_batch(self, number: int) -> Path:
         """An empty folder for a batch's messages."""
@@ -85,11 +141,7 @@ class Folder:
         """Bring a batch's messages to the disk."""
         path = self._batch(number)
         for one in (*path.rglob("*"), path, path.parent, self.path):
-            descriptor = os.open(one, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(one)
 
     def files(self, number: int) -> list[str]:
         """The files of a batch's messages."""
@@ -101,3 +153,12 @@ class Folder:
 
     def _batch(self, number: int) -> Path:
         return self.path / "pending" / str(number)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -33,14 +33,16 @@ def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: 
     """The rows of all cells, or their changes: a task for each cell."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema, name = _nullable(schema_of(predicate, changed)), predicate.name
+    schema, name = as_spark_has(schema_of(predicate, changed)), predicate.name
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for message in (message for part in batches for message in read_messages(part)):
-            for found in stages.rows_of(batch, message.cell, [], name, changed):
+            with sentence_first():
+                rows = stages.rows_of(batch, message.cell, [], name, changed)
+            for found in rows:
                 yield from stages.table_of(found).cast(schema).to_batches()
 
-    start: Any = spark.createDataFrame(write_messages(ticks(batch.layout.cells)), SQL_SCHEMA)
+    start: Any = spark.createDataFrame(write_messages(ticks(range(batch.layout.cells))), SQL_SCHEMA)
     return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))
 
 
@@ -48,7 +50,7 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
     """A relation of a store at a version, read by one task, batch by batch."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema, name = _nullable(schema_of(predicate)), predicate.name
+    schema, name = as_spark_has(schema_of(predicate)), predicate.name
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in batches:
@@ -59,6 +61,17 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
     return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """A schema as Spark has those of DataFrames that Python makes."""
-    return pa.schema([field.with_nullable(True) for field in schema])
+def as_spark_has(schema: pa.Schema) -> pa.Schema:
+    """The columns of a relation as Spark has them in DataFrames that Python makes; each value casts to its type there.
+
+    The same types as those of `format("pagestore")`: uint64 is decimal(20,0), and a moment of any zone is one of UTC.
+    """
+    return pa.schema([pa.field(field.name, _arrow_of_spark(field.type)) for field in schema])
+
+
+def _arrow_of_spark(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_uint64(type_):
+        return pa.decimal128(20, 0)
+    if pa.types.is_time(type_):
+        return pa.time64("ns")
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) and type_.tz else type_

@@ -30,13 +30,13 @@ from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, show
 from ivm.lang.traverse import atoms, reads
+from ivm.spark.changes import OF_CHANGES
 from ivm.spark.routing import Dimension, Distribution, whole
 from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
 GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
-FEED = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})  # columns of changes themselves
 CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
 
 
@@ -95,6 +95,19 @@ class Layout(NamedTuple):
         """The number of the channel that takes a base relation's changes home."""
         return next(n for n, channel in enumerate(self.channels) if channel.kind == BASE and channel.target == name)
 
+    def explained(self) -> str:
+        """See `Cells.explain`."""
+        lines = [f"{self.cells} cells, {self.rounds} rounds"]
+        for writer in self.writers:
+            shares = " ".join(f"{name}: {share}" for name, share in writer.shares.items()) or "none, in cell 0"
+            lines += [
+                writer.rule,
+                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}",
+            ]
+            if writer.sent:
+                lines += [f"    sends {', '.join(writer.sent)} to be combined"]
+        return "\n".join(lines)
+
 
 def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None) -> Layout:
     """Lay a program out over cells, given how many rows its relations have (1 each without `sizes`) and hot values.
@@ -129,7 +142,7 @@ def refuse(program: lang.Program) -> None:
     for predicate in program.predicates.values():
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
             raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
-        for column in FEED.intersection(predicate.columns):
+        for column in sorted(OF_CHANGES.intersection(predicate.columns)):
             raise ConstructError(
                 predicate.where, f"{predicate.name}: over cells no column is named {column}, as one of every table of "
                 "changes: rename it"

@@ -48,7 +48,10 @@ class Views:
         All rows of a view that was not there before, or that other rules gave other columns, are inserted.
         Raises UnknownViewError, and VersionError when the version before is not retained any more.
         """
-        return self._spark.createDataFrame(changed_rows(self._path, self._known(name), self._did))
+        from ivm.spark.frames import as_spark_has
+
+        table = changed_rows(self._path, self._known(name), self._did)
+        return self._spark.createDataFrame(table.cast(as_spark_has(table.schema)))
 
     def _known(self, name: str) -> Predicate:
         if name not in self._predicates or "$" in name:

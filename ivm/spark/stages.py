@@ -45,6 +45,12 @@ def table_of(message: Message) -> pa.Table:
     return cells.read_table(message.payload)
 
 
+def fault(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
+    """Why the cell's store is none that the newest batch left, if it is none."""
+    found = cells.fault_of(batch, cell)
+    return [Message(cell, RESULT, found.encode())] if found else []
+
+
 def audit(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
     """Send all that others should have."""
     return cells.audit(batch, cell)

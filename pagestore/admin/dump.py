@@ -358,7 +358,9 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
-            raise MissingError(f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot)}")
+            raise MissingError(
+                f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot) or 'none'}"
+            )
     if names is not None:
         catalog.relations, catalog.properties = {name: catalog.relations[name] for name in names}, {}
     return catalog

@@ -281,7 +281,8 @@ class Range(Frames):
     def _bound(self, values: Any) -> Bound:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
-            raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
+            key = ", ".join(self.schema.key)
+            raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({key})")
         if not self._texts:
             return self._words_of(row)
         return tuple(

@@ -13,6 +13,7 @@ from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
 from pagestore.pages.page_map import Pages
+from pagestore.printable import printable
 from pagestore.relations.frames import ROWS_SHOWN, html_table
 from pagestore.relations.keyed import Keyed
 from pagestore.relations.range import are_ints, are_words
@@ -426,7 +427,7 @@ class Relation(Keyed):
 
     def __repr__(self) -> str:
         bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
-        return f"<relation {self.name} ({self.schema}){bounds}>"
+        return printable(f"<relation {self.name} ({self.schema}){bounds}>")
 
 
 def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from pagestore.errors import ClosedError, MissingError, VersionError
 from pagestore.pages.page_map import Pages
+from pagestore.printable import printable
 from pagestore.relations.frames import html_table
 from pagestore.relations.relation import Relation
 from pagestore.runtime.lazy import pyarrow as pa
@@ -140,7 +141,7 @@ class Snapshot(Mapping[str, Relation]):
         return html_table(caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows)
 
     def __repr__(self) -> str:
-        return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self._shown)}>"
+        return printable(f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self._shown)}>")
 
     @property
     def _shown(self) -> list[str]:

@@ -23,7 +23,7 @@ import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from io import FileIO
+from io import FileIO, TextIOBase
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -38,7 +38,7 @@ from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
-from pagestore.storage.system import allocate, file_system, sync_data
+from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
@@ -81,7 +81,10 @@ class File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         refuse_irregular(path)
         self._fd = -1
-        self._file = opened(path, flags)
+        try:
+            self._file = opened(path, flags)
+        except OSError as error:
+            raise told(error) from None
         # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
         self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
         self._fd = self._file.fileno()
@@ -278,7 +281,12 @@ def local_path(path: str | os.PathLike[str]) -> str:
     >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
     ('/data/shop.pages', 'shop.pages')
     """
-    text = os.fsdecode(path)
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{path!r} is no path of a file: give a text or a Path") from None
+    if not text:
+        raise FileNotFoundError("the name of a file is empty: name one")
     scheme, colon, rest = text.partition(":/")
     if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         return text
@@ -297,7 +305,7 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
     except OSError:  # opening it says what is wrong
         return
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise told(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)))
     if not stat.S_ISREG(mode):
         kind = next(name for test, name in IRREGULAR if test(mode))
         raise FormatError(f"{path} is no store: it is no file but a {kind}")
@@ -319,7 +327,8 @@ def beside(path: Path) -> Iterator[Path]:
                     yield temporary
                     return
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                temporary.unlink()
 
 
 def _maker(temporary: Path, path: Path) -> FileIO:
@@ -327,7 +336,7 @@ def _maker(temporary: Path, path: Path) -> FileIO:
     try:
         return opened(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise told(OSError(error.errno, error.strerror, str(path))) from None
 
 
 def sweep(path: Path) -> None:
@@ -381,12 +390,20 @@ def written_to(
     out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
 ) -> AbstractContextManager[IO[bytes]]:
     """A stream as it is, or one that writes a file, see `written`."""
-    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(out)
+    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(_stream(out, "wb"))
 
 
 def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
     """A stream as it is, or one that reads a file."""
-    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(source)
+    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(_stream(source, "rb"))
+
+
+def _stream(given: Any, mode: str) -> Any:
+    """A stream of bytes. Raises TypeError for what is none: a text file, say."""
+    method = "write" if mode == "wb" else "read"
+    if isinstance(given, TextIOBase) or not callable(getattr(given, method, None)):
+        raise TypeError(f"{given!r} is no binary file to {method}: give a path, or what open(path, {mode!r}) returns")
+    return given
 
 
 def sync_folder(path: Path) -> None:

@@ -8,7 +8,10 @@ import ctypes
 import errno
 import fcntl
 import os
+import pwd
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 ZEROS = bytes(1 << 20)
 _STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
@@ -51,3 +54,58 @@ def file_system(fd: int) -> int:
     if sys.platform != "linux" or _libc.fstatfs(ctypes.c_int(fd), about):
         return 0
     return ctypes.c_long.from_buffer(about).value
+
+
+def told(error: OSError) -> OSError:
+    """The same error with a sentence for its text, instead of a number, a phrase of the system's, and a path."""
+    if error.errno is None or error.filename is None:
+        return error
+    found = type(error)(in_words(error))
+    found.errno = error.errno
+    return found
+
+
+def in_words(error: OSError) -> str:
+    """Say what the system refused, to which file, and what helps; an error of something else as it is."""
+    if error.errno is None or not isinstance(error.filename, str | bytes | os.PathLike):
+        return str(error)
+    name = os.fsdecode(error.filename)
+    place = Path(os.path.abspath(name))
+    if not name:
+        return "the name of a file is empty: name one"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return _missing(name, place)
+    if error.errno == errno.EISDIR:
+        return f"{name} is a folder, and a file is wanted: name a file in it"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return _forbidden(name, place)
+    said = os.strerror(error.errno).lower()
+    return f"{name}: the system refuses it ({said})"
+
+
+def _missing(name: str, place: Path) -> str:
+    """That a file is missing, or the folder that it should be in."""
+    from difflib import get_close_matches
+
+    for folder in reversed(place.parents):
+        if not folder.exists():
+            return f"there is no folder {folder} for {name}: make it first, or mend the path"
+        if not folder.is_dir():
+            return f"{folder} is a file, so there is no {name} in it: mend the path"
+    near: list[str] = []
+    with suppress(OSError):  # only names are compared: endings are often alike
+        stems = [file.stem for file in place.parent.iterdir() if file.suffix == place.suffix]
+        near = get_close_matches(place.stem, stems, 1)
+    remedy = f"; did you mean {near[0]}{place.suffix}?" if near else ": mend the path"
+    return f"there is no file {name}{remedy}"
+
+
+def _forbidden(name: str, place: Path) -> str:
+    """What this user may not do, and who may allow it."""
+    parents = [folder for folder in reversed(place.parents) if not os.access(folder, os.X_OK)]
+    what = parents[0] if parents else place if place.exists() else place.parent
+    verb = "look into" if parents else "read" if not os.access(what, os.R_OK) else "write to"
+    owner = ""
+    with suppress(OSError, KeyError):
+        owner = f", which belongs to {pwd.getpwuid(os.stat(what).st_uid).pw_name}"
+    return f"{name}: this user may not {verb} {what}{owner}: ask for the permission, or use a copy elsewhere"

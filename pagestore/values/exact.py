@@ -13,6 +13,7 @@ by one, where Arrow would take some of them for something else (objects.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ def numbers_of(array: pa.Array, dtype: Any, each: int = 1) -> np.ndarray:
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(0, dtype)
-    return np.frombuffer(buffer, dtype)[each * array.offset : each * (array.offset + len(array))]
+    size = np.dtype(dtype).itemsize  # of a buffer that may end within an element
+    return np.frombuffer(buffer, dtype, each * len(array), size * each * array.offset)
 
 
 # --- any values as an Arrow array ---------------------------------------------------------------
@@ -216,6 +218,7 @@ SOURCES = {  # by the type of the column
 }
 
 
+@lru_cache(256)
 def _kind_of(kind: pa.DataType) -> str | None:
     """What the values of an Arrow type are; None for those that no column has."""
     if pa.types.is_dictionary(kind):
@@ -241,11 +244,12 @@ def _same_zone(have: pa.DataType, wanted: Type) -> bool:
 
 def _converted(wanted: Type, array: pa.Array) -> pa.Array:
     """An Arrow array without nulls as one of the type. Raises Misfit."""
-    target, kind = wanted.arrow, _kind_of(array.type)
+    target = wanted.arrow
+    if array.type == target and wanted.name != "decimal":
+        return array
+    kind = _kind_of(array.type)
     if kind == "null":
         return pa.array([], target)
-    if array.type == target and kind != "decimal":
-        return array
     if kind == "decimal" and array.type.bit_width < 128:  # of which Arrow has fewer casts
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     special = _SPECIAL.get((kind, wanted.name))

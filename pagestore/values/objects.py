@@ -20,11 +20,12 @@ from pagestore.values.misfit import FINER, WHOLE, Misfit, decimals_of, digits_be
 from pagestore.values.types import Type
 
 _NONE = type(None)
-_PLAIN: dict[str, set[type]] = {  # what Arrow takes as it is, if it has no zone
+_PLAIN: dict[str, set[type]] = {  # what Arrow takes as it is, if it is tame
     "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
-    "decimal": {int, _NONE}, "date": {date, _NONE},
-    "string": {str, _NONE}, "bytes": {bytes, _NONE},
+    "decimal": {int, Decimal, _NONE}, "date": {date, _NONE}, "time": {time, _NONE}, "timestamp": {datetime, _NONE},
+    "string": {str, _NONE}, "bytes": {bytes, _NONE}, "duration": set(),
 }  # fmt: skip
+_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}  # of no library
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 _EXACT = Context(prec=1200)  # digits of any float
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
@@ -37,7 +38,8 @@ class Objects(list[Any]):
 def from_objects(wanted: Type, values: Any) -> pa.Array:
     """An Arrow array of the type, with nulls. Raises Misfit."""
     lacking = isinstance(values, Objects)
-    if not set(map(type, values)) <= _PLAIN.get(wanted.name, set()) or (lacking and wanted.name == "float64"):
+    plain_ = set(map(type, values)) <= _PLAIN[wanted.name] and not (lacking and wanted.name == "float64")
+    if not plain_ or not _tame(wanted, values):
         values = [*_each(wanted, values, lacking)]
     try:
         array = pa.array(values, wanted.arrow, from_pandas=False)
@@ -46,6 +48,15 @@ def from_objects(wanted: Type, values: Any) -> pa.Array:
         return array
     except _REFUSALS:
         raise _first_refused(wanted, values) from None
+
+
+def _tame(wanted: Type, values: Iterable[Any]) -> bool:
+    """Whether no moment has another zone than the type, and no decimal an exponent that ends Arrow."""
+    if wanted.name in ("time", "timestamp"):
+        return all(value is None or (value.tzinfo is not None) == bool(wanted.zone) for value in values)
+    if wanted.name == "decimal":
+        return all(type(value) is not Decimal or -99 < value.adjusted() < 99 for value in values)
+    return True
 
 
 def _first_refused(wanted: Type, values: Iterable[Any]) -> Misfit:
@@ -66,7 +77,7 @@ def _each(wanted: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[An
     convert = _CONVERT[wanted.name]
     for row, value in enumerate(values):
         try:
-            value = plain(value)
+            value = value if type(value) in _KNOWN else plain(value)
             if value is None or (nan_is_null and isinstance(value, float) and value != value):
                 yield None
             else:

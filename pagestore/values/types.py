@@ -273,7 +273,7 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
             return Type(word_type)
     if pa.types.is_timestamp(arrow):
         return _known_zone(name, Type("timestamp", zone=arrow.tz))
-    if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
+    if pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= DIGITS_MAX:
         return Type("decimal", arrow.precision, arrow.scale)
     raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
 

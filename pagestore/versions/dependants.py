@@ -35,5 +35,5 @@ def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Depe
             host: Dependants(host, tuple(reads), tuple(keeps), tuple(properties), *remedies)
             for host, reads, keeps, properties, *remedies in said
         }
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise DependantsError(f"property {PROPERTY!r} says what hosts keep, and does not read: {error}") from None

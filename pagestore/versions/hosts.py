@@ -59,6 +59,12 @@ class Host(Protocol):
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
         """Violations: what the host keeps and does not follow from its relations."""
 
+    def refusal(self, txn: Any, name: str) -> str | None:
+        """Why a relation that the host reads may not be as a transaction leaves it: dropped, renamed, or made anew.
+
+        None if the host goes on with that. A host that lacks this method goes on with none of it.
+        """
+
     def computed(self, source: Any, name: str) -> Computed | None:
         """The column of a relation whose values the host computes; a host may lack this method."""
 
@@ -122,10 +128,10 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     told = []
     for one in _standing(txn):
         _refuse_changed(txn, one)
-        before = {name: txn.base.trees[_number(txn, name)] for name in one.reads if _has_changed(txn, one, name)}
+        host = _hosts.get(one.host)
+        before = {name: txn.base.trees[_number(txn, name)] for name in one.reads if _has_changed(txn, one, name, host)}
         if not before:
             continue
-        host = _hosts.get(one.host)
         if host is None:
             raise DependantsError(
                 f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could not follow, "
@@ -165,8 +171,8 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
             )
 
 
-def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
-    """Has a relation changed its records? Raises DependantsError if it was dropped or made anew."""
+def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | None = None) -> bool:
+    """Has a relation changed its records? Raises DependantsError if it was dropped or made anew, and that matters."""
     number = _number(txn, name)
     if number is None:
         return False
@@ -174,6 +180,11 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
     if info is not None and info.spec.tree_id == number:
         old, new = txn.base.trees[number], txn.tree(name)
         return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
+    asked = getattr(host, "refusal", None)
+    if asked is not None:
+        if why := asked(txn, name):
+            raise DependantsError(f"{why}; nothing is changed")
+        return info is not None
     what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
     raise DependantsError(f"{name!r} was dropped, renamed or made anew, and {what}; nothing is changed: {one.release}")
 

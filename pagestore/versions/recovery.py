@@ -43,6 +43,8 @@ from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import checksum_of
 from pagestore.versions.store_state import StoreState, load_state, load_version
 
+OTHER = "name a file that pagestore.open, pagestore load or ivm install has made"
+
 TRIES, PAUSE = 3, 0.001  # how often, and after how many seconds, a slot that does not read is read again
 AT_ONCE = 1 << 20  # bytes written again at a time
 
@@ -120,7 +122,8 @@ def _newest_whole(
         except CorruptionError as error:
             problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
     else:
-        raise CorruptionError(f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage")
+        said = "; ".join(dict.fromkeys(problems))
+        raise CorruptionError(f"{file.path}: no commit reads: {said}; pagestore fsck --salvage OUT saves what reads")
     recovery = Recovery(meta.version, meta.clean, tuple(problems))
     return meta, state, mapping, None if meta.clean and not problems else recovery
 
@@ -229,7 +232,8 @@ def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
     if newer:
         return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
     if file.size() < 2 * SLOT_SIZE:
-        return FormatError(f"{file.path} is no store: it has {file.size()} bytes")
+        return FormatError(f"{file.path} is no store: it has {file.size()} bytes, too few; {OTHER}")
     if all(slot == "bad magic" for slot in slots):
-        return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}")
-    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage")
+        return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}; {OTHER}")
+    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); "
+                           "pagestore fsck --salvage OUT saves what reads")  # fmt: skip

@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import datetime
 from math import inf
 from queue import Empty, SimpleQueue
-from threading import Thread, current_thread
+from threading import Thread, current_thread, local
 from weakref import ref
 
 from pagestore.errors import LockedError, TransactionError
@@ -27,11 +27,30 @@ LONG = 1.0  # seconds after which a transaction may have been dropped as part of
 SHARE = 0.01  # of the time, at most, that waiting threads collect garbage
 
 
+class Life:
+    """Lives as long as the thread whose local it is.
+
+    `Thread.is_alive` does not do: an exception of a signal's handler inside it marks a thread that lives as ended.
+    """
+
+    @staticmethod
+    def current() -> "Life":
+        """That of this thread."""
+        life: Life | None = getattr(_local, "life", None)
+        if life is None:
+            life = _local.life = Life()
+        return life
+
+
+_local = local()
+
+
 class Turn:
     """A thread's turn to write, from when it is asked for until it is over."""
 
     def __init__(self) -> None:
         self.thread: Thread = current_thread()
+        self.life = ref(Life.current())
         self.taken = inf  # when it became the first of the queue, on the clock `monotonic`
         self.over = False
         self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
@@ -57,7 +76,7 @@ class Turns:
             except IndexError:
                 return None
             turn = first()
-            if turn is not None and not turn.over and turn.thread.is_alive():
+            if turn is not None and not turn.over and turn.life() is not None:
                 return turn
             if turn is not None:
                 turn.over = True  # its thread has died: its transaction may not go on

@@ -1,11 +1,15 @@
 """Relations that a store has are known to rules by their schemas, without a declaration."""
 
+import json
+import random
 from datetime import date
 
 import pytest
 
 import ivm
 import pagestore
+from ivm import lang
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY
 from ivm.engine.stored_schemas import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
 from ivm.lang import compile
@@ -154,3 +158,80 @@ def test_the_command_prints_declarations(path, capsys):
         "city[shop] = city -> string(shop), string?(city).",
         "// blob (n: int64, raw: uint64?) is not read by rules",
     ]
+
+
+BY_COLUMNS = """
+pair(n, a) <- sale:shop[i] = n, sale:n[i] = a.
+sums[n] = s <- agg<<s = sum(a)>> sale:shop[i] = n, sale:n[i] = a.
+same(i, j) <- sale:shop[i] = n, sale:shop[j] = n, sale:n[i] = a, sale:n[j] = b, a < b.
+noted(i) <- sale:shop[i] = _, sale:note[i] = _.
+unnoted(i) <- sale:shop[i] = _, !(sale:note[i] = t, sale:n[i] = a, a > 1).
+one(i) <- sale[i] = (_, a, _), sale:shop[i] = "x", a > 0.
+differ(i, a, b) <- sale:n[i] = a, sale:n[i] = b.
+"""
+IN_ONE_ATOM = """
+pair(n, a) <- sale(_, n, a, _).
+sums[n] = s <- agg<<s = sum(a)>> sale(_, n, a, _).
+same(i, j) <- sale(i, n, a, _), sale(j, n, b, _), a < b.
+noted(i) <- sale(i, s, _, t), s = s, t = t.
+unnoted(i) <- sale(i, s, _, _), s = s, !(sale(i, _, a, t), t = t, a > 1).
+one(i) <- sale(i, "x", a, _), a > 0.
+differ(i, a, b) <- sale(i, _, a, _), sale(i, _, b, _).
+"""
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_columns_of_one_row_are_one_atom(tmp_path, maintenance):
+    """Rows and what is kept are those of the rule that names the relation once, edit by edit and by queries."""
+    rng, stores = random.Random(maintenance), []
+    for name, text in (("columns", BY_COLUMNS), ("atom", IN_ONE_ATOM)):
+        stores.append(ivm.open(tmp_path / f"{name}.pages", sync="off"))
+        stores[-1].install("sale[i] = (shop, n, note) -> int(i), string(shop), int(n), string?(note).", "base")
+        stores[-1].install(text, "rules", maintenance=maintenance)
+    views = [view for view in stores[0] if view != "sale"]
+    for _ in range(15):
+        rows = [(rng.randrange(8), rng.choice("xyz"), rng.randrange(3), rng.choice([None, "a"])) for _ in range(4)]
+        for ws in stores:
+            with ws.transaction() as txn:
+                txn.delete("sale", [(rows[0][0],)])
+                txn.set("sale", {row[0]: row for row in rows[1:]}.values())
+        for view in views:
+            assert list(stores[0][view]) == list(stores[1][view]), view
+    for line in BY_COLUMNS.strip().split("\n"):
+        view = line.partition("(")[0].partition("[")[0]
+        assert list(stores[0].query(f"asked_{line}")) == list(stores[0][view])
+    for ws in stores:
+        stores[stores.index(ws)] = (tries_of(ws), ws.check())
+        ws.close()
+    assert stores[0] == stores[1] and stores[0][1] == []
+
+
+def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(tmp_path, monkeypatch):
+    """Their plans are saved for these; the same text, installed anew, is one atom."""
+    path, text = tmp_path / "s.pages", "pair(n, a) <- sale:shop[i] = n, sale:n[i] = a."
+    compiled = lang.compile
+    monkeypatch.setattr(lang, "compile", lambda text, known, source, merging: compiled(text, known, source, False))
+    with ivm.open(path, sync="off") as ws:
+        ws.install("sale[i] = (shop, n) -> int(i), string(shop), int(n).", "base")
+        ws.install(text, "rules", maintenance="match")
+        assert (planning_of(ws), tries_of(ws)) == (PLANNING_WITHOUT_RANGES, [2])
+    monkeypatch.undo()
+    with ivm.open(path, sync="off") as ws:
+        ws.exec('+sale[1] = ("x", 2). +sale[2] = ("y", 3).')
+        assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("x", 2), ("y", 3)], [2], [])
+        ws.install(text, "rules", replace=True)
+        assert (planning_of(ws), tries_of(ws)) == (PLANNING, [1])
+    with ivm.open(path, sync="off") as ws:
+        ws.exec("-sale[1].")
+        assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("y", 3)], [1], [])
+
+
+def planning_of(ws: ivm.Workspace) -> int:
+    with ws.store.snapshot() as snap:
+        return json.loads(snap.properties[PROPERTY])["planning"]
+
+
+def tries_of(ws: ivm.Workspace) -> list[int]:
+    """How many atoms each conjunction is evaluated with."""
+    with ws.store.snapshot() as snap:
+        return [len(plan.tries) for rule in ws.rules_of(snap).rules for plan in rule.plans]

@@ -26,8 +26,11 @@ PIECES = {  # campaign: how much of it is one process's work, and how many proce
     "stale": (500, 4),
     "crafted": (8_000, 10),
     "crafted_stores": (2_000, 10),
+    "files": (10_000, 10),
     "images": (25_000, 40),
+    "power": (25_000, 40),
     "compose": (250, 80),
+    "over_cells": (100, 20),
 }
 PAIR = " of "  # in what is counted, between what reads and what is read
 

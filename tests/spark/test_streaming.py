@@ -1,5 +1,7 @@
 """Streams read what is committed, version by version, and write each micro-batch once."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +10,7 @@ import pytest
 
 import ivm
 import pagestore
+from pagestore.errors import VersionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,6 +119,43 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: "SparkSession", st
         assert [*opened.snapshot()["log"]] == [(1, 2, "insert", 2), (2, 3, "insert", 3)]
         assert opened.version == 2
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".staged")]
+
+
+def test_a_checkpoint_of_another_copy_is_refused(store: Edited, tmp_path: Path) -> None:
+    """Of another store, of one that went another way, or of one that is not so far."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from pagestore_tools.spark.source.source import PagestoreSource
+
+    def reader() -> Any:
+        source = PagestoreSource({"path": str(store.path), "relation": "edge", "readChangeFeed": "true"})
+        return source.streamReader(source.schema())
+
+    copy, limit = tmp_path / "copy.pages", ReadAllAvailable()
+    store.edit([(1, 2)])
+    shutil.copy(store.path, copy)
+    store.edit([(2, 3)])
+    offset = (stream := reader()).latestOffset(stream.initialOffset(), limit)
+    assert stream.latestOffset(offset, limit) == offset == json.loads(json.dumps(offset))
+    before = {name: offset[name] for name in ("version", "store")}  # as an earlier release noted it
+    store.edit([(3, 4)])
+    for known in offset, before:
+        stream = reader()
+        later = stream.latestOffset(known, limit)
+        assert later["version"] == offset["version"] + 1
+        assert [part.commits for part in stream.partitions(known, later)]
+    shutil.copy(copy, store.path)
+    with pytest.raises(VersionError, match="the stream has read version 3, and the newest of .* is 2: this is an old"):
+        reader().latestOffset(offset, limit)
+    store.edit([(7, 8)])
+    store.edit([(8, 9)])
+    for attempt in (lambda: reader().latestOffset(offset, limit), lambda: reader().partitions(offset, offset)):
+        with pytest.raises(VersionError, match="this is a copy that went another way; give it the store that it read"):
+            attempt()
+    Edited(Path(shutil.move(store.path, tmp_path / "old.pages")).with_name("s.pages"))
+    with pytest.raises(VersionError, match="the stream's checkpoint is of"):
+        reader().latestOffset(offset, limit)
 
 
 def test_the_output_mode_complete_overwrites(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:

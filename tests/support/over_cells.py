@@ -4,6 +4,7 @@ through_cells(text, transactions)       False where cells refuse the program, by
 """
 
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pytest
 
 import ivm
-from ivm.errors import AggregateError, ConstructError, FunctionConflictError, RangeError
+import pagestore
+from ivm.answer import Answer
+from ivm.errors import AggregateError, ConstructError, FunctionConflictError, RangeError, RuleWarning
 from ivm.spark import Cells
-from ivm.spark.changes import CHANGE, schema_of
+from ivm.spark.cell import CellsError, path_of, rows_in
+from ivm.spark.changes import CHANGE, key_count, schema_of
 
 Edit = tuple[str, tuple, bool]
 REFUSALS = FunctionConflictError, RangeError
@@ -30,12 +34,13 @@ class Twins:
         self.one = ivm.open(path, sync="off")
         self.one.install(text)
         self.names = [name for name in self.one if "$" not in name]
+        self.before = {name: [*self.one[name]] for name in self.names}  # the newest batch that was taken
 
     def change(self, edits: Sequence[Edit]) -> None:
         """Send a batch, of each key its last edit; what the store refuses, the cells refuse."""
         newest: dict[tuple[str, tuple], tuple[tuple, bool]] = {}
         for name, row, inserted in edits:
-            key = row[: len(self.one.predicates[name].keys)]
+            key = row[: key_count(self.one.predicates[name])]
             newest.pop((name, key), None)
             newest[name, key] = row, inserted
         self.number += 1
@@ -47,10 +52,10 @@ class Twins:
         except REFUSALS:
             with pytest.raises(REFUSALS):
                 self.apply(newest)
-            self.compare()
         else:
             self.apply(newest)
-            self.compare(before)
+            self.before = before
+        self.compare(self.before)
 
     def apply(self, newest: dict) -> None:
         """Send a batch to the cells."""
@@ -58,14 +63,18 @@ class Twins:
 
     def compare(self, before: dict[str, list[tuple]] | None = None) -> None:
         """All rows are the same, each once; and the changes, where the rows before are given."""
+        rows, changes = _everything(self.cells, self.names)
         for name in self.names:
-            there = [*self.one[name]]
-            assert Counter(map(_plain, self.cells[name])) == Counter(map(_plain, there)), name
+            there = Counter(map(_plain, self.one[name]))
+            assert rows[name] == there, f"{name} lacks {there - rows[name]} and has {rows[name] - there} too many"
             if before is not None:
-                gone, come = Counter(map(_plain, before[name])), Counter(map(_plain, there))
-                expected = Counter((*row, "insert") for row in come - gone)
-                expected += Counter((*row, "delete") for row in gone - come)
-                assert Counter(map(_plain, self.cells.changes(name))) == expected, f"changes of {name}"
+                then = Counter(map(_plain, before[name]))
+                expected = Counter((*row, "insert") for row in there - then)
+                expected += Counter((*row, "delete") for row in then - there)
+                assert changes[name] == expected, f"changes of {name} are {changes[name]}, not {expected}"
+        name = self.names[self.number % len(self.names)]  # by the way of users, of which the others are the quick one
+        assert Counter(map(_plain, self.cells[name])) == rows[name]
+        assert Counter(map(_plain, self.cells.changes(name))) == changes[name]
 
     def close(self) -> None:
         """Close both."""
@@ -78,7 +87,8 @@ def through_cells(text: str, transactions: Iterable[Sequence[Edit]], cells: int 
 
     Edits are (relation, row, inserted), a function's value last; of a deletion only the key matters.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)  # of random programs
         try:
             twins = Twins(Path(folder), text, cells)
         except (ConstructError, AggregateError) as refused:
@@ -105,6 +115,24 @@ def tables(workspace: ivm.Workspace, newest: dict) -> dict[str, pa.Table]:
         made[name] = pa.table([pa.array(values, field.type) for field, values in columns], names=schema.names)
     assert all(table.column_names[-1] == CHANGE for table in made.values())
     return made
+
+
+def _everything(cells: Cells, names: Sequence[str]) -> tuple[dict[str, Counter], dict[str, Counter]]:
+    """Rows and changes by name, for which each cell is opened once."""
+    found: tuple[dict[str, Counter], dict[str, Counter]] = ({}, {})
+    for name in names:
+        found[0][name], found[1][name] = Counter(), Counter()
+    batch = cells._done_batch()
+    for number in range(batch.layout.cells):
+        if not path_of(batch.folder, number).exists():
+            raise CellsError(f"{path_of(batch.folder, number)} is missing")
+        with pagestore.open(path_of(batch.folder, number), mode="r") as store:
+            for name in names:
+                for counts, changed in zip(found, (False, True), strict=True):
+                    schema = schema_of(cells._state.predicates[name], changed)
+                    table = rows_in(store, batch, number, name, changed).cast(schema)
+                    counts[name].update(map(_plain, Answer(table)))
+    return found
 
 
 def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -47,11 +47,11 @@ def test_what_is_no_file_is_refused_at_once(file, tmp_path, capsys):
     with closing(socket.socket(socket.AF_UNIX)) as plug:
         plug.bind(str(tmp_path / "plug"))
         for source, match in (
-            (tmp_path / "pipe", "this is no dump"),  # nobody writes to it
+            (tmp_path / "pipe", "pipe is no dump or backup"),  # nobody writes to it
             (tmp_path / "plug", "it is no file or pipe, but"),
             (tmp_path, "it is no file or pipe, but"),
             ("/dev/zero", "it is no file or pipe, but"),
-            (tmp_path / "nothing", "No such file"),
+            (tmp_path / "nothing", "there is no file"),
         ):
             assert command(["restore", str(source), str(tmp_path / "r.pages")]) == 1
             assert match in capsys.readouterr().err

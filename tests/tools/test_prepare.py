@@ -426,7 +426,7 @@ def test_a_file_has_a_section_for_each_relation(tmp_path: Path) -> None:
         ("x = ", "is no TOML"),
         ("x = 1", r"\[x\]: a table is wanted, with source, format"),
         ("[x]\nkeys = 1", r"\[x\]: 'keys' is unknown; there is source, format"),
-        ("[x]\nsource = 'a.csv'", r"\[x\] has no key"),
+        ("[x]\nsource = 'a.csv'", r"\[x\]: there is no key"),
         ("[x]\nkey = 'k'\nsource = ['a.csv', 'b.json']", "of several formats, csv, json"),
         ("[x]\nkey = 'k'\ncolumns = { z = 'int64' }", "the key has k, which is not among the columns"),
         ("[x]\nkey = 'k'\ncolumns = { k = 'int64?' }", "column k is in the key, which is never null: take int64"),

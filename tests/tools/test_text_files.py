@@ -1,6 +1,7 @@
 """Files of CSV and JSON as people and programs write them: what each becomes, and by which words it is refused."""
 
 import datetime as dt
+import gzip
 import json
 import random
 from decimal import Decimal
@@ -176,6 +177,20 @@ def test_json_in_other_encodings(tmp_path: Path) -> None:
     assert rows(tmp_path) == [(1, "ä"), (2, "ö")]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> None:
+    text = "id,v\n" + "".join(f"{i},{i * i}\n" for i in range(3000)) if form == "csv" else "".join(
+        f'{{"id": {i}, "v": {i * i}}}\n' for i in range(3000)
+    )  # fmt: skip
+    packed = gzip.compress(text.encode())
+    load(tmp_path, f"a.{form}.gz", packed)
+    assert rows(tmp_path) == [(i, i * i) for i in range(3000)]
+    (tmp_path / "s.pages").unlink()
+    for content in (packed[:50] + b"xxxxxxxxx" + packed[59:], packed[: len(packed) // 2], b"no gzip", b""):
+        said = refused(capsys, tmp_path, f"b.{form}.gz", content)
+        assert "Traceback" not in said and f"b.{form}.gz" in said, said
+
+
 # --- CSV ----------------------------------------------------------------------------------------
 
 
@@ -205,7 +220,7 @@ def test_json_in_other_encodings(tmp_path: Path) -> None:
         ("a.csv", "id,ö\n1,ä\n".encode("latin-1"), ("--encoding", "latin-1", "--rename", "ö=v"), [(1, "ä")]),
         ("a.csv", "\ufeffid,v\r\n1,x\r\n", (), [(1, "x")]),
         ("a.csv", "id,v\n1,-\n2,NA\n3,x\n", ("--null", "-"), [(1, None), (2, "NA"), (3, "x")]),
-        ("a.csv", "id,v\n1,-\n2,3\n", ("--null", "-"), [(1, None), (2, 3)]),
+        ("a.csv", "id,v\n1,-\n2,3\n3,\n", ("--null", "-"), [(1, None), (2, 3), (3, None)]),
         ("a.csv", "1,x\n2,y\n", ("--no-header", "--rename", "column1=id"), [(1, "x"), (2, "y")]),
     ],
 )  # fmt: skip

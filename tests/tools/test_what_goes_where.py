@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ivm
@@ -22,7 +24,8 @@ import pagestore
 from pagestore.errors import PagestoreError, WordError
 from pagestore.values.codec import encode, typed
 from pagestore.values.types import Column, Type
-from tests.support.what_goes_where import COLUMNS, DAY, SHOWN, SOURCES, goes, meaning
+from pagestore_tools.loading.load import load
+from tests.support.what_goes_where import COLUMNS, DAY, SHOWN, SOURCES, Meaning, goes, meaning
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "in-and-out.md"
 SAMPLE = 350  # cells of each way
@@ -139,6 +142,35 @@ WAYS: dict[str, Callable[[Any, pa.Array], Any]] = {
     "update": lambda relation, one: relation.update([(_python(one), ())]),
     "bulk": lambda relation, one: relation.bulk([[(_python(one),)]]),
 }
+
+
+def _loaded(write: Callable[[pa.Table, str], None]) -> Callable[[Any, pa.Array], None]:
+    """A file that another program has written, if it holds the value, and the command that loads it."""
+
+    def give(relation: Any, one: pa.Array) -> None:
+        with TemporaryDirectory() as folder:
+            write(pa.table({"x": one}), file := f"{folder}/x")
+            load(relation.source, relation.name, file, ["x"], "append")
+
+    return give
+
+
+def _write_arrow(table: pa.Table, file: str) -> None:
+    with pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+
+
+def _write_parquet(table: pa.Table, file: str) -> None:
+    try:
+        pq.write_table(table, file)
+        [again], [given] = pq.read_table(file)["x"], table["x"]
+    except (pa.ArrowException, ValueError, OSError):
+        raise Changed from None
+    if meaning(again) != meaning(given):
+        raise Changed
+
+
+WAYS |= {"load of Arrow": _loaded(_write_arrow), "load of Parquet": _loaded(_write_parquet)}
 KEYS: dict[str, Callable[[Any, Any], Any]] = {  # each finds the one record, by its key
     "in": lambda relation, value: value in relation,
     "get": lambda relation, value: relation.get(value, "none") == (),
@@ -174,9 +206,15 @@ def faults_of(way: str, share: int | None) -> Iterator[str]:
             except Changed:
                 continue
             except PagestoreError as error:
-                fault = f"refused, {error}" if expected else "" if "'x'" in str(error) else f"without a place, {error}"
+                fault = (
+                    f"refused, {error}"
+                    if expected
+                    else ""
+                    if re.search("column '?x", str(error))
+                    else f"without a place, {error}"
+                )
             if fault:
-                yield f"{one.type} {one[0]} into {text}: {fault}"
+                yield f"{one.type} {meaning(one[0])} into {text}: {fault}"
 
 
 def faults_of_keys(way: str, share: int | None) -> Iterator[str]:
@@ -196,7 +234,7 @@ def faults_of_keys(way: str, share: int | None) -> Iterator[str]:
             except PagestoreError as error:
                 fault = f"refused, {error}" if expected else ""
             if fault:
-                yield f"{one.type} {one[0]} in {text}: {fault}"
+                yield f"{one.type} {meaning(one[0])} in {text}: {fault}"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -311,6 +349,59 @@ def test_literals_of_rules(literal):
             else:
                 assert found == (kind, value), text
     assert taken and (kind != "moment" or value % DAY or {"date", "timestamp"} <= taken)
+
+
+JSON: dict[str, Meaning] = {
+    **{digits: ("number", Fraction(digits)) for digits in ("7", "-7", "7.0", "3.50", "0.1", "1.239", "1e2")},
+    str(2**53 + 1): ("number", Fraction(2**53 + 1)),
+    str(2**64 - 1): ("number", Fraction(2**64 - 1)), "true": ("bool", True), '"7"': ("text", "7"), '"a"': ("text", "a"),
+    **{f'"{text}"': ("text", text) for text in (
+        "12:30:00", "1:00:00", "true", "0.10", "2020-01-31", "2020-01-31T00:00:00", "2020-01-31T10:00:00.25",
+        "2020-01-31T10:00:00.0000001", "2020-01-31T10:00:00+02:00",
+    )},
+}  # fmt: skip
+AS_TEXT: dict[tuple[str, str], Meaning] = {  # what texts of JSON are in columns of types that it has not
+    ("decimal(9,2)", "7"): ("number", Fraction(7)), ("decimal(18,0)", "7"): ("number", Fraction(7)),
+    ("decimal(9,2)", "0.10"): ("number", Fraction(1, 10)), ("decimal(18,18)", "0.10"): ("number", Fraction(1, 10)),
+    ("date", "2020-01-31"): ("moment", 18292 * DAY), ("date", "2020-01-31T00:00:00"): ("moment", 18292 * DAY),
+    ("timestamp", "2020-01-31"): ("moment", 18292 * DAY), ("timestamp", "2020-01-31T00:00:00"): ("moment", 18292 * DAY),
+    ("timestamp", "2020-01-31T10:00:00.25"): ("moment", 18292 * DAY + 36_000_250 * 10**6),
+    ("timestamp(Europe/Berlin)", "2020-01-31T10:00:00+02:00"): ("instant", 18292 * DAY + 8 * 3600 * 10**9),
+    ("time", "12:30:00"): ("time", 45_000 * 10**9),
+    ("duration", "12:30:00"): ("length", 45_000 * 10**9), ("duration", "1:00:00"): ("length", 3600 * 10**9),
+}  # fmt: skip
+
+
+def expected_of_json(written: str, text: str) -> Meaning | None:
+    """What a value of JSON is in a column; None for what is refused."""
+    what = JSON[written]
+    if what[0] == "text":
+        return (
+            what
+            if text == "string"
+            else ("bytes", what[1].encode())
+            if text == "bytes"
+            else AS_TEXT.get((text, what[1]))
+        )
+    if what[0] == "number" and text == "float64" and what[1].denominator > 1:
+        return "number", Fraction(float(what[1]))
+    return what if goes(what, Type.parse(text)) else None
+
+
+@pytest.mark.parametrize("written", JSON)
+def test_values_of_json(written, tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text(f'{{"x": {written}}}\n')
+    with pagestore.open(":memory:") as store, store.transaction() as txn:
+        for i, text in enumerate(PLAIN):
+            relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_of_json(written, text)
+            try:
+                load(txn, relation.name, file, ["x"], "append")
+            except PagestoreError as error:
+                assert expected is None, (text, str(error))
+                assert "column x" in str(error)
+            else:
+                assert meaning(relation.to_arrow()["x"][0]) == expected, text
 
 
 def test_a_transaction_of_a_workspace_is_such_a_way():

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from ivm.errors import OptionError
+
 from ..cli.progress import Progress
 from .measure import Result, Row, measure
 from .report import as_text, write
@@ -27,6 +29,8 @@ def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: s
                     results.append(measure(row, progress))
                     progress.clear()
                     print(as_text(results[-1]), flush=True)
+        if not results:
+            raise OptionError(f"--only {options.only}: no row's name has this word; without it, all are shown")
     finally:  # a row that fails leaves the results before it
         if options.out:
             print("written:", *write(results, title.replace(" ", "-"), options.out, about))

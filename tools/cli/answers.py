@@ -3,13 +3,13 @@
 import argparse
 import json
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
 
 import pagestore
+from pagestore.host import printable
 
 
 def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
@@ -59,16 +59,7 @@ def plain(value: object) -> str:
     >>> print(plain("a\x1b[2Jb\n\u202ec"), plain("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße
     """
-    text = str(value)
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
-
-
-JOINERS = "\u200c\u200d"  # these format characters are parts of words and of emoji, so they are not escaped
-
-
-def _shown(letter: str) -> str:
-    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
-    return letter.encode("unicode_escape").decode() if hidden else letter
+    return printable(str(value))
 
 
 def as_json(data: Any) -> str:
@@ -95,7 +86,7 @@ def version_or_name(text: str) -> int | str:
 
 
 def number(text: str) -> int:
-    """Parse a number of rows or versions of the command line.  Raises argparse.ArgumentTypeError."""
+    """Parse a whole number of the command line.  Raises argparse.ArgumentTypeError."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text}: a number from 0 on is wanted")
     return int(text)

@@ -74,43 +74,43 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
+    told: list[int] = []
     try:
-        with _told_by_signals():
-            return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
+        with _told_by_signals(told):
+            code = _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except _ToldToEnd as told:
-        return 128 + told.signal
+    except _ToldToEnd:
+        code = 1
+    return 128 + told[0] if told and code else code  # also where undoing failed, and its error came out
 
 
 class _ToldToEnd(BaseException):
     """A signal to end has come; it unwinds the command as Ctrl-C does."""
 
-    def __init__(self, number: int):
-        self.signal = number
-
 
 @contextmanager
-def _told_by_signals() -> Iterator[None]:
-    """Raise _ToldToEnd in the main thread at the first signal to end; a second one ends the process at once.
+def _told_by_signals(told: list[int]) -> Iterator[None]:
+    """Raise _ToldToEnd in the main thread at the first signal to end, whose number goes into `told`.
 
-    What the process ignores (`nohup`), or handles itself, it goes on to.
+    A second one ends the process at once. What the process ignores (`nohup`), or handles itself, it goes on to.
     """
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        told.append(number)
+        raise _ToldToEnd
+
     ours: list[int] = []
     if threading.current_thread() is threading.main_thread():
         ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     try:
         for number in ours:
-            signal.signal(number, _end)
+            signal.signal(number, end)
         yield
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _end(number: int, _: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_DFL)
-    raise _ToldToEnd(number)
 
 
 def _as_text(word: str) -> str:
@@ -133,6 +133,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
+    from pagestore.storage.system import in_words
 
     from .answers import complain, plain
     from .progress import compiling_shown
@@ -150,7 +151,8 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
-        first, *more = getattr(error, "lines", [_said(error)])  # only of errors whose lines are plain already
+        said = in_words(error) if isinstance(error, OSError) else str(error)
+        first, *more = getattr(error, "lines", [said])  # only of errors whose lines are plain already
         complain(f"{program} {options.command}: {first}")
         for line in (*more, *getattr(error, "__notes__", ())):
             complain(f"  {line}")
@@ -161,13 +163,6 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     except MemoryError as error:
         complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
         return getattr(module, "FAILED", 1)
-
-
-def _said(error: Exception) -> str:
-    """An error as a sentence; one of the system without its number."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 class _Version(argparse.Action):

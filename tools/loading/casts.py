@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.errors import SchemaError
+from pagestore.errors import SchemaError, WordError
 from pagestore.values.codec import bounds_of, numbers_of
-from pagestore.values.types import type_of_arrow
+from pagestore.values.codec import typed as as_typed
+from pagestore.values.types import Column, type_of_arrow
 
 from ..cli.answers import counted
 from .problems import Problems
@@ -44,9 +45,8 @@ def remedy_for(name: str, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "take it in UTC, without the zone, with --utc"
     if pa.types.is_decimal(kind):
-        return (
-            f"a decimal has at most 18 digits; give --cast {name}='decimal(18,{max(0, kind.scale)})', or leave it out"
-        )
+        held = f"decimal(18,{min(18, max(0, kind.scale))})"
+        return f"a decimal has at most 18 digits; give --cast {name}='{held}', or leave it out"
     if pa.types.is_null(kind):
         return f"all its values are null; leave it out with --columns, or give --cast {name}=TYPE"
     return "leave it out with --columns, or write it as another type"
@@ -236,31 +236,27 @@ def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
-    """Numbers as those of another type."""
+    """Numbers as those of another type: exactly, or what is asked for as they are printed."""
+    if not asked and held_as(kind) == kind:
+        try:
+            return as_typed(Column("", type_of_arrow("", kind)), array)
+        except WordError as error:
+            raise pa.ArrowInvalid(str(error)) from None
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # of which Arrow has fewer casts
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     have, types = array.type, pa.types
     if types.is_integer(have) and types.is_decimal(kind):
         array = array.cast(pa.decimal128(20, 0))
     elif types.is_floating(have) and types.is_decimal(kind):
-        if not asked and (count := _with_fractions(array.cast(pa.float64()), kind.scale)):
-            raise pa.ArrowInvalid(f"{count} floats are no decimals")
         return typed(array.cast(pa.string()), kind)
     elif types.is_integer(have) and types.is_floating(kind):
         return typed(array.cast(pa.string()), kind) if _are_large(array) else array.cast(kind)
-    elif types.is_decimal(have) and types.is_floating(kind):
-        found = array.cast(kind)
-        if not asked and not _numbers(found, have, False).equals(array):
-            raise pa.ArrowInvalid("some decimals are no floats")
-        return found
+    elif types.is_decimal(have) and types.is_floating(kind):  # Arrow makes 6.999… of 7.00000 where it has 256 bits
+        return pa.array([value if value is None else float(value) for value in array.to_pylist()], kind)
     found = array.cast(kind)
     if types.is_decimal(kind):
         found.validate(full=True)
     return found
-
-
-def _with_fractions(floats: pa.Array, scale: int) -> int:
-    """How many floats are no multiples of 2**-scale, as decimals of that scale are."""
-    scaled = pc.multiply(floats, 2.0**scale)
-    return int(pc.sum(pc.not_equal(scaled, pc.floor(scaled))).as_py() or 0)
 
 
 def _are_large(integers: pa.Array) -> bool:

@@ -6,6 +6,7 @@ rows            pyarrow.csv, all columns as texts; Quotes watches over what it t
 types           those that are wanted, else the first of GUESSES that loses nothing of any text
 """
 
+import codecs
 import csv
 import re
 import sys
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from .casts import cast_or_report, is_number
+from .casts import is_number
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
 from .problems import DatasetError, Problems
 from .text_stream import TextStream
@@ -45,8 +46,8 @@ UNCLOSED = (
 class Dialect(NamedTuple):
     """How files of CSV are written: what is None follows from the file.
 
-    `nulls` are the texts that are nulls in every column; else those of MISSING are, in columns of other types than
-    texts. Without a `header`, columns are named by the relation, or column1, column2 and so on.
+    `nulls` are the texts that are nulls in every column; those of MISSING are in columns of other types than texts.
+    Without a `header`, columns are named by the relation, or column1, column2 and so on.
     """
 
     delimiter: str | None = None
@@ -160,10 +161,7 @@ class _Csv:
             for batch in cut(block):
                 texts = {}
                 for name in columns:
-                    where, remedy = f"{self.file}: column {name}", "say what the file is written in with --encoding"
-                    array = cast_or_report(batch.column(name), pa.string(), where, row, self.problems,
-                                           "is no UTF-8", remedy)  # fmt: skip
-                    array = pa.nulls(len(batch), pa.string()) if array is None else array
+                    array = batch.column(name).cast(pa.string())
                     array = self._without_nulls(array, kinds[name])
                     try:
                         texts[name] = self._pointed(array, kinds[name])
@@ -195,7 +193,7 @@ class _Csv:
         """The texts, with nulls for those that mean one in a column of a type."""
         marks = [*self.dialect.nulls]
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-            marks = marks or MISSING
+            marks += MISSING
         if not marks:
             return texts
         return pc.if_else(pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts)
@@ -208,10 +206,13 @@ class _Csv:
             try:
                 yield from self._read(watched, columns, problems)
             except (pa.ArrowInvalid, OSError) as error:
-                self._refuse_quotes(watched.suspect)
-                why = str(error).partition(" (")[0] if "straddling" not in str(error) else \
-                    f"a row has more than {BLOCK >> 20} MiB"  # fmt: skip
-                raise DatasetError(f"{self.file}: {why}: mend the file") from None
+                if not watched.foreign:
+                    self._refuse_quotes(watched.suspect)
+                    why = str(error).partition(" (")[0]
+                    why = f"a row has more than {BLOCK >> 20} MiB" if "straddling" in str(error) else why
+                    raise DatasetError(f"{self.file}: {why}: mend the file") from None
+            if watched.foreign:
+                self._find_foreign(problems)
             self._refuse_quotes(watched.suspect or watched.inside)
 
     def _read(self, source: Any, columns: Sequence[str], problems: Problems) -> pa.csv.CSVStreamingReader:
@@ -237,6 +238,19 @@ class _Csv:
                 strings_can_be_null=False, quoted_strings_can_be_null=False,
             ),
         )  # fmt: skip
+
+    def _find_foreign(self, problems: Problems) -> None:
+        """Add the texts that are no UTF-8 to the problems. Raises DatasetError where it is none of them."""
+        before = len(problems.found)
+        remedy = "say what the file is written in with --encoding, such as latin-1 or cp1252"
+        rows = (values for _, values in self._rows() if len(values) == len(self.names))
+        for row, values in enumerate(rows, -int(self.dialect.header)):
+            for name, value in zip(self.names, values, strict=True):
+                if any("\udc80" <= letter <= "\udcff" for letter in value):
+                    shown = repr(value.encode(errors="surrogateescape"))[:60]
+                    problems.add_rows(f"{self.file}: column {name} is no UTF-8", remedy, 1, row, shown)
+        if len(problems.found) == before:
+            raise DatasetError(f"{self.file} is no UTF-8: {remedy}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
         """Raise DatasetError where a quote is not closed, if there may be one: this takes long."""
@@ -268,11 +282,12 @@ class _Watched:
     """The bytes of a file, from its first line that is not blank, as pyarrow reads them.
 
     `inside` says that the last quote so far opens a text; it is `suspect` if a quote opens or closes one in the middle
-    of a column, as where one is not closed.
+    of a column, as where one is not closed, and `foreign` if there is something that is no UTF-8, where reading ends.
     """
 
     def __init__(self, source: TextStream, dialect: Dialect) -> None:
-        self.source, self.closed, self.inside, self.suspect = source, False, False, False
+        self.source, self.closed, self.inside, self.suspect, self.foreign = source, False, False, False, False
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quote = dialect.quote.encode()
         self._edges = np.zeros(256, bool)
         self._edges[[*f"{dialect.delimiter}\r\n{dialect.quote}".encode()]] = True
@@ -287,6 +302,12 @@ class _Watched:
         taken = self.source.read(size)
         while not self._last and (begun := taken.lstrip(b"\r\n")) != taken:
             taken = begun + self.source.read(size - len(begun))
+        try:
+            self._decoder.decode(taken, final=not taken)
+        except UnicodeDecodeError:
+            self.foreign = True
+        if self.foreign:
+            return b""
         if self._quote and self._quote in taken:
             self._watch(np.frombuffer(self._last + taken, np.uint8), len(self._last))
         self._last = taken[-1:]
@@ -317,8 +338,8 @@ def _lines(source: TextStream) -> Iterator[str]:
     rest = b""
     while taken := source.read(HEAD):
         *lines, rest = (rest + taken).splitlines(keepends=True)
-        yield from (line.decode(errors="replace") for line in lines)
-    yield from (line.decode(errors="replace") for line in rest.splitlines(keepends=True))
+        yield from (line.decode(errors="surrogateescape") for line in lines)
+    yield from (line.decode(errors="surrogateescape") for line in rest.splitlines(keepends=True))
 
 
 def _commonest(head: str, quote: str) -> str:

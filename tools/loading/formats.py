@@ -61,26 +61,47 @@ def _open_parquet(file: Path) -> Opened:
     except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
     rows = [0]
-    groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
-    groups = [group for group in groups if group.num_rows]  # an empty one has no statistics, and no nulls
-    leaves = places_of(source.schema_arrow)
-    places = {leaf: number for number, leaf in enumerate(leaves)} if len(leaves) == source.metadata.num_columns else {}
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows[0] = 0
         for batch in source.iter_batches(rows_of(len(columns)), columns=columns):
             yield batch
             rows[0] += len(batch)
-
-    def may_lack(place: Place) -> bool:
-        column = places.get(place)
-        found = [None if column is None else group.column(column).statistics for group in groups]
-        return any(one is None or one.null_count is None or one.null_count > 0 for one in found)
+        if columns and rows[0] != source.metadata.num_rows:  # a column ends before the others
+            raise pa.ArrowInvalid(f"{rows[0]} rows, and {source.metadata.num_rows} by its footer")
 
     def share() -> float:
         return rows[0] / max(1, int(source.metadata.num_rows))
 
-    return Opened(source.schema_arrow, partial(_undamaged, file, batches), share, may_lack=may_lack)
+    return Opened(source.schema_arrow, partial(_undamaged, file, batches), share, lacks=partial(_lacking, source, file))
+
+
+def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:
+    """The columns that may have nulls, as the footer says. Raises DatasetError."""
+    leaves, found = places_of(source.schema_arrow), set[Place]()
+    places = {leaf: number for number, leaf in enumerate(leaves)} if len(leaves) == source.metadata.num_columns else {}
+    top = [*dict.fromkeys(place[0] for place in wanted)]
+    try:
+        for number in range(source.metadata.num_row_groups):
+            group = source.metadata.row_group(number)
+            if not group.num_rows:  # it has no statistics, and no nulls
+                continue
+            next(source.iter_batches(1, [number], top), None)  # raises for what ends the process in statistics
+            for place in wanted:
+                one = _statistics(source, group, places[place]) if place in places else None
+                if one is None or one.null_count is None or one.null_count > 0:
+                    found.add(place)
+    except UNREADABLE as error:
+        raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
+    return found
+
+
+def _statistics(source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int) -> pq.Statistics | None:
+    """What a footer says of the values of a column in a group of rows. Raises pa.ArrowInvalid."""
+    there, wanted = group.column(column), source.schema.column(column)
+    if there.physical_type != wanted.physical_type:  # which would end the process
+        raise pa.ArrowInvalid(f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group")
+    return there.statistics
 
 
 def places_of(fields: Iterable[pa.Field]) -> list[Place]:

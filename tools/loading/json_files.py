@@ -8,7 +8,6 @@ What nobody wants has the type that all rows say: of numbers int64, uint64 or fl
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -84,7 +83,7 @@ class _Json:
             head = pyarrow.json.read_json(BytesIO(block))
         except CANNOT:
             head = None
-        if head is not None and _is_exact(block, head):
+        if head is not None and _is_exact(block, head, self.wanted):
             return pa.struct([(one.name, with_leaves(one.type, _plain)) for one in head.schema]), head
         try:
             return shape_of(rows_in(self.file, block, line), (), self.wanted.types), None
@@ -105,7 +104,7 @@ class _Json:
             return None
         if table.schema != schema and not thorough:
             raise Contradicted(f"{self.file} has other columns later")
-        return table if _is_exact(block, table) else None
+        return table if _is_exact(block, table, self.wanted) else None
 
     def _careful(self, block: bytes, fields: pa.Schema, line: int, row: int) -> pa.Table:
         """A block as Python reads it: numbers and texts as they are written, as texts."""
@@ -131,7 +130,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _is_exact(block: bytes, table: pa.Table) -> bool:
+def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
     """Whether Arrow has read all numbers of a block as they are written: of floats those of few digits are."""
     leaves = [leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)]
     try:
@@ -143,20 +142,27 @@ def _is_exact(block: bytes, table: pa.Table) -> bool:
     floats = [leaf for leaf in leaves if pa.types.is_floating(leaf.type)]
     if any(pc.any(pc.greater_equal(pc.abs(one), EXACT_FLOAT)).as_py() for one in floats):
         return False
-    return not floats or not has_long_number(block)
+    supposed = any(name not in wanted.types for name in table.column_names)  # others take the float that is nearest
+    return not (floats and supposed and has_long_number(block))
 
 
 def has_long_number(block: bytes) -> bool:
-    """Whether a block has digits in a row, with or without a point, of which a float may lose some. O(bytes / 9).
+    """Whether a block has a number with more digits than a float keeps, zeros in front not counted. O(bytes).
 
-    >>> has_long_number(b"1234567890123456.78"), has_long_number(b"12345678901234567, 89")
-    (True, False)
+    >>> [has_long_number(text) for text in (b"1234567890123456.78", b"0.12345678901234567, 9", b'"123456789012345678"')]
+    [True, False, False]
     """
-    half = LONG // 2
-    here = DIGIT[np.frombuffer(block, np.uint8)[::half]]
-    long = re.compile(rb"[\d.]{%d}" % LONG)
-    places = np.flatnonzero(here[1:] & here[:-1]).tolist()
-    return any(long.search(block, max(0, (place - 1) * half), (place + 3) * half) for place in places)
+    data = np.frombuffer(block, np.uint8)
+    edges = np.concatenate([[-1], np.flatnonzero(~DIGIT[data]), [len(data)]])
+    starts, lengths = edges[:-1] + 1, np.diff(edges) - 1
+    long = lengths >= LONG
+    long[1:] &= data[edges[1:-1]] != ord('"')  # which a text has in front
+    long[long] &= (data[starts[long]] != ord("0")) | (lengths[long] >= LONG + 2)  # as in 0.5
+    starts, lengths = starts[long], lengths[long]
+    letters, places = data[starts[:, None] + np.arange(LONG)], np.arange(LONG)
+    first = np.argmax((letters != ord("0")) & (letters != ord(".")), axis=1)
+    pointed = ((letters == ord(".")) & (places > first[:, None])).any(axis=1)
+    return bool((lengths - first - pointed >= LONG).any())
 
 
 # --- blocks -------------------------------------------------------------------------------------

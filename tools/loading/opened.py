@@ -37,8 +37,8 @@ class Wanted(NamedTuple):
 class Opened(NamedTuple):
     """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the part of it that was read.
 
-    A file that is `untyped` has texts where its schema has other types: they are taken as these. `may_lack` says
-    whether a column, named by its place in structs, may have nulls, where a footer tells. `line_of(row)` is the line
+    A file that is `untyped` has texts where its schema has other types: they are taken as these. `lacks` says
+    which columns, by their places in structs, may have nulls, where a footer tells. `line_of(row)` is the line
     of the file in which a row begins, counted from 1, of a file that has lines.
     """
 
@@ -46,13 +46,13 @@ class Opened(NamedTuple):
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
     share: Callable[[], float]
     untyped: bool = False
-    may_lack: Callable[[Place], bool] | None = None
+    lacks: Callable[[Sequence[Place]], set[Place]] | None = None
     line_of: Callable[[int], int] | None = None
 
     def lacking(self, places: Sequence[Place]) -> set[Place]:
         """Which columns may have nulls; of a file without such a footer its rows are read."""
-        if self.may_lack is not None:
-            return {place for place in places if self.may_lack(place)}
+        if self.lacks is not None:
+            return self.lacks(places)
         found, left = set[Place](), {*places}
         with suppress(DatasetError):  # it is told when the rows are loaded
             for batch in self.batches([*dict.fromkeys(place[0] for place in places)]) if places else ():

@@ -22,7 +22,7 @@ class TextStream:
         self._raw = open(file, "rb")  # noqa: SIM115 - closed by close()
         packing = re.search(r"\.(gz|bz2|zst|lz4)$", file.name.lower())
         self._bytes = pa.CompressedInputStream(self._raw, PACKINGS[packing[1]]) if packing else self._raw
-        head = self._bytes.read(4)
+        head = self._unpacked(4)
         mark = next((mark for mark in MARKS if head.startswith(mark)), b"")
         self.encoding = codecs.lookup(encoding or MARKS.get(mark, "utf-8")).name
         self._decoder = None if self.encoding == "utf-8" else codecs.getincrementaldecoder(self.encoding)()
@@ -45,10 +45,17 @@ class TextStream:
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
+    def _unpacked(self, size: int) -> bytes:
+        try:
+            taken: bytes = self._bytes.read(size)
+            return taken
+        except (OSError, EOFError, pa.ArrowException) as error:
+            raise DatasetError(f"{self.file} is damaged, or was cut short: {error}: let it be written again") from None
+
     def _next(self, size: int) -> bytes:
         """The next bytes, in UTF-8; none only at the end."""
         while True:
-            taken = self._ahead or self._bytes.read(size)
+            taken = self._ahead or self._unpacked(size)
             self._ahead = b""
             if self._decoder is None:
                 return taken

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..cli.answers import answer, common, counted, plain
+from ..cli.answers import answer, common, counted, number, plain
 from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
 from ..cli.workspace_options import block_name, limits, opened, text_of
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace", action="store_true", help="in place of the rules of that name; relations and unchanged views stay"
     )
-    parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
+    parser.add_argument("--granularity", type=number, default=1, help="operations that share one interval")
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
     limits(parser)
 

@@ -34,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
 def contents(workspace: Workspace) -> dict[str, Any]:
     """The names of installed blocks, and each relation and view with its number of rows."""
-    predicates = {
-        name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
-        for name, p in workspace.predicates.items()
-    }
+    with workspace.store.snapshot() as snap:
+        predicates = {
+            name: {"kind": "relation" if p.extensional else "view", "rows": len(snap[name])}
+            for name, p in workspace.predicates.items()
+            if name in snap  # a relation that no rule reads may be gone
+        }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 
 

@@ -165,7 +165,7 @@ def _recipe(name: str, section: Any, where: str, beside: Path) -> Recipe:
     _check_names(section, SECTION, where)
     taken = {field: SECTION[field](value, f"{where}: {field}") for field, value in section.items()}
     if not taken.get("key"):
-        raise DatasetError(f"{where} has no key: name the columns that tell rows apart")
+        raise DatasetError(f"{where}: there is no key (--key, or key = [...]): name the columns that tell rows apart")
     columns = {
         column: _wanted(column, value, f"{where}: column {column}", column in taken["key"])
         for column, value in taken.pop("columns", {}).items()

@@ -1,6 +1,7 @@
 """`pagestore fsck FILE [--deep] [--salvage OUT] [--repair-texts [ENCODING]]`: check every invariant, and mend."""
 
 import argparse
+import codecs
 from pathlib import Path
 
 import ivm as ivm  # registers its host, which --deep asks
@@ -28,8 +29,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ENCODING",
         nargs="?",
         const="",
+        type=encoding,
         help="read texts that are no UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
     )
+
+
+def encoding(text: str) -> str:
+    """The name of an encoding.  Raises argparse.ArgumentTypeError."""
+    try:
+        return text and codecs.lookup(text).name
+    except LookupError:
+        raise argparse.ArgumentTypeError(f"{text}: there is no such encoding; latin-1 and cp1252 are usual") from None
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import pagestore
 from pagestore.storage.file import local_path
 from pagestore.values.types import Type
 
-from ..cli.answers import answer, common, complain
+from ..cli.answers import answer, common, complain, number
 from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
 from ..loading.csv_files import Dialect
@@ -73,10 +73,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                       "relation, in order, or column1, column2 ...")  # fmt: skip
     text.add_argument("--decimal", choices=[".", ","], default=".", help="the mark in numbers: 1,5 with a comma")
     parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
-    parser.add_argument("--page-size", type=int, metavar="BYTES",
+    parser.add_argument("--page-size", type=number, metavar="BYTES",
                         help="of a new store: 4096 to 65536; by default 8192, or what the columns need")  # fmt: skip
     parser.add_argument("--spark", action="store_true", help="let tasks of Spark build the relation's pages")
-    parser.add_argument("--cores", type=int, default=2, help="threads of Spark in this process (2)")
+    parser.add_argument("--cores", type=number, default=2, help="threads of Spark in this process (2)")
     parser.add_argument("--segments", metavar="DIR", help="where Spark's tasks leave pages, a folder that all workers "
                         "see: FILE.segments by default")  # fmt: skip
 

@@ -14,7 +14,7 @@ from pagestore.storage.mapping import page_fault
 from pagestore.store import Store
 from pagestore.versions.store_state import SYSTEM
 
-from ..cli.answers import answer, common, opened, table
+from ..cli.answers import answer, common, number, opened, table
 
 KINDS = {1: "leaf", 2: "index", 3: "run"}
 ROWS = 12  # entries shown at each end of a page
@@ -25,7 +25,7 @@ WHOLE = Door(is_whole, MappedWords, int, int)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("page", type=int)
+    parser.add_argument("page", type=number, help="its number")
     parser.add_argument("--all", action="store_true", help="every entry, not only the first and last")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pagestore.storage.file import local_path
 
-from ..cli.answers import answer, common, tell
+from ..cli.answers import answer, common, number, tell
 from ..cli.progress import Progress
 from ..loading.problems import DatasetError
 from ..spark import SUBMITTED
@@ -45,11 +45,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="a value for the nulls of a column")  # fmt: skip
     parser.add_argument("--where", metavar="SQL", help="which raw rows are wanted at all")
     parser.add_argument("--prefer", metavar="SQL", help="of rows with one key, keep the one where this is greatest")
-    parser.add_argument("--partitions", type=int, help="files to write; as many as there are cores by default")
-    parser.add_argument("--row-group", type=int, help="rows of a row group; 1,048,576 by default")
+    parser.add_argument("--partitions", type=number, help="files to write; as many as there are cores by default")
+    parser.add_argument("--row-group", type=number, help="rows of a row group; 1,048,576 by default")
     parser.add_argument("--overwrite", action="store_true", help="replace folders that are there")
     parser.add_argument("--strict", action="store_true", help="end with exit code 1 where rows are in quarantine")
-    parser.add_argument("--cores", type=int, default=2, help="threads of Spark in this process (2)")
+    parser.add_argument("--cores", type=number, default=2, help="threads of Spark in this process (2)")
 
 
 def wanted(text: str) -> tuple[str, dict[str, str]]:

@@ -11,8 +11,9 @@ from typing import IO
 
 from pagestore.admin import backup, dump
 from pagestore.errors import FormatError, SchemaError
+from pagestore.storage.meta import MAGIC as STORE
 
-from ..cli.answers import answer, common
+from ..cli.answers import answer, common, number
 from ..cli.new_file import made
 from ..cli.progress import Progress
 
@@ -22,8 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, file=False)
     parser.add_argument("source", nargs="+", help="a dump; or a full backup and its increments, in order; - is stdin")
     parser.add_argument("file", help="the new store's file")
-    parser.add_argument("--page-size", type=int, metavar="BYTES", help="of the new store, from a dump: 4096 to 65536, "
-                        "where wide relations need large pages (8192)")  # fmt: skip
+    parser.add_argument("--page-size", type=number, metavar="BYTES", help="of the new store, from a dump: 4096 to "
+                        "65536, where wide relations need large pages (8192)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
         sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
-        if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # peek, since a pipe cannot be read twice
+        for name, source in zip(options.source, sources, strict=True):
+            _refuse_other(name, source.peek(len(backup.NAME)))  # peek, since a pipe cannot be read twice
+        if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):
             if options.page_size:
                 raise argparse.ArgumentError(None, "a backup has pages: restore a dump into a store with other pages")
             versions = [backup.restore_backup(options.file, sources)]
@@ -56,6 +59,14 @@ def _source(name: str) -> BufferedReader:
     )  # O_NONBLOCK: a pipe without a writer reads as empty instead of blocking
     os.set_blocking(fd, True)
     return open(fd, "rb")
+
+
+def _refuse_other(name: str, begins: bytes) -> None:
+    """Raise FormatError for a source that begins as no dump or backup does."""
+    if begins.startswith(STORE):
+        raise FormatError(f"{name} is a store, no dump or backup: copy the file while nobody writes to it")
+    if not begins.startswith((backup.NAME, dump.MAGIC[: len(backup.NAME)])):
+        raise FormatError(f"{name} is no dump or backup: name a file that `pagestore dump` or `pagestore backup` wrote")
 
 
 def _from_dump(path: Path, page_size: int | None, source: IO[bytes], *more: IO[bytes]) -> list[int]:

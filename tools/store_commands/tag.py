@@ -19,6 +19,8 @@ def run(options: argparse.Namespace) -> int:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     if options.delete and options.version is not None:
         raise argparse.ArgumentError(None, "--delete takes a name back, whatever its version: leave the version out")
+    if options.name == "":
+        raise argparse.ArgumentError(None, "a tag needs a name")
     with opened(options, "rw" if options.name else "r") as store:
         if options.delete:
             store.untag(options.name)

@@ -4,13 +4,13 @@ import argparse
 
 import ivm as ivm  # registers its host, which is asked for the texts in its rules
 
-from ..cli.answers import answer, common, counted, opened, size
+from ..cli.answers import answer, common, counted, number, opened, size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N versions of each branch")
+    parser.add_argument("--keep", type=number, metavar="N", help="keep the newest N versions of each branch")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
 
 

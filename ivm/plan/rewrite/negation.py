@@ -44,8 +44,10 @@ class _Lift:
         yield replace(rule, body=body)
 
     def _literal(self, rule: Rule, disjunct: Disjunct, literal: Literal) -> Literal:
+        if not isinstance(literal, Negation):
+            return literal
         held = {v for atom in disjunct if isinstance(atom, Atom) for v in variables(atom)}
-        if not isinstance(literal, Negation) or _simple(literal, held):
+        if _simple(literal, held):
             return literal
         free, equations = _sources(literal, held, disjunct)
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"

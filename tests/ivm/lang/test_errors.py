@@ -24,7 +24,25 @@ def refused(text: str, error: type[errors.RuleError], at: str, says: str) -> Non
     assert type(caught.value) is error
     assert str(caught.value).startswith(f"my.logic:{at}: ")
     assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    said, *shown = str(caught.value).split("\n")
+    if error is not errors.RuleSyntaxError:
+        assert shown == []
+        return
+    line, column = map(int, at.split(":"))
+    assert says in said and shown == [f"  {text.split(chr(10))[line - 1].rstrip()}", f"  {' ' * (column - 1)}^"]
+
+
+def test_a_caret_stands_under_its_place_in_any_line():
+    """Of long lines a part is shown, and what is no letter is a space."""
+    for before in ("b", "x" * 400, "\t\x07", "ä" * 60):
+        for behind in ("", " " + "y" * 400):
+            text = f"p(x) <- q(x), q(`{before}`) {'q(x)'}{behind}."
+            with pytest.raises(errors.RuleSyntaxError) as caught:
+                compile(text, compile(DECLARATIONS))
+            error = pickle.loads(pickle.dumps(caught.value))
+            _, line, caret = error.lines
+            assert line[len(caret) - 1 :].startswith("q(x)") and len(line) <= errors.SHOWN and "\x07" not in str(error)
+            assert str(error) == str(caught.value)
 
 
 @pytest.mark.parametrize(

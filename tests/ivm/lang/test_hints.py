@@ -77,7 +77,7 @@ def test_a_variable_in_backquotes_has_any_name(ws):
 def test_rules_that_are_installed_stay_whatever_their_words(tmp_path):
     """A store of an earlier release may have them."""
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ivm.workspace._hints", lambda *_: [])
+        patch.setattr("ivm.workspace.hints_of", lambda *_: [])
         workspace.install(f"{STORED} p(c) <- region[c] = NULL.", "old")
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
         workspace.exec("+c(3).")

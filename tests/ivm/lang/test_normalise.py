@@ -2,9 +2,11 @@
 
 import pytest
 
+import ivm
 from ivm.errors import ConstructError
 from ivm.lang import compile
 from ivm.lang.ir import Atom, Compare, Negation, Var, show_rule
+from ivm.lang.program import ATOMS_MAX
 from ivm.lang.traverse import reads, variables
 
 DECLARATIONS = """
@@ -125,3 +127,19 @@ def test_too_many_disjuncts_are_refused():
     options = ", ".join("(a(x) ; q(x))" for _ in range(7))
     with pytest.raises(ConstructError, match=r"rules:4:1: written out, this rule has more than 64 disjuncts"):
         rules(f"p(x) <- {options}.")
+
+
+@pytest.mark.parametrize("body", ["{}", "a(x0), !({})", "a(x0), (a(x0) ; {})"])
+@pytest.mark.parametrize("atoms", [80, 2000])
+def test_too_many_atoms_of_a_conjunction_are_refused_at_once(body, atoms):
+    """At each way in; as many as are taken are answered in seconds."""
+    rule = f"p(x0) <- {body.format(', '.join(f'e(x{n}, x{n + 1})' for n in range(atoms)))}."
+    with ivm.open(":memory:") as workspace:
+        workspace.install("e(x, y) -> int(x), int(y). a(x) -> int(x). +e(1, 1).", "stored")
+        for take in workspace.install, workspace.query:
+            with pytest.raises(
+                ConstructError, match=r"1:1: written out, this rule has \d+ atoms in one .* 64 are the most"
+            ):
+                take(rule)
+        chain = ", ".join(f"e(x{n}, x{n + 1})" for n in range(ATOMS_MAX))
+        assert list(workspace.query(f"q(x0) <- {chain}.")) == [(1,)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
 import ivm
@@ -30,7 +30,9 @@ from tests.support.typed_programs import POOLS, typed_case
 
 CELLS = [1, 4, 8]
 EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign
-relaxed = settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+relaxed = settings(
+    max_examples=3, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.explicit, Phase.generate]
+)
 
 
 def follow(
@@ -147,7 +149,8 @@ def end_somewhere(case: tuple[str, list], seed: int) -> None:
                     self.cells = Cells.open(self.folder)
                 except REFUSALS:
                     self.cells = Cells.open(self.folder)
-            self.cells._run = Here()
+            finally:  # also where the rules refuse the batch before it ends
+                self.cells._run = Here()
             self.cells.apply(self.number, changes)
             assert not self.cells.apply(self.number, {}).new
 
@@ -333,9 +336,6 @@ def test_what_batches_are_refused(tmp_path: Path) -> None:
         assert [*cells["mass"]] == [(1, 2.0), (2, 3.0)]
         with pytest.raises(CellsError, match="is being written by"):
             Cells.open(tmp_path / "c")
-    (tmp_path / "c" / "generation-1" / "cell-00001.pages").unlink()
-    with Cells.open(tmp_path / "c") as cells, pytest.raises(CellsError, match="cell-00001.pages is missing"):
-        cells.apply(2, {"mass": pa.table({"item": [*range(9)], "m": [1.0] * 9})})
     with pytest.raises(CellsError, match="no cells.pages"):
         Cells.open(tmp_path)
 

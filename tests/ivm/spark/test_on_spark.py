@@ -15,6 +15,7 @@ from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
 from tests.support.file_systems import hdfs_by_default
+from tests.support.typed_programs import POOLS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,10 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         gone = sorted(rows)[:9]
         change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
         names = pa.table({"x": [1, 2], "n": ["a", None]})
+        pinned = cells.read("tri")
         with hdfs_by_default(spark):
             applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
+        assert sorted(map(tuple, pinned.collect())) == sorted(one["tri"])
         with one.transaction() as txn:
             txn.delete("edge", gone), txn.insert("edge", [(1, 1), (2, 1)]), txn.set("name", names)
         assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
@@ -45,6 +48,44 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         assert [*cells["tri"]] == sorted(one["tri"])
     with Cells.open(tmp_path / "c") as cells, pytest.raises(OptionError, match="without spark="):
         cells.read("tri")
+
+
+def test_every_type_to_spark_and_back(spark: "SparkSession", tmp_path: Path) -> None:
+    """Rows of cells as a DataFrame, which comes back as a batch, with a key that was 10 less."""
+    columns = {f"c{n}": type_ for n, type_ in enumerate(POOLS)}
+    text = f"""p(n, {", ".join(columns)}) -> int(n), {", ".join(f"{t}({c})" for c, t in columns.items())}.
+        {" ".join(f"v_{c}({c}) <- p(_, {', '.join(c if c == d else '_' for d in columns)})." for c in columns)}"""
+    rows = [(n, *(pool[n % len(pool)] for pool in POOLS.values())) for n in range(6)]
+    with Cells.create(tmp_path / "c", text, 2, spark, options={"threads": 1}) as cells:
+        schema = cells["p"].to_arrow().schema
+        table = pa.table([pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)], schema)
+        cells.apply(0, {"p": table})
+        frame = cells.read("p")
+        cells.apply(1, {"p": frame.withColumn("n", frame.n + 10)})
+        found, expected = cells["p"].to_arrow().to_pylist(), table.to_pylist()
+        assert found[:6] == expected and [{**row, "n": row["n"] - 10} for row in found[6:]] == expected
+        assert all(len(cells[f"v_{c}"]) == len(pool) for c, pool in zip(columns, POOLS.values(), strict=True))
+
+
+def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
+    """Each has numbers of its own, by the id that Spark gives it, also where a table was loaded and rows are Arrow."""
+    with Cells.create(tmp_path / "c", RULES, 2, spark, {"edge": edges((1, 2))}, options={"threads": 1}) as cells:
+
+        def run(name: str, *rows: tuple[int, int]) -> None:
+            spark.createDataFrame(edges(*rows)).write.mode("append").parquet(str(tmp_path / name))
+            stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / name)).writeStream
+            if name == "first":
+                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame}))
+            else:
+                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame.toArrow()}))
+            stream = stream.option("checkpointLocation", str(tmp_path / f"point of {name}"))
+            stream.trigger(availableNow=True).start().awaitTermination()
+
+        run("first", (2, 3))
+        run("second", (1, 3))
+        run("first", (3, 4))
+        assert list(cells["edge"]) == [(1, 2), (1, 3), (2, 3), (3, 4)]
+        assert list(cells["tri"]) == [(1, 2, 3)] and cells.done == 1
 
 
 def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ RELATION: dict[str, Callable[[Any], Any]] = {  # one use of each public member o
     "batches": lambda r: [batch.to_pylist() for batch in r.batches()],
     "bounded": lambda r: r.bounded,
     "complement": lambda r: list(r.complement(0, 20)),
+    "computed_place": lambda r: r.computed_place,
     "cursor": lambda r: r.cursor().seek(70),
     "first": lambda r: r.first(3),
     "get": lambda r: r.get(7),

@@ -33,7 +33,8 @@ from pathlib import Path
 from unittest import mock
 import pagestore
 from pagestore.admin.backup import restore_backup
-from pagestore_tools.cli.new_file import made, written
+from pagestore.storage.file import written
+from pagestore_tools.cli.new_file import made
 path = Path(sys.argv[1])
 def stop(*_):
     print("here", flush=True)

@@ -58,6 +58,26 @@ def test_a_thread_that_has_died_holds_up_nobody(store):
     assert list(store.snapshot()["r"]) == [(1,), (3,)] and not store.check()
 
 
+def test_a_thread_that_is_taken_for_dead_keeps_its_turn(store, monkeypatch):
+    """As by Python 3.11, where an exception of a signal's handler comes within `is_alive`."""
+    refused: list[LockedError] = []
+
+    def wait():
+        try:
+            store.transaction(timeout=0.2).rollback()
+        except LockedError as error:
+            refused.append(error)
+
+    with monkeypatch.context() as patch, store.transaction() as txn:
+        txn["r"].insert([2])
+        patch.setattr(threading.Thread, "is_alive", lambda thread: False)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        until(lambda: refused)
+    thread.join()
+    assert list(store.snapshot()["r"]) == [(1,), (2,)]
+
+
 def test_a_thread_hands_its_transaction_over(store):
     begun = []
     thread = threading.Thread(target=lambda: begun.append(store.transaction()))

@@ -95,7 +95,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if taken and (taken == most or (isinstance(limit, ReadMaxRows) and rows > limit.max_rows)):
                 break
             end, taken = commit.version, taken + 1
-        return self._offset(end)
+        return start if end == start["version"] else self._offset(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What options allow in a batch: rows, or versions, which stand in Spark's words for files."""
@@ -165,15 +165,38 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest_of(self._opened(), self._branch)
 
     def _offset(self, version: int) -> Offset:
-        return {"version": version, "store": self._opened().uuid}
+        """A version, with what tells it from one of another store, or of a copy that went another way."""
+        offset = {"version": version, "store": self._opened().uuid}
+        return offset if version == NOTHING else {**offset, "time": self._time_of(version)}
 
     def _verify(self, offset: Offset) -> None:
-        """Raise VersionError where a checkpoint is of another store."""
-        if offset["store"] != self._opened().uuid:
+        """Raise VersionError where a checkpoint is of another store, or of a version that is another one here."""
+        store, version, remedy = self._opened(), offset["version"], "or begin with another checkpointLocation"
+        if offset["store"] != store.uuid:
             raise VersionError(
-                f"{self._path} is store {self._opened().uuid}, and the stream's checkpoint is of {offset['store']}: "
-                "give it the store that it began with, or begin with another checkpointLocation"
+                f"{self._path} is store {store.uuid}, and the stream's checkpoint is of {offset['store']}: "
+                f"give it the store that it began with, {remedy}"
             )
+        if version > self._newest():
+            newest = self._newest()
+            raise VersionError(
+                f"the stream has read version {version}, and the newest of {self._path} is {newest}: this is an older "
+                f"copy; give it the store that it read, {remedy}"
+            )
+        time = self._time_of(version) if "time" in offset else None
+        if time not in (None, offset.get("time")):
+            raise VersionError(
+                f"version {version} of {self._path} is of {time}, and the stream has read one of {offset['time']}: "
+                f"this is a copy that went another way; give it the store that it read, {remedy}"
+            )
+
+    def _time_of(self, version: int) -> str | None:
+        """When a version was committed; None if it is not retained, which whoever reads it says."""
+        try:
+            with self._opened().at(version) as snapshot:
+                return snapshot.timestamp.isoformat()
+        except VersionError:
+            return None
 
     def _commits(self, start: Offset, end: int | None = None) -> list[Commit]:
         """The commits after an offset, which are held until they have been read. Raises VersionError."""

@@ -1,0 +1,107 @@
+"""Lost cells made anew: from what the others send to them, and from copies that the others have of their base rows.
+
+cells 0, 2, 3       all that they would send to cell 1 if all were new, and the rows of their fragments at home there
+cell 1, round 0     the base rows;  a later round: what came for it, with what cell 1 sends itself by then
+"""
+
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ivm.spark import cell as cells
+from ivm.spark import stages
+from ivm.spark.cell import TICK, Batch, CellsError, Message, changes_of, found_at, kept, messages_of, opened
+from ivm.spark.changes import as_inserted
+from ivm.spark.executors import SQL_SCHEMA, Executor, Rounds, Stage, read_messages, through, ticks, write_messages
+from ivm.spark.layout import BASE, FRAGMENT, Layout
+from ivm.spark.routing import replication
+
+REBUILT = ".rebuilt"  # behind a generation's name, of the folder of stores that are made again
+
+
+def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, Any]) -> dict[int, str]:
+    """For the channels of base relations that have no table, a fragment of which each row has a copy in another cell.
+
+    Raises CellsError where there is none: a row may have been in lost cells only.
+    """
+    found: dict[int, str] = {}
+    for number, base in enumerate(layout.channels):
+        if base.kind == BASE and base.target not in tables:
+            for channel in layout.channels:
+                copies = channel.kind == FRAGMENT and channel.source == base.target and replication(channel.routing)
+                if copies > len(lost):
+                    found[number] = channel.target
+    missing = [c.target for n, c in enumerate(layout.channels) if c.kind == BASE and n not in found]
+    if missing := [name for name in missing if name not in tables]:
+        raise CellsError(
+            f"lost are cells {', '.join(map(str, sorted(lost)))}, and rows of {', '.join(missing)} that were at home "
+            "there may be in no other: give tables= with all rows of each, as they were after the newest batch"
+        )
+    return found
+
+
+def sent_to(
+    batch: Batch, cell: int, _: list[Message], lost: Collection[int], copies: Mapping[int, str]
+) -> list[Message]:
+    """What a cell sends to lost ones if all is new, and the rows of its `copies` that are at home there."""
+    if cell in lost:
+        return []
+    sent: list[Message] = []
+    with opened(batch, cell, mode="r") as workspace:
+        version, _progress = found_at(workspace.store, batch, cell)
+        with kept(workspace.store, version, cell) as snap:
+            for number, channel in enumerate(batch.layout.channels):
+                if channel.kind != BASE:
+                    table = changes_of(workspace, channel, cell, batch.layout.cells, None, version)
+                elif number in copies:
+                    table = as_inserted(snap[copies[number]].to_arrow())
+                else:
+                    continue
+                sent += [message for message in messages_of(table, number, channel) if message.cell in lost]
+    return sent
+
+
+def collected(table: Any, send: Callable[[Any], list[Message]]) -> list[Message]:
+    """What is sent of a table, or of a DataFrame, here."""
+    if not hasattr(table, "mapInArrow"):
+        return send(table)
+    from ivm.spark.frames import mapped
+
+    return read_messages(mapped(table, send, SQL_SCHEMA).toArrow())
+
+
+def made_again(
+    run: Executor, batch: Batch, lost: Collection[int], messages: list[Message], install: Mapping[str, Any]
+) -> Rounds:
+    """Make the stores of lost cells from messages of all rounds, in a folder beside that of their generation."""
+    folder = Path(batch.folder + REBUILT)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    file = folder / "messages.parquet"
+    pq.write_table(write_messages([*messages, *ticks(lost)]), file)
+    batch = batch._replace(
+        folder=str(folder),
+        number=max(0, batch.number),
+        token=f"{batch.token} again",
+        versions=(0,) * batch.layout.cells,
+    )
+    rounds: list[Stage] = [partial(_again, round=r, lost=lost) for r in range(batch.layout.rounds)]
+    done = through(run, batch, [partial(_create, rules=install), *rounds], [str(file)])
+    done.raise_failure()
+    return done
+
+
+def _create(batch: Batch, cell: int, messages: list[Message], rules: Mapping[str, Any]) -> list[Message]:
+    stages.create(batch, cell, [], rules)
+    return messages
+
+
+def _again(batch: Batch, cell: int, messages: list[Message], round: int, lost: Collection[int]) -> list[Message]:
+    """Apply the messages of a round, and pass on those of later ones."""
+    later = [m for m in messages if m.channel != TICK and batch.layout.channels[m.channel].round > round]
+    now = [m for m in messages if m.channel == TICK or batch.layout.channels[m.channel].round == round]
+    return later + [m for m in cells.step(batch, cell, round, now) if m.cell in lost]

@@ -1,0 +1,30 @@
+"""Texts with names and values of others in them, as a terminal or a log may show them."""
+
+import unicodedata
+
+JOINERS = "\u200c\u200d"  # these format characters are parts of words and of emoji, so they are not escaped
+MESSAGE_MAX = 4000  # characters of a message
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""A text with its control and direction characters escaped, but for those `kept`.
+
+    >>> print(printable("a\x1b[2Jb\n\u202ec"), printable("Grüße"))
+    a\x1b[2Jb\n\u202ec Grüße
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if letter in kept else _shown(letter) for letter in text)
+
+
+def message(text: str) -> str:
+    """A text as the message of an error: printable, in lines, and without its middle if it is very long."""
+    if len(text) > MESSAGE_MAX:
+        half = MESSAGE_MAX // 2
+        text = f"{text[:half]} ... {len(text) - 2 * half:,} characters ... {text[-half:]}"
+    return printable(text, kept="\n")
+
+
+def _shown(letter: str) -> str:
+    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
+    return letter.encode("unicode_escape").decode() if hidden else letter
