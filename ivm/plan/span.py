@@ -7,7 +7,7 @@ measured   peak$folds0     the words of group and key first; a range goes from p
            week$parts0     the words of group, place and key first, if parts are added up
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ivm.lang.ir import Atom, Rule, Type, Var
@@ -74,27 +74,35 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
         kind, scan = COMPARED, "count"
     if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
         lead = (*lead, asked)
-    of_points = _index(points, (*span.group, span.point), stored[points.predicate][0])
-    of_measured = _index(measured, lead, stored[measured.predicate][0])
-    places = _columns(of_points, stored[points.predicate][1])
-    keys = tuple(places.index(points.terms.index(v)) for v in variables(*rule.heads[0].args))
-    result = _columns(of_measured, stored[measured.predicate][1]).index(measured.terms.index(asked))
+    shown = variables(*rule.heads[0].args)
+    of_points = _index(points, (*span.group, span.point), shown, *stored[points.predicate])
+    of_measured = _index(measured, lead, (asked,), *stored[measured.predicate])
+    places = _columns(of_points, *stored[points.predicate])
+    keys = tuple(places.index(points.terms.index(v)) for v in shown)
+    result = _columns(of_measured, *stored[measured.predicate]).index(measured.terms.index(asked))
     return Span(
         of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result,
         aggregate.op, type_, scan,
     )  # fmt: skip
 
 
-def _index(atom: Atom, lead: Sequence[Var], keys: int) -> Index:
-    """The index of an atom's relation that begins with the columns of these variables."""
+def _index(atom: Atom, lead: Sequence[Var], needed: Iterable[Var], keys: int, visible: int) -> Index:
+    """The index of an atom's relation that begins with the columns of these variables, and has those of others."""
     columns = [atom.terms.index(v) for v in lead]
-    order = (*columns, *(c for c in range(keys) if c not in columns))
+    order = [*columns, *(c for c in range(keys) if c not in columns)]
+    if _holds_named(keys, visible):
+        order = [*dict.fromkeys([*order, *map(atom.terms.index, needed)])]
     own = Index(atom.predicate, tuple(range(keys)))
-    return own if columns == [*range(len(columns))] and len(columns) <= keys else Index(atom.predicate, order)
+    return own if columns == [*range(len(columns))] and len(columns) <= keys else Index(atom.predicate, tuple(order))
 
 
-def _columns(index: Index, visible: int) -> list[int]:
+def _holds_named(keys: int, visible: int) -> bool:
+    """Does an index of a relation hold only the columns that it names, since the relation has several values?"""
+    return visible - keys > 1
+
+
+def _columns(index: Index, keys: int, visible: int) -> list[int]:
     """The relation's columns in the order in which records of an index have them."""
     if not permuted(index):
         return [*range(visible)]
-    return [*index.order, *(c for c in range(visible) if c not in index.order)]
+    return [*index.order, *(c for c in range(visible) if c not in index.order and not _holds_named(keys, visible))]

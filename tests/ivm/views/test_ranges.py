@@ -411,3 +411,28 @@ def test_ends_of_windows_by_bisection(tmp_path):
         found = {t: bisect_right(days, t) - bisect_left(days, t - 6) for t in days}
         assert dict(ws["week"]) == found
         assert dict(ws["running"]) == {t: sum(x for x, u in rows if u <= t) for t in days}
+
+
+@pytest.mark.parametrize(
+    "op", ["last(z0, z)", "first(zb, z)", "last(zb, z)", "count()", "sum(zb)", "min(zb)", "max(z0)"]
+)
+@pytest.mark.parametrize(
+    "points", ["[p0, p] = r: w[p0] = (p, _)", "[p0, q] = r: w[p0] = (p, q)", "[p0] = r: w[p0] = (_, p)"]
+)
+def test_ranges_over_a_function_of_several_values(points, op):
+    """An index of such a function holds only the columns that it names; joins say what the rows are."""
+    head, _, atom = points.partition(": ")
+    rule = f"v{head} <- agg<<r = {op}>> {atom}, w[z0] = (z, zb), z <= p."
+    draw = random.Random(f"{points} {op}")
+    with ivm.open(":memory:") as ranged, ivm.open(":memory:") as joined:
+        for ws, maintenance in ((ranged, "auto"), (joined, "probe")):
+            ws.install(f"w[k] = (a, b) -> int(k), int(a), int(b). {rule}", maintenance=maintenance)
+        assert "range" in ranged.explain("v")
+        for _ in range(12):
+            rows = [(draw.randrange(4), draw.randrange(4), draw.randrange(4)) for _ in range(3)]
+            for ws in (ranged, joined):
+                with ws.transaction() as txn:
+                    txn.delete("w", [rows[0][:1]])
+                    txn.set("w", rows[1:])
+            assert sorted(ranged["v"]) == sorted(joined["v"])
+        assert ranged.check() == []
