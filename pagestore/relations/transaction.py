@@ -250,7 +250,7 @@ class Transaction(WorkingTrees):
     # --- the end --------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Make the version and return its number; where nothing has changed, return that of the newest and make none.
+        """Make the version and return its number; where nothing was edited, return that of the newest and make none.
 
         On an error the store is as it was; where that is not known, the handle is poisoned. Where an exception (an
         interrupt, say) comes when the version was made already, a note on it says the version's number.
@@ -301,9 +301,13 @@ class Transaction(WorkingTrees):
         return version.version, told
 
     def _changed_nothing(self) -> bool:
-        """Whether the version would hold just what the one before it holds."""
+        """Whether no edit of rows was given, and the version would hold just what the one before it holds."""
         base = self.base
-        if self._rewrite_catalog or not (self._catalog is base.catalog or self._catalog.same_as(base.catalog)):
+        if (
+            self._edited
+            or self._rewrite_catalog
+            or not (self._catalog is base.catalog or self._catalog.same_as(base.catalog))
+        ):
             return False
         return self._trees == _trees_of(base, self._committer.state)
 

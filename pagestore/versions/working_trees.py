@@ -57,6 +57,7 @@ class WorkingTrees:
         self._relations: dict[str, Any] = {}  # the writable relations that callers may hold, by name
         self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
+        self._edited = False  # whether edits of rows were given, though they may change nothing
         self.vouched: set[str] = set()
         self._open = True
 
@@ -122,6 +123,7 @@ class WorkingTrees:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
         if not len(actions):
             return
+        self._edited = True
         if self._deletes and actions[0] != ERASE:
             self._grows()
         buffer = self._buffers.setdefault(info.name, [])
@@ -152,6 +154,7 @@ class WorkingTrees:
         for name in self._buffers.keys() & names:
             self._flush(name)
         infos = [*map(self._info, names)]
+        self._edited |= len(actions) > 0
         self._grows()
         return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
@@ -170,6 +173,7 @@ class WorkingTrees:
         """
         for name in [*self._buffers]:
             self._flush(name)
+        self._edited = True
         self._grows()
         numbers = queues.numbers
         trees, returned = queues.flush(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
@@ -222,7 +226,7 @@ class WorkingTrees:
         If the transaction ends inside, so does the savepoint.
         """
         self._flush_all()
-        trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
+        trees, catalog, next_tree, edited = dict(self._trees), self._catalog, self._next_tree, self._edited
         before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
         mark = self.pager.mark()
@@ -234,6 +238,7 @@ class WorkingTrees:
             if self._open and not self.pager.work.broken:
                 self._go_back(mark, trees, catalog, before, next_tree)
                 self.dictionary.go_back(next_id, added)
+                self._edited = edited
             raise
         finally:
             if self._open:

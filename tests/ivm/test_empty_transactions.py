@@ -1,4 +1,4 @@
-"""A transaction that changes nothing makes no version, however it was begun, and whatever was asked in it."""
+"""A transaction without edits makes no version, however it was begun, and whatever was asked in it."""
 
 from collections.abc import Callable
 
@@ -30,6 +30,22 @@ NOTHING: dict[str, Change] = {
     "store, read": lambda ws: committed(ws.store.transaction(), lambda txn: list(txn["edge"]), lambda txn: [*txn]),
     "store, properties read": lambda ws: committed(ws.store.transaction(), lambda txn: txn.properties.get("x")),
     "store, no rows": lambda ws: committed(ws.store.transaction(), lambda txn: txn["edge"].insert([])),
+    "store, made and dropped": lambda ws: committed(
+        ws.store.transaction(), lambda txn: txn.create("r", "x: int64"), lambda txn: txn.drop("r")
+    ),
+    "store, undone to a savepoint": lambda ws: committed(ws.store.transaction(), undone),
+    "workspace": lambda ws: committed(ws.transaction()),
+    "workspace, with a message": lambda ws: committed(ws.transaction("a mark")),
+    "workspace, by hand": lambda ws: ws.transaction().commit(),
+    "exec": lambda ws: ws.exec(""),
+}
+SAME: dict[str, Change] = {  # edits that leave every row as it was
+    "store, a text that it lacks": lambda ws: committed(
+        ws.store.transaction(), lambda txn: txn["price"].delete(["no such text"])
+    ),
+    "workspace, a row put and taken": lambda ws: committed(
+        ws.transaction(), lambda txn: txn.insert("edge", [(7, 7)]), lambda txn: txn.delete("edge", [(7, 7)])
+    ),
     "store, a row that is there": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["edge"].insert([(1, 2)])
     ),
@@ -39,24 +55,10 @@ NOTHING: dict[str, Change] = {
     "store, a text that it has": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["price"].set([("tea", 3)])
     ),
-    "store, a text that it lacks": lambda ws: committed(
-        ws.store.transaction(), lambda txn: txn["price"].delete(["no such text"])
-    ),
-    "store, made and dropped": lambda ws: committed(
-        ws.store.transaction(), lambda txn: txn.create("r", "x: int64"), lambda txn: txn.drop("r")
-    ),
-    "store, undone to a savepoint": lambda ws: committed(ws.store.transaction(), undone),
-    "workspace": lambda ws: committed(ws.transaction()),
-    "workspace, with a message": lambda ws: committed(ws.transaction("a mark")),
-    "workspace, by hand": lambda ws: ws.transaction().commit(),
     "workspace, a row that is there": lambda ws: committed(ws.transaction(), lambda txn: txn.insert("edge", [(1, 2)])),
     "workspace, a row that is not there": lambda ws: committed(
         ws.transaction(), lambda txn: txn.delete("edge", [(7, 7)])
     ),
-    "workspace, a row put and taken": lambda ws: committed(
-        ws.transaction(), lambda txn: txn.insert("edge", [(7, 7)]), lambda txn: txn.delete("edge", [(7, 7)])
-    ),
-    "exec": lambda ws: ws.exec(""),
     "exec, a row that is there": lambda ws: ws.exec('+edge(1, 2). ^price["tea"] = 3. -edge(7, 7).'),
 }
 
@@ -115,3 +117,13 @@ def test_what_is_no_row_is_a_change_too(tmp_path):
             with store.transaction() as txn:
                 change(txn)
             assert store.version == number
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_edits_that_leave_every_row_as_it_was_make_a_version(workspace, way):
+    told: list = []
+    workspace.subscribe("two", told.append)
+    before, rows = workspace.store.version, [*workspace["edge"]]
+    SAME[way](workspace)
+    assert workspace.store.version == before + 1 and not told
+    assert [*workspace["edge"]] == rows and not workspace.store.check() and not workspace.check()
