@@ -205,9 +205,7 @@ def _adapted(term: Term, wanted: Type) -> Term:
 
 def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     reason = f"there is no {left} {term.op} {right}"
-    if term.op == "/" and (scale(left), scale(right)) != (None, None):
-        reason += ": a quotient of decimals is not exact, so keep the column as float64"
-    elif scale(left) is not None and scale(right) is not None and term.op in "+-":
+    if scale(left) is not None and scale(right) is not None and term.op in "+-":
         reason += ": decimals of different scales are not added, so declare both columns alike"
     elif {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"

@@ -257,7 +257,8 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
 def arithmetic(op: str, left: Type, right: Type) -> Type | None:
     """The type of `left op right`, or None where there is no such operation.
 
-    Int division truncates towards zero.  Dates differ by days, timestamps by microseconds.
+    Int division truncates towards zero; a quotient of decimals is a float.  Dates differ by days, timestamps by
+    microseconds.
     """
     if left == right and left in ("int64", "float64"):
         return left
@@ -276,6 +277,12 @@ def _moment(op: str, left: Type, right: Type) -> Type | None:
 
 def _decimals(op: str, left: Type, right: Type) -> Type | None:
     scales = scale(left), scale(right)
+    if (
+        op == "/"
+        and scales != (None, None)
+        and all(s is not None or t == "int64" for s, t in zip(scales, (left, right), strict=True))
+    ):
+        return "float64"
     if op in "+-" and None not in scales and scales[0] == scales[1]:
         return f"decimal({DIGITS_MAX},{scales[0]})"
     if op != "*" or any(s is None and t != "int64" for s, t in zip(scales, (left, right), strict=True)):

@@ -1,7 +1,8 @@
 """Terms and comparisons over batches: columns of words in, a column of words or a mask out.
 
 A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and decimals is exact or
-fails if its type cannot hold the result; float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by
+fails if its type cannot hold the result; a quotient of decimals is the exact one, rounded once to a float64.
+float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by
 halves of words, so only its result has to fit its type; a sum that is only compared need not even fit.
 
 A term may fail for one binding, and another literal may exclude that binding.  So a failure is no exception here but a
@@ -16,12 +17,13 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.kernels.join_layout import HALF
 from ivm.lang.ir import MIRRORED, Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
-from ivm.lang.types import TEXTS, arithmetic, shown, word_range
+from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.constants import Encoder
 from ivm.plan.linear import COMPARE
 from pagestore.host import WORD_MIN, float_values, float_words
 
 BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
+EXACT = 2.0**53  # below it a float holds every whole number
 PLACE_BITS = 20  # the bits of the operator's column in a code; the line stands above them
 Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it fails nowhere
 
@@ -59,8 +61,11 @@ class Evaluator:
         (left, before), (right, behind) = self.words(term.left, batch), self.words(term.right, batch)
         codes = either(before, behind)
         if term.op == "/":
-            zero = right == 0 if self._type(term) != "float64" else float_values(right) == 0
+            zero = right == 0 if self._type(term.right) != "float64" else float_values(right) == 0
             codes = either(codes, _coded(term, zero, BY_ZERO))
+            if self._type(term) == "float64" != self._type(term.left):
+                power = (scale(self._type(term.right)) or 0) - (scale(self._type(term.left)) or 0)
+                return float_words(_ratio(left, right, power)), codes
         if self._type(term) == "float64":
             words, nan = _floats(term.op, float_values(left), float_values(right))
             return words, either(codes, _coded(term, nan, NAN))
@@ -168,6 +173,19 @@ def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
     return quotient + ((quotient < 0) & (quotient * right != left)), beyond
+
+
+def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
+    """left / right * 10**power, rounded once; arbitrary where the divisor is zero. A float holds most operands exactly;
+    the other quotients are computed again with Python's integers.
+    """
+    right = np.where(right == 0, 1, right)
+    above, below = 10 ** max(0, power), 10 ** max(0, -power)
+    a, b = left.astype(np.float64) * above, right.astype(np.float64) * below
+    ratio: np.ndarray = a / b
+    for i in np.flatnonzero((np.abs(a) >= EXACT) | (np.abs(b) >= EXACT)).tolist():
+        ratio[i] = int(left[i]) * above / (int(right[i]) * below)
+    return ratio
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -297,6 +297,8 @@ def computed(op: str, a: object, b: object) -> object:
 
 
 def number(op: str, a: object, b: object) -> object:
+    if op == "/" and (isinstance(a, Decimal) or isinstance(b, Decimal)):
+        return float(Fraction(a) / Fraction(b))
     if op == "/" and isinstance(a, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if op == "/":

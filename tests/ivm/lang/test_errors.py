@@ -137,7 +137,6 @@ def test_arity(text, at, says):
         ("p(x) <- born[x] = d, d = x.", "1:22", "date = int64: the sides of a comparison need one type"),
         # arithmetic
         ("p(y) <- mass[x] = m, y = m + x.", "1:28", "there is no float64 + int64: numbers do not convert"),
-        ("p(y) <- price[_] = p, y = p / 2.", "1:29", "a quotient of decimals is not exact"),
         (
             "p(y) <- price[i] = p, rate[i] = r, y = p + r.",
             "1:42",
@@ -146,7 +145,7 @@ def test_arity(text, at, says):
         ("p(y) <- price[i] = _, y = i + i.", "1:29", "there is no string + string"),
         ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
         ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
-        ("p(x) <- q(x), x > 1 / 2.5.", "1:21", "a quotient of decimals is not exact"),
+        ("p(x) <- q(x), x > 1 / 2.5.", "1:15", "int64 > float64"),
         ("p(i) <- price[i] > 1.005 * 1.", "1:26", "1.005 has more digits behind the point than decimal(18,2)"),
         ("p(x) <- q(x), x > 9223372036854775807 + 1.", "1:39", "9223372036854775808 does not fit 64 bits"),
         # views with several rules
