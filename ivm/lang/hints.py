@@ -41,7 +41,7 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     ...     print(warning)
     rules:1:14: y is used once: write `_` where any value will do, or `_y`
     """
-    found = []
+    found: list[RuleWarning] = []
     for statement in parse(text, source):
         if isinstance(statement, Clause):
             uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
