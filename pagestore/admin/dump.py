@@ -44,7 +44,7 @@ from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import NULL, bounds_of
-from pagestore.values.dictionary import Dictionary
+from pagestore.values.dictionary import Dictionary, is_utf8
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.settings import check_name
@@ -227,7 +227,7 @@ class _Restore:
             texts.cast(pa.large_string())
         except pa.ArrowInvalid:
             pairs = zip(ids.tolist(), texts.to_pylist(), strict=True)
-            self.refused["string"] += [id_ for id_, text in pairs if text is not None and not _is_utf8(text)]
+            self.refused["string"] += [id_ for id_, text in pairs if text is not None and not is_utf8(text)]
 
     def _version(self, txn: Transaction) -> list[str]:
         """Make the transaction hold what the dump says of the next version; returns its tags."""
@@ -312,14 +312,6 @@ class _Restore:
             if bad.any():
                 word, place = some[int(np.argmax(bad))], f"column {column.name!r} of {info.name!r}"
                 raise ValueError(f"{place} is of {column.type}, and has the word {word}")
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- blocks -------------------------------------------------------------------------------------

@@ -317,10 +317,11 @@ def broken_among(texts: Sequence[bytes]) -> list[int]:
         b"\\0".join(texts).decode()  # a zero is within no other character
         return []
     except UnicodeDecodeError:
-        return [place for place, text in enumerate(texts) if not _is_utf8(text)]
+        return [place for place, text in enumerate(texts) if not is_utf8(text)]
 
 
-def _is_utf8(text: bytes) -> bool:
+def is_utf8(text: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError:
