@@ -21,6 +21,7 @@ from threading import Thread, current_thread, local
 from weakref import ref
 
 from pagestore.errors import LockedError, TransactionError
+from pagestore.versions.commit_record import time_now
 
 AGAIN = 0.05  # seconds after which the next in the queue looks whether the holder's thread has died
 LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
@@ -56,7 +57,7 @@ class Turn:
         self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
 
     def __str__(self) -> str:
-        began = datetime.fromtimestamp(time.time() - max(0.0, time.monotonic() - self.taken))
+        began = datetime.fromtimestamp(time_now() / 1e6 - max(0.0, time.monotonic() - self.taken))
         return f"thread {self.thread.name!r}, since {began.isoformat(' ', 'seconds')}"
 
 

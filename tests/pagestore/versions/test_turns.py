@@ -253,6 +253,7 @@ def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, year):
         for k in range(3):
             with store.transaction() as txn:
                 (txn["r"] if k else txn.create("r", "k: int64")).insert([(k,)])
+                assert "since" in str(store._handle._turns.holder)  # as the error of another thread says it
     with pytest.raises(LockedError, match=r"this process \(\d+\)(, since [\d :-]{19})?; close that"):
         pagestore.open(tmp_path / "s.pages")
     store.close()
