@@ -92,7 +92,7 @@ class RangeFold:
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
 
     def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
-        """Return (fold words, whether there is a record) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
+        """Return (fold words, whether a record exists) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
         try:
             room = self._rooms.pop()
         except IndexError:

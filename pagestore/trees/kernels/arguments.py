@@ -48,7 +48,7 @@ class Loading(NamedTuple):
 
 
 class FreshPages(NamedTuple):
-    """Pages ids[n] that a bulk load may make in the arena, of page_words words; they bear the birth."""
+    """Pages ids[n] that a bulk load may make in the arena, of page_words words; their birth is `birth`."""
 
     arena: Words
     ids: Words
@@ -158,7 +158,7 @@ class Bounds(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """A tree for folds to descend: pointer to the root, height, key columns, the end of the fold words that are read."""
+    """A tree for folds to descend: pointer to the root, height, key columns, the end of the fold words to be read."""
 
     root: int
     height: int

@@ -8,17 +8,17 @@ from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.cursor import above
 
 GROUP = 64  # keys that take a step together: more loads than a core keeps in flight, and few pages
-VECTORS = 16  # from this many on, entries are searched with vector instructions
+VECTORS = 16  # columns searched at once; from this many on, with vector instructions
 ALIKE = 4  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 31  # equal entries that are searched in step
 FAR = 2 * 64 * LINE  # bits that are worth prefetching
 NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
 
-# numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
+# numbers that a single look-up needs; LIKE: the begin of a leaf of the tree that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
-# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search and
-# its probes; a key
+# rows of a group's `place`: the leaf of each key, its candidate entries, whether they are equal so far; a search
+# and its probes; a key
 PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_ROWS = range(14)
 
 
@@ -28,7 +28,7 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
 
     Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
     values. A step's data is loaded while other groups take their steps, each one step after the group before.
-    Any order is correct, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
+    Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
     """
     count = order.shape[0] if height else 0
     groups, steps = (count + GROUP - 1) // GROUP, keys + 2
@@ -40,7 +40,7 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
                 status = leaves(words, seen, page_words, root, height, keys, wanted, group, place)
                 if status < 0:
                     return status
-                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which has come since
+                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which is loaded by now
                 prefetch_leaves(words, place[PAGE], group.shape[0], like)
             elif step <= keys:
                 locate_column(words, step - 1, keys + values, wanted, group, place)
@@ -126,7 +126,7 @@ def child_behind(words, page, key, keys, slot):
 
 @kernel
 def locate_many(words, m, wanted, group, place):
-    """Do as `locate` for key wanted[:m, group[g]] in page place[PAGE, g], for all g; set place[LOW] and place[EQUAL]."""
+    """Do as `locate` for key wanted[:m, group[g]] in page place[PAGE, g], all g; set place[LOW] and place[EQUAL]."""
     locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without the search for a run
     for c in range(1, m):
         locate_column(words, c, m, wanted, group, place)
@@ -171,7 +171,7 @@ def locate_column(words, c, columns, wanted, group, place):
 def lower_many(words, c, n, place):
     """Do as `lower` for each g < n: move low[g] to the first of size[g] entries whose column c is at least x[g].
 
-    Few or wide entries are searched one by one, others with vector instructions; a probe of no entry is one before,
+    Few or wide columns are searched one by one, others with vector instructions; a probe of no entry is one before,
     which does no harm.
     """
     low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]

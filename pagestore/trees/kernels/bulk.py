@@ -60,7 +60,9 @@ def ascending(records, keys, lo, hi, last, started, room):
             return lo
     above = room[: hi - lo - 1]
     above[:] = 0
-    for c in range(keys - 1, -1, -1):  # the number of columns that records share is unpredictable: a branch costs more than all
+    for c in range(
+        keys - 1, -1, -1
+    ):  # the number of columns that records share is unpredictable: a branch costs more than all
         before, here = records[c, lo : hi - 1], records[c, lo + 1 : hi]
         for i in range(above.shape[0]):
             above[i] = (before[i] < here[i]) | ((before[i] == here[i]) & above[i])

@@ -123,7 +123,7 @@ def equal_values(words, page, slot, other, place, c, n):
 
 @kernel
 def equal_bits(words, a, b, n):
-    """Count how many of n bits are equal from bits a and b on; a BLOCK of words is tested at once."""
+    """Count how many of n bits are equal from bits a and b on; tests a BLOCK of words at once."""
     x, y, left, right = a >> 6, b >> 6, a & 63, b & 63
     i = 0
     while i + 64 * BLOCK <= n:
