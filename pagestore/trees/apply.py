@@ -48,8 +48,8 @@ from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
-PART_EDITS = 1 << 11  # the least that a thread of its own takes; half a millisecond of work
-PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
+PART_EDITS = 1 << 11  # edits that are worth a thread of their own; half a millisecond of work
+PAGE_EDITS = 16  # edits that take as long as reading, making and writing a page
 ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
@@ -68,7 +68,7 @@ CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int
 def apply(
     pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
 ) -> tuple[Tree, np.ndarray, np.ndarray]:
-    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and say what they changed.
+    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and return what they changed.
 
     Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
     value is ERASE of the old row, then INSERT of the new one.  A change of values after the first

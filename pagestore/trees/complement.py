@@ -1,5 +1,5 @@
-"""Iterate over the records of T that its subset S lacks, in order, at a cost by their number (*Efficient iteration of
-complements*).
+"""Iterate over the records of T that its subset S lacks, in order, at a cost that depends on their number
+(*Efficient iteration of complements*).
 
 Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both trees need a
 "count" scan and the same key columns.

@@ -40,7 +40,7 @@ def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """Do as `overlaps_many`, but a record once for each point it meets; return also the number of folds and records read.
+    """Do as `overlaps_many`, but a record once for each point it meets; return also how many folds and records it read.
 
     `room` is the number of records to make room for at first."""
     spec = tree.spec

@@ -24,8 +24,8 @@ READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
 PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
 
 
-BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # the most of a batch
-LARGE_WORDS = 1 << 25  # the most of a large batch
+BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
+LARGE_WORDS = 1 << 25  # at most, of a large batch
 
 
 def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:

@@ -2,7 +2,7 @@
 
 The walk keeps, for every level, its node and a buffer of the entries that the node's successor will
 have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
-the buffer of level 0; children without edits go on as runs, so their subtrees stay shared.  Most
+the buffer of level 0; children without edits are kept as runs, so their subtrees stay shared.  Most
 successors are then made from the old page by shifting bits (pages/shift.py).  Else the runs are decoded; a
 buffer too large for a page is cut into several, one too small takes in its next sibling, or its
 previous one.  The entries of the pages written go to the buffer above.
@@ -52,10 +52,10 @@ def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
     """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
-    and the caller goes on with the rest.
+    and the caller continues with the rest.
 
     Of a large batch, several runs in parallel may each take the edits BELOW the entries first to last of the root;
-    one of them, to which `adopt` adds the results of the others, goes on with ROOT_ON.
+    one of them, to which `adopt` adds the results of the others, continues with ROOT_ON.
     """
     walk, tally = run.walk, run.tally
     top = max(height, 1) - 1

@@ -9,10 +9,10 @@ from pagestore.trees.kernels.cursor import above
 
 GROUP = 64  # keys that take a step together: more loads than a core keeps in flight, and few pages
 VECTORS = 16  # columns searched at once; from this many on, with vector instructions
-ALIKE = 4  # keys in one leaf for which it is loaded at once
+ALIKE = 4  # keys in one leaf from which on its first column is prefetched whole
 RUN_SHORT = 31  # equal entries that are searched in step
 FAR = 2 * 64 * LINE  # bits that are worth prefetching
-NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
+NEAR = 32  # entries that a good guess is off at most; with sixteen to a first word it is off by 20
 
 # numbers that a single look-up needs; LIKE: the begin of a leaf of the tree that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)

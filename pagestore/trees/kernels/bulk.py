@@ -60,9 +60,7 @@ def ascending(records, keys, lo, hi, last, started, room):
             return lo
     above = room[: hi - lo - 1]
     above[:] = 0
-    for c in range(
-        keys - 1, -1, -1
-    ):  # the number of columns that records share is unpredictable: a branch costs more than all
+    for c in range(keys - 1, -1, -1):  # all columns: how many are equal is unpredictable, so a branch would cost more
         before, here = records[c, lo : hi - 1], records[c, lo + 1 : hi]
         for i in range(above.shape[0]):
             above[i] = (before[i] < here[i]) | ((before[i] == here[i]) & above[i])
@@ -104,7 +102,7 @@ def waiting_max(page_words, columns):
 
 @kernel
 def filled(page_words):
-    """Return the words of a page that are filled, or kept free for ever."""
+    """Return the words of a page without its spare part."""
     return page_words - page_words // SPARE
 
 

@@ -30,7 +30,7 @@ def compose(keys, columns, fresh, actions, edits):
                     return -1 - actions.shape[0] - i
                 edits[c, out] = total
         elif now == INSERT and before != ERASE:
-            continue  # the record is there already
+            continue  # the record exists already
         else:
             actions[out] = SET if now == INSERT else now
             for c in range(keys, columns):

@@ -35,7 +35,7 @@ from pagestore.trees.kernels.batch_lookup import (
 
 GROUP = 32  # intervals whose bounds are searched together
 UNBOUNDED = -1
-ADDING = 48  # bits of values that are summed over a page within a word
+ADDING = 48  # bits of the widest values whose sum over a page fits a word
 HALF = 0xFFFFFFFF
 PROBES = 32  # parts of a leaf's keys; five halvings probe at their ends
 
@@ -211,7 +211,7 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 @inlined
 def leaf_behind(words, page, area, entries, depth, slot):
-    """Return the first leaf of a ScanTree that starts at or after `slot`, and its start; guesses an even cut."""
+    """Return the first leaf of a ScanTree that starts at or after `slot`, and its start; searches from an even cut."""
     if slot == 0:
         return 0, 0
     j = (slot << depth) // entries
@@ -316,8 +316,9 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
 def fold_one(room, low, high):
     """Do as `fold_intervals` for one interval, with everything in one array at address `room`.
 
-    It holds the numbers of a look-up (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
-    int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns whether, or ``-page_id``.
+    It holds the numbers of a look-up (see `point_lookup.find_record`), then keys, first, end, F and the scans; then the
+    bounds int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns 1 if there was one,
+    0 if not, or ``-page_id``.
     """
     ready = words_at(room, READY + 4)
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
