@@ -4,7 +4,7 @@ A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 byt
 the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
 
     STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
-    PART   bytes       not packed: the begin of the first text of the next block TEXT, after the parts before
+    PART   bytes       not packed: a piece of the first text of the next block TEXT, which continues the pieces before
     TEXT   Arrow       one column of bytes: the next texts; null where the text of an id has left the dictionary
     VERS   record      a version: number, message, tags, and the catalog as in the store (docs/format.md)
     TREE   record      relation name, 1 if its rows are the changes since the version dumped before, else 0
@@ -238,7 +238,7 @@ class _Restore:
                 if name in self.tags or name in self.handle.state.settings.branches:
                     raise ExistsError(f"tag {name!r} is a name already")
                 self.tags.add(name)
-            txn.vouch()  # what hosts keep is in the dump as well
+            txn.vouch()  # what hosts keep is in the dump, too
             txn._message = message
             for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
                 txn.drop(name)

@@ -71,9 +71,7 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[
-            int, np.ndarray
-        ] = {}  # by tree: for each column, the bounds of its words, and whether they may be null
+        self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and whether it has nulls
         self._strings: dict[int, dict[int, str]] = {}  # by tree: the names of string columns by place
         self._broken: list[int] = []  # the ids of texts that are no UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}

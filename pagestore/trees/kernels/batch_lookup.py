@@ -14,7 +14,7 @@ RUN_SHORT = 31  # equal entries that are searched in step
 FAR = 2 * 64 * LINE  # bits that are worth prefetching
 NEAR = 32  # entries that a good guess is off at most; with sixteen to a first word it is off by 20
 
-# numbers that a single look-up needs; LIKE: the begin of a leaf of the tree that was read before, 0 if none was
+# numbers that a single look-up needs; LIKE: where a leaf begins that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
 # rows of a group's `place`: the leaf of each key, its candidate entries, whether they are equal so far; a search
