@@ -71,7 +71,7 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and whether it has nulls
+        self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and if it is nullable
         self._strings: dict[int, dict[int, str]] = {}  # by tree: the names of string columns by place
         self._broken: list[int] = []  # the ids of texts that are no UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}
@@ -317,7 +317,7 @@ class Walk:
             self._add("key order", page, fact, path)
 
     def sound(self, page: int, spec: Spec, level: int) -> bool:
-        """Whether the bytes of a page can be read as that part of a tree."""
+        """Return whether the bytes of a page can be read as that part of a tree."""
         inside = FIRST_PAGE <= page < len(self.pages.seen)
         return inside and not page_fault(self._slice(page), page) and not self._shape_fault(page, spec, level)
 

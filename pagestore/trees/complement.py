@@ -60,7 +60,7 @@ class Complement:
 
     @property
     def probes(self) -> int:
-        """How many ranks were looked up so far."""
+        """Return how many ranks were looked up so far."""
         return int(self._state[kernel.PROBES])
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -79,20 +79,20 @@ class Complement:
 
 
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
-    """Whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
+    """Return whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
     keys = part.spec.keys
     batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
 def accountable(whole: Tree, part: Tree) -> bool:
-    """Whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
+    """Return whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
     sums = ((CHECKSUM, whole.spec.keys),)
     return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
 
 def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
-    """Whether `part` is `whole` without the records missing[K, n] of it, by "checksum" scans. O(missing + log count).
+    """Return whether `part` is `whole` without its records missing[K, n], by checksums. O(missing + log count).
 
     Two different sets of records have one checksum in one of 2^64 cases, unless the records were chosen for that.
     """

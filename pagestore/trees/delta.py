@@ -35,7 +35,7 @@ class Delta:
 
     @property
     def pages_read(self) -> int:
-        """How many pages were opened so far."""
+        """Return how many pages were opened so far."""
         return int(self._state[:, kernel.READ].sum())
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:

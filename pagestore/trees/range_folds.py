@@ -45,7 +45,7 @@ def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
 
 
 def count_rows(tree: Tree) -> Rows:
-    """The rows of the count scan. Raises MissingError."""
+    """Return the rows of the count scan. Raises MissingError."""
     rows = rows_of(tree.spec, ((COUNT, 0),))
     if rows is None:
         raise MissingError(

@@ -92,7 +92,7 @@ def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
     """Append segments, which ascend by key, and put one tree over them. O(pages), which are copied.
 
     A lower one gets pages of one entry until it is as high as the others. Raises OrderError where one does not
-    begin above the last key of another, CorruptionError for a file that is not what was built.
+    begin above the last key of the one before, CorruptionError for a file that is not what was built.
     """
     segments = [segment for segment in segments if segment.records]
     for one, other in pairwise(segments):

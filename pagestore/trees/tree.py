@@ -42,11 +42,11 @@ class Spec(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Words of a record."""
+        """Return the words of a record."""
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
+        """Return whether pages of `page_words` words hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if self.columns > COLUMNS_MAX or entry > INDEX_COLUMNS_MAX:
@@ -57,7 +57,7 @@ class Spec(NamedTuple):
 
     @property
     def page_size_min(self) -> int | None:
-        """The least page size in bytes that it fits; None if it fits none.
+        """Return the least page size in bytes that it fits; None if it fits none.
 
         >>> Spec(1, 1, 99).page_size_min, Spec(1, 1, 999).page_size_min, Spec(1, 1, 9999).page_size_min
         (8192, 65536, None)
@@ -89,7 +89,7 @@ class Tree(NamedTuple):
 
     @property
     def root(self) -> int:
-        """The page of the root."""
+        """Return the page of the root."""
         return self.pointer & PAGE_MASK
 
 
