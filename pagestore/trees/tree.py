@@ -46,7 +46,7 @@ class Spec(NamedTuple):
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Return whether pages of `page_words` words hold enough records and index entries, however wide their words."""
+        """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if self.columns > COLUMNS_MAX or entry > INDEX_COLUMNS_MAX:
