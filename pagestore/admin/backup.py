@@ -7,9 +7,9 @@ A backup is "pageBACK", a format number, and blocks as in a dump:
     DONE   record      the number of pages
 
 A full backup holds all pages that the newest version reaches, an incremental one those born after the base.
-Applying a full backup and the increments behind it, in order, gives a store with that one version, byte for
-byte the same pages. An increment names the very commit that it goes on from, by a digest of its record: copies of one
-store that went different ways have versions of the same numbers (docs/decisions/0024-increments.md).
+Applying a full backup and the increments after it, in order, gives a store with that one version, byte for
+byte the same pages. An increment names the commit that it continues from by a digest of its record, since diverged
+copies of one store have versions of the same numbers (docs/decisions/0024-increments.md).
 """
 
 import os
@@ -58,7 +58,7 @@ _NUMBER = struct.Struct("<q")
 
 
 class BackupHead(NamedTuple):
-    """What a backup is of."""
+    """The head of a backup: what it is a backup of."""
 
     page_size: int
     uuid: bytes
@@ -67,16 +67,16 @@ class BackupHead(NamedTuple):
     page: int
     words: int
     top: int
-    commit: bytes | None = None  # digest of the commit that it goes on from
+    commit: bytes | None = None  # digest of the commit that it continues from
 
     @property
     def run(self) -> Run:
-        """The run with the commit's record."""
+        """Return the run with the commit's record."""
         return Run(self.page, self.words)
 
 
 class Applied(NamedTuple):
-    """A backup whose pages are in their places, and the commit that they hold."""
+    """A backup whose pages have been written in place, and the commit that they hold."""
 
     head: BackupHead
     commit: bytes
@@ -109,7 +109,7 @@ def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int
 
 
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
-    """A snapshot of the version that an increment goes on from. Raises VersionError, MissingError."""
+    """Return a snapshot of the version that an increment continues from. Raises VersionError, MissingError."""
     try:
         base = snapshot_at(handle, since)
     except VersionError as error:
@@ -122,12 +122,12 @@ def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
 
 
 def _commit_at(mapping: Mapping, run: Run) -> bytes:
-    """Which commit the record in a run is of: its digest. Raises CorruptionError."""
+    """Return the digest of the commit whose record is in a run. Raises CorruptionError."""
     return blake2b(mapping.read_run(run).tobytes(), digest_size=DIGEST).digest()
 
 
 def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
-    """The pages of a version, ascending; each verified."""
+    """Return the pages of a version, ascending; each verified."""
     walk = Walk(handle.mapping)
     walk.pages = snapshot.pages
     walk.reach(snapshot._version)
@@ -138,7 +138,7 @@ def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
 
 
 def _span(pages: int) -> int:
-    """The greatest `top` of a store that uses `pages` pages: opening it takes memory for all pages below."""
+    """Return the greatest `top` for a store that uses `pages` pages: opening it takes memory for all pages below."""
     return max(SPAN_MIN, SPAN * pages)
 
 
@@ -146,12 +146,12 @@ def _span(pages: int) -> int:
 
 
 def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes] | str | os.PathLike[str]]) -> int:
-    """Make a store at `path`, where no file may be, from a full backup and increments, binary streams or files.
+    """Make a store at `path`, which must not exist, from a full backup and increments, as binary streams or files.
 
     Returns its version.
 
     Raises FormatError for backups that do not follow each other, CorruptionError for a cut or damaged one, or one that
-    holds what no store would; then there is no file. Memory is bounded by a block, and a few bytes a page.
+    holds what no store would; then no file is left. Memory is bounded by a block, and a few bytes a page.
     """
     path = Path(local_path(path))
     if path.exists():
@@ -171,7 +171,7 @@ def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes] | s
 
 
 def _apply_one(source: IO[bytes], before: Sequence[Applied], file: File) -> Applied:
-    """Put the pages of one backup in their places, each verified."""
+    """Verify the pages of one backup and write them in place."""
     number = _format(source)
     blocks = read_blocks(source, KINDS, "backup")
     head = _head(next(blocks), number)
@@ -195,7 +195,7 @@ def _apply_one(source: IO[bytes], before: Sequence[Applied], file: File) -> Appl
 
 
 def _format(source: IO[bytes]) -> int:
-    """The number of a backup's format. Raises FormatError."""
+    """Return the number of a backup's format. Raises FormatError."""
     magic = read_bytes(source, len(MAGIC))
     if not magic.startswith(NAME) or len(magic) < len(MAGIC):
         raise FormatError("this is no backup; it should begin with 'pageBACK'")
@@ -206,7 +206,7 @@ def _format(source: IO[bytes]) -> int:
 
 
 def _head(block: Block, number: int) -> BackupHead:
-    """The head of a backup. Raises CorruptionError."""
+    """Return the head of a backup. Raises CorruptionError."""
     if block.kind != b"HEAD":
         raise block.damaged("HEAD belongs there")
     head = BackupHead(*block.numbers(_HEADS[number]))
@@ -223,7 +223,7 @@ def _head(block: Block, number: int) -> BackupHead:
 
 
 def _check_place(head: BackupHead, before: Sequence[Applied], number: int) -> None:
-    """Raises FormatError for a backup that does not follow those before it."""
+    """Raise FormatError for a backup that does not follow those before it."""
     name = f"the backup of version {head.version}"
     remedy = "give one full backup, then its increments in order"
     if before and (head.uuid, head.page_size) != (before[0].head.uuid, before[0].head.page_size):
@@ -242,7 +242,7 @@ def _check_place(head: BackupHead, before: Sequence[Applied], number: int) -> No
 
 
 def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises CorruptionError."""
+    """Return the ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises CorruptionError."""
     if block.kind != b"PAGE":
         raise block.damaged("PAGE belongs there")
     with block.reading():
@@ -263,7 +263,7 @@ def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.nd
 
 
 def _finish(file: File, done: Sequence[Applied]) -> None:
-    """Write a state around the one version, and the meta slots; all that is in the pages is verified."""
+    """Verify all that is in the pages, then write a commit for the one version, and the meta slots."""
     head, held = done[-1].head, sum(applied.pages for applied in done)
     if head.top > _span(held):
         raise CorruptionError(f"the backup says that the store has {head.top} pages, and holds {held}")
@@ -295,7 +295,7 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
 
 
 def _make_room(file: File, size: int, dense: bool) -> None:
-    """Let a file have a size, with holes where few pages of it are used: a few bytes may ask for terabytes."""
+    """Extend a file to a size, with holes unless `dense`: a few bytes of a backup may demand terabytes."""
     if dense:
         file.fallocate(0, size)
     elif file.size() < size:
@@ -303,7 +303,7 @@ def _make_room(file: File, size: int, dense: bool) -> None:
 
 
 def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list[int], int]:
-    """The version that the pages hold, its commit's record, the pages that it reaches, the id of the next text.
+    """Return the version in the pages, its commit's record, the pages that it reaches, the id of the next text.
 
     Raises CorruptionError for what no store would have written.
     """
@@ -325,7 +325,7 @@ def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list
 
 
 def _faults(made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int) -> Iterator[str]:
-    """What else the record of a commit would not say: a sentence for each fault."""
+    """Yield a sentence for each other fault of a commit's record."""
     if max(reached) >= head.top:
         yield f"it reaches page {max(reached)} of {head.top}"
     if (made.version, made.branch, made.administrative) != (head.version, MAIN_ID, 0):

@@ -1,7 +1,7 @@
-"""Arrow batches in blocks: one batch as a stream, and read back from a stream that may be a stranger's.
+"""Arrow batches in blocks: write a batch as a stream, and read it back from a stream that may be a stranger's.
 
-Arrow believes a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
-`unpack` wants the schema that it is given, refuses packed bodies, and validates the batch in full.
+Arrow trusts a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
+`unpack` requires the given schema, refuses packed bodies, and validates the batch in full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _HEADER, _COMPRESSION = 2, 3  # fields of a message, and of a record batch, in A
 
 
 def pack(batch: pa.RecordBatch) -> bytes:
-    """The bytes of a stream that holds one batch."""
+    """Return the bytes of a stream that holds one batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -24,7 +24,7 @@ def pack(batch: pa.RecordBatch) -> bytes:
 
 
 def unpack(data: bytes, schema: pa.Schema, rows: int, nulls: bool = False) -> pa.RecordBatch:
-    """The one batch of a stream, which has that schema, `rows` rows at most and, without `nulls`, none.
+    """Return the one batch of a stream, of that schema, with `rows` rows at most and, unless `nulls`, no nulls.
 
     Raises ValueError, struct.error, or one of Arrow's errors (ArrowException, OSError). O(bytes).
 
@@ -66,7 +66,7 @@ def _names(schema: pa.Schema) -> str:
 
 
 def _compressed(metadata: bytes) -> bool:
-    """Whether the buffers of a record batch are packed: its header, a flatbuffer, says so before any is read."""
+    """Return whether the buffers of a record batch are packed, by its header, a flatbuffer, before any is read."""
     (message,) = _OFFSET.unpack_from(metadata)
     at = message + _field(metadata, message, _HEADER)
     (header,) = _OFFSET.unpack_from(metadata, at)
@@ -74,7 +74,7 @@ def _compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """How far into a flatbuffer's table a field stands, 0 where it has none."""
+    """Return the offset of a field in a flatbuffer's table, 0 if it is absent."""
     places = table - _BACK.unpack_from(data, table)[0]
     (size,) = _PLACE.unpack_from(data, places)
     return _PLACE.unpack_from(data, places + 4 + 2 * number)[0] if size > 4 + 2 * number else 0

@@ -1,4 +1,4 @@
-"""Branches: several lines of versions may go on from one version, and all share its pages.
+"""Branches: several lines of versions may continue from one version, and all share its pages.
 
 A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
 origin belong to the branch below and are left alone; the origin is retained as long as the branch is.
@@ -66,7 +66,7 @@ def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -
 
 
 def _own_pages(handle: Handle, number: int) -> list[int]:
-    """The pages of a branch's newest version that were born on it. O(pages of the changed relations)."""
+    """Return the pages of a branch's newest version that were born on it. O(pages of the changed relations)."""
     head = handle.state.heads[number]
     if head.version == head.origin:
         return []

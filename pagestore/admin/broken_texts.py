@@ -1,10 +1,10 @@
-"""Texts that are no UTF-8, in columns of strings: which there are, and a commit that makes texts of them.
+"""Texts that are no UTF-8, in columns of strings: find them, and repair them in a commit.
 
     b"caf\\xe9"      read as Latin-1      café
-                    or as it stands      caf\\xe9, with a backslash
+                    or escaped           caf\\xe9, with a backslash
 
-Values that come in are looked at (values/exact.py); stores of earlier releases may have such texts from files of
-Parquet and Arrow. A relation that has one cannot be read. Versions before keep theirs until they are dropped.
+New values are checked (values/exact.py); stores of earlier releases may have broken texts from files of Parquet and
+Arrow. A relation that has one cannot be read. Earlier versions keep theirs until they are dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXTS_AT_ONCE = 65536
 
 
 class Mended(NamedTuple):
-    """How many records of a relation have other texts since a version of a branch."""
+    """The number of records of a relation whose texts a version of a branch repaired."""
 
     branch: str
     version: int
@@ -37,10 +37,10 @@ class Mended(NamedTuple):
 
 
 def mend_texts(handle: Handle, encoding: str = "") -> list[Mended]:
-    """Make texts of the bytes in columns of strings that are none, in a commit for each branch that has some.
+    """Repair the values in columns of strings that are no UTF-8, in one commit for each branch that has some.
 
-    They are read as `encoding`; without one, bytes that are no UTF-8 are written with a backslash. Views follow.
-    Raises WordError for bytes that the encoding has not, EditError where two keys become the same.
+    They are decoded as `encoding`; without one, bytes that are no UTF-8 are escaped with a backslash. Views follow.
+    Raises WordError for bytes that are not in the encoding, EditError where two keys become the same.
     """
     mended = []
     for branch in handle.refresh().settings.branches:
@@ -55,7 +55,7 @@ def mend_texts(handle: Handle, encoding: str = "") -> list[Mended]:
 
 
 def _mend(txn: Transaction, encoding: str) -> dict[str, int]:
-    """Edit the records of one branch; how many there are in each relation."""
+    """Edit the records of one branch; return the number in each relation."""
     broken = np.array([*_broken_ids(txn.dictionary)], np.int64)
     hosted = {name for one in txn.base.catalog.dependants.values() for name in one.keeps}
     records = {}
@@ -75,7 +75,7 @@ def _broken_ids(dictionary: Dictionary) -> Iterator[int]:
 
 
 def _mend_relation(txn: Transaction, relation: Relation, places: list[int], broken: np.ndarray, encoding: str) -> int:
-    """Put records with other texts in place of those that have broken ones; how many there are."""
+    """Replace the records that have broken texts by repaired ones; return their number."""
     pages, tree = relation.view()
     batches = [np.zeros((tree.spec.columns, 0), np.int64)]
     for batch in read_batches(pages, tree) if tree.count else ():
@@ -107,7 +107,7 @@ def _decoded(text: bytes, encoding: str) -> str:
 
 
 def _refuse_one_key(relation: Relation, before: np.ndarray, after: np.ndarray) -> None:
-    """Raise EditError where a record that has another key now would replace another record."""
+    """Raise EditError where a record whose key has changed would replace another record."""
     keys = len(relation.schema.key)
     moved = (before[:keys] != after[:keys]).any(axis=0)
     pages, tree = relation.view()

@@ -3,7 +3,7 @@
     meta slots       both read; after a clean close they say the same
     record           commits, catalogs, settings and free lists read and point into the file
     checksum         a page's bytes are the ones that were written, and it knows its own number
-    birth            no page is younger than the page or the version that points to it, and it is the one that is meant
+    birth            no page is younger than the page or version that points to it, and it has the birth that these say
     shape            kind, level, columns and tree are what parent and catalog say; columns lie inside
     key order        keys ascend strictly within a page and from page to page
     separators       an index entry holds exactly the least key below its child
@@ -45,7 +45,7 @@ def check_store(handle: Handle) -> list[Violation]:
             violations = Check(handle).run()
             if not violations or handle.refresh().sequence == sequence:
                 return violations
-        found = {(v.invariant, v.page) for v in violations}  # a writer may have reused what was looked at
+        found = {(v.invariant, v.page) for v in violations}  # a writer may have reused pages while they were checked
         again = again & found if tried else found
     return [v for v in violations if (v.invariant, v.page) in again]
 
@@ -57,10 +57,10 @@ class Check(Walk):
         super().__init__(handle.mapping)
         self.handle = handle
         self.entries = handle.state.versions.readable(self.pages)
-        self.dead: dict[int, DeadList] = {}  # by version, where its record reads
+        self.dead: dict[int, DeadList] = {}  # by version, if its record can be read
 
     def run(self) -> list[Violation]:
-        """All violations, empty when all is well."""
+        """Return all violations, empty when all is well."""
         self._slots()
         state = self.handle.state
         self.run_of("the newest commit", state.run)
@@ -96,7 +96,7 @@ class Check(Walk):
                 self._add("record", None, problem)
 
     def _version(self, entry: Entry) -> None:
-        """Walk over all that one retained version reaches, and see whether its record is the one that is meant."""
+        """Walk over all that one retained version reaches, and check that its record is of that version."""
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
@@ -115,7 +115,7 @@ class Check(Walk):
         self.dead_list(entry.version, commit)
 
     def _text_trees(self) -> None:
-        """Reach the dictionary as the newest commit has it."""
+        """Reach the dictionary of the newest commit."""
         state = self.handle.state
         for number in TEXT_TREES:
             self.tree("the dictionary", state.system[number], state.last_version)
@@ -123,7 +123,7 @@ class Check(Walk):
         self.strings()
 
     def _free(self) -> set[int] | None:
-        """The free pages; None where their list does not read, which is a violation already."""
+        """Return the free pages; None if their list cannot be read, which is a violation already."""
         try:
             return free_pages(self.handle)
         except CorruptionError:
@@ -147,13 +147,13 @@ class Check(Walk):
                 self._add("page audit", page, "nothing reaches it, and it is not free")
 
     def _waiting(self) -> set[int]:
-        """Dead pages that some retained version still needs."""
+        """Return the dead pages that some retained version still needs."""
         state = self.handle.state
         waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
         return waiting | self._needed_by_lineage()
 
     def _needed_by_lineage(self) -> set[int]:
-        """The store's own pages that a reader of a retained version may still look at."""
+        """Return the store's own pages that a reader of a retained version may still read."""
         state = self.handle.state
         needed = set(self._all(state.system[DEAD.tree_id])[2].tolist())
         before = -1
@@ -165,6 +165,6 @@ class Check(Walk):
 
 
 def free_pages(handle: Handle) -> set[int]:
-    """All pages that the newest commit says are free."""
+    """Return all pages that are free in the newest commit."""
     commit = handle.state.commit
     return {*checkpoint_of(handle.mapping, commit).tolist(), *commit.added}.difference(commit.removed)

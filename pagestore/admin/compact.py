@@ -1,8 +1,8 @@
-"""Making a store as small as its content: pages that `bulk` fills, at the front of the file.
+"""Make a store as small as its content: pages filled by `bulk`, at the front of the file.
 
-Every tree is built anew, bottom-up, by ordinary commits: first behind all other pages, so that the front is
+Every tree is rebuilt, bottom-up, by ordinary commits: first after all other pages, so that the front is
 empty when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they
-read stays where it is, and the file is cut behind it. Meanwhile the file grows by the size of its content.
+read stays where it is, and the file is cut after it. Meanwhile the file grows by the size of its content.
 """
 
 from typing import NamedTuple
@@ -42,16 +42,16 @@ def compact_store(handle: Handle) -> Compact:
 
 
 def _vacuum(handle: Handle) -> None:
-    """Leave only what has to stay, and cut the file."""
+    """Drop all versions but those that must stay, and cut the file."""
     with handle.administering():
         drop_versions(handle, keep_versions=1, drop=None, dry_run=False)
 
 
 def _rewrite(handle: Handle, branch: str) -> None:
-    """Make a commit that holds what the one before held, in other places."""
+    """Make a commit with the content of the one before, in other places."""
     with begin_transaction(handle, "compact", branch) as txn:
         txn.vouch()
-        txn.pager.give_back()  # not before: another thread's transaction may be handing them out
+        txn.pager.give_back()  # not earlier: another thread's transaction may be handing them out
         txn.dictionary.move_long()
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:

@@ -4,17 +4,17 @@ A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 byt
 the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
 
     STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
-    PART   bytes       not packed: what the first text of the next block TEXT begins with, behind the parts before
+    PART   bytes       not packed: a piece of the first text of the next block TEXT, which continues the pieces before
     TEXT   Arrow       one column of bytes: the next texts; null where the text of an id has left the dictionary
     VERS   record      a version: number, message, tags, and the catalog as in the store (docs/format.md)
     TREE   record      relation name, 1 if its rows are the changes since the version dumped before, else 0
-    ROWS   Arrow       its records as words; with changes, a first column that is 0 insert, 1 erase
+    ROWS   Arrow       its records as words; with changes, a first column: 0 insert, 1 erase
     DONE   u64 x 2     the numbers of versions and rows, so that a cut is noticed
 
 Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may
 hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
 
-A dump may come from a stranger: `restore` takes nothing from it that no store would hold (docs/format.md).
+A dump may come from a stranger: `restore` refuses what no store would hold (docs/format.md).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ MAGIC = b"pageDUMP\x01\x00\x00\x00"
 KINDS = b"STOR", b"PART", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
 ROWS = 1 << 16  # of a block, at most
 ROWS_WORDS = 1 << 23  # words of a block of wide records, at most
-TEXT_BYTES = 1 << 24  # of the texts of a block, about; longer ones come in parts
+TEXT_BYTES = 1 << 24  # of the texts of a block, about; longer texts are split into parts
 
 
 def texts_schema() -> pa.Schema:
-    """The schema of a block of texts."""
+    """Return the schema of a block of texts."""
     return pa.schema({"text": pa.large_binary()})
 
 
@@ -87,7 +87,7 @@ def dump(
 def _write(
     out: IO[bytes], snapshots: Sequence[Snapshot], tags: Mapping[str, int], relations: Sequence[str] | None
 ) -> None:
-    """Ascending versions, which may be none, as a dump."""
+    """Write ascending versions, maybe none, as a dump."""
     out.write(MAGIC)
     write_block(out, b"STOR", _COUNT.pack(len(snapshots)))
     if snapshots:
@@ -107,11 +107,11 @@ def _write(
 def restore(
     handle: Handle, source: IO[bytes], trial: Callable[[], AbstractContextManager[Handle]] | None = None
 ) -> list[int]:
-    """Read a dump into an empty store; returns the numbers that its versions have now.
+    """Read a dump into an empty store; return the new numbers of its versions.
 
-    Raises FormatError for what is no dump, CorruptionError where it is cut off or damaged, or says what no store would
+    Raises FormatError for what is no dump; CorruptionError where it is cut off, damaged, or has what no store would
     hold; MissingError for a scan operator that this process has not registered; SchemaError, with the `page_size` to
-    make the store with, for a relation that is too wide for its pages. The version that the place is in is
+    make the store with, for a relation that is too wide for its pages. The version with the fault is
     not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
     restored first. Memory is bounded by a block, or by a text that is longer.
     """
@@ -136,7 +136,7 @@ def restore(
 
 @contextmanager
 def _again(source: IO[bytes]) -> Iterator[IO[bytes]]:
-    """What is left of a stream, to be read more than once."""
+    """Yield the rest of a stream in a form that can be read more than once."""
     if source.seekable():
         yield source
         return
@@ -147,7 +147,7 @@ def _again(source: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 class _Restore:
-    """One pass over the blocks of a dump behind the first. `block` is the one that was read last."""
+    """One pass over the blocks of a dump after the first. `block` is the one read last."""
 
     def __init__(self, handle: Handle, blocks: Iterator[Block], versions: int):
         self.handle, self.blocks, self.expected = handle, blocks, versions
@@ -155,7 +155,7 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        # ids that no value of a column of such texts has: those of texts that have left, or are no UTF-8
+        # by type of text, ids that no value may have: of texts that have left, or that are no UTF-8
         self.refused: dict[str, list[int]] = {"string": [], "bytes": []}
 
     def run(self) -> list[int]:
@@ -164,7 +164,7 @@ class _Restore:
             self._texts(txn)
             while self.block.kind == b"VERS":
                 names = self._version(txn)
-                self._check_end()  # a version is made when what is behind it reads
+                self._check_end()  # a version is made only if the block after it can be read
                 txn.commit()
                 self._made(names)
                 txn = begin_transaction(self.handle)
@@ -181,7 +181,7 @@ class _Restore:
         return self.block.damaged(f"{wanted} belongs there")
 
     def _check_end(self) -> None:
-        """Raises CorruptionError unless another version follows, or the end as it should be."""
+        """Raise CorruptionError unless another version follows, or a correct end."""
         if self.block.kind == b"VERS" and self.versions < self.expected:
             return
         if self.block.kind != b"DONE":
@@ -192,7 +192,7 @@ class _Restore:
             raise self.block.damaged(f"{fact}; it has {self.versions} and {self.rows}")
 
     def _texts(self, txn: Transaction) -> None:
-        """Give the texts the ids that they had."""
+        """Add the texts to the dictionary with the ids that they had."""
         parts: list[bytes] = []
         while self.block.kind in (b"PART", b"TEXT"):
             if self.block.kind == b"PART":
@@ -230,7 +230,7 @@ class _Restore:
             self.refused["string"] += [id_ for id_, text in pairs if text is not None and not is_utf8(text)]
 
     def _version(self, txn: Transaction) -> list[str]:
-        """Make the transaction hold what the dump says of the next version; returns its tags."""
+        """Make the transaction hold the content of the next version; return its tags."""
         with self.block.reading():
             message, names, catalog = _read_version(self.block.data)
             for name in names:
@@ -264,7 +264,7 @@ class _Restore:
                 add_tag(self.handle, name)
 
     def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
-        """Take the rows of one of the `wanted` relations."""
+        """Read the rows of one of the `wanted` relations."""
         with self.block.reading():
             source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()
@@ -283,7 +283,7 @@ class _Restore:
             raise self.block.damaged(f"relation {name!r}, {error}") from None
 
     def _rows(self, info: Info, changes: int) -> Iterator[np.ndarray]:
-        """The words of a relation's blocks, int64[C, n]."""
+        """Yield the words of a relation's blocks, int64[C, n]."""
         schema = pa.schema({f"c{i}": pa.int64() for i in range(changes + info.spec.columns)})
         while self.block.kind == b"ROWS":
             with self.block.reading():
@@ -297,7 +297,7 @@ class _Restore:
             self._next()
 
     def _check_values(self, info: Info, words: np.ndarray) -> None:
-        """Raises ValueError for a word that no value of its column's type has."""
+        """Raise ValueError for a word that no value of its column's type has."""
         for column, some in zip(info.schema.stored if info.schema else (), words, strict=False):
             least, most = bounds_of(column.type)
             if column.type.nullable:
@@ -337,7 +337,7 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
 
 
 def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) -> pa.Array:
-    """The texts of ids int64[n] as an Arrow array, null where there[n] is False."""
+    """Return the texts of ids int64[n] as an Arrow array, null where there[n] is False."""
     if not there.any():
         return pa.nulls(len(ids), pa.large_binary())
     texts = dictionary.texts(ids[there], binary=True).cast(pa.large_binary())
@@ -345,9 +345,9 @@ def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) 
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
-    """The part of a catalog that goes into a dump.
+    """Return the part of a catalog that goes into a dump.
 
-    Properties, which hosts write, are about all relations, so they go only with all of them."""
+    Properties, which hosts write, are about all relations, so they are dumped only with all of them."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
@@ -396,7 +396,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
 
 
 def _same_tree(before: Snapshot | None, name: str, tree: Tree) -> Tree | None:
-    """The tree of the version before, if it is the same relation."""
+    """Return the tree of the version before, if it is the same relation."""
     if before is None or name not in before._version.catalog.relations:
         return None
     old = before.tree(name)

@@ -1,7 +1,7 @@
 """Blocks of a dump or backup: a header of 24 bytes (kind, checksum, lengths) and a zstandard frame each.
 
-Such a file may come from a stranger: nothing in it is believed before it was verified, and no block unpacks to more
-than PLAIN_MAX bytes, however few it takes.
+Such a file may come from a stranger: nothing in it is used before it is verified, and no block unpacks to more than
+PLAIN_MAX bytes, however small it is.
 """
 
 import struct
@@ -18,17 +18,17 @@ MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed: a text of many such blocks is no larger than its file
+RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is no larger than its file
 
 
-# what decoding bytes in memory raises
+# the errors of decoding bytes in memory
 def faults() -> tuple[type[Exception], ...]:
-    """What reading a block raises that is not what was written."""
+    """Return the exceptions that reading a damaged block raises."""
     return PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error
 
 
 class Block(NamedTuple):
-    """A block as it was read: its bytes, unpacked, and the bytes of the file where its header begins and it ends."""
+    """A block that was read: its unpacked content, and the file offsets where its header begins and where it ends."""
 
     kind: bytes
     data: bytes
@@ -37,12 +37,12 @@ class Block(NamedTuple):
     what: str
 
     def damaged(self, fact: object) -> CorruptionError:
-        """The error that says what is wrong with the block."""
+        """Return the CorruptionError that says what is wrong with the block."""
         return _damaged(self.what, self.at, self.kind, fact)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn an error that is raised while the block is decoded into the CorruptionError of the block.
+        """Turn an error raised while the block is decoded into the block's CorruptionError.
 
         A relation that is too wide for the store's pages is no damage: its SchemaError passes."""
         try:
@@ -53,7 +53,7 @@ class Block(NamedTuple):
             raise self.damaged(error) from None
 
     def numbers(self, form: struct.Struct) -> tuple[Any, ...]:
-        """The whole block as numbers. Raises CorruptionError."""
+        """Return the whole block as numbers. Raises CorruptionError."""
         with self.reading():
             return form.unpack(self.data)
 
@@ -70,7 +70,7 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
 def read_blocks(
     source: IO[bytes], kinds: Container[bytes], what: str = "dump", at: int = MAGIC_SIZE
 ) -> Iterator[Block]:
-    """The blocks of a dump or backup from a byte on; CorruptionError at the place where it ends or is damaged."""
+    """Yield the blocks of a dump or backup from byte `at` on; raise CorruptionError where it is cut off or damaged."""
     kind = b""
     while kind != b"DONE":
         header = read_bytes(source, BLOCK.size)
@@ -94,7 +94,7 @@ def read_blocks(
 
 
 def _header_fault(kind: bytes, length: int, plain: int, kinds: Container[bytes]) -> str | None:
-    """Why a block cannot be as its header says, or None."""
+    """Return what is wrong with a block's header, or None."""
     if kind not in kinds:
         return "there is no such kind of block"
     if plain > PLAIN_MAX or length > PACKED_MAX:
@@ -105,7 +105,7 @@ def _header_fault(kind: bytes, length: int, plain: int, kinds: Container[bytes])
 
 
 def _unpacked(packed: bytes, plain: int) -> bytes:
-    """The content of a frame, which must have `plain` bytes. Raises ZstdError, ValueError."""
+    """Return the content of a frame, which must have `plain` bytes. Raises ZstdError, ValueError."""
     if zstandard.frame_content_size(packed) != plain:
         raise ValueError(f"its frame does not say that it unpacks to {plain} bytes")
     data = zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
@@ -120,7 +120,7 @@ def _damaged(what: str, at: int, kind: bytes, fact: object) -> CorruptionError:
 
 
 def read_bytes(source: IO[bytes], count: int) -> bytes:
-    """Up to `count` bytes, fewer only at the end; no more memory than there are, since a header may be damaged."""
+    """Read up to `count` bytes, fewer only at the end; takes memory for those read only: a header may be damaged."""
     parts = []
     while count and (part := source.read(min(count, PIECE))):
         parts.append(part)

@@ -18,18 +18,18 @@ from pagestore.versions.store_state import Version
 
 
 class Reader(NamedTuple):
-    """A version that is being read, and by which process; `pid` is 0 where that cannot be seen."""
+    """A version that is being read, and the process that reads it; `pid` is 0 if unknown."""
 
     version: int
     pid: int
-    started: float  # the process's start, in seconds since the machine's
+    started: float  # when the process started, in seconds since boot
 
 
 class Stat(NamedTuple):
     """Sizes in pages of `page_size` bytes.
 
-    `relations` is the newest version's, `only` what no other version reaches: dropping that version frees it. `texts`
-    are in the dictionary, `texts_removed` have left it.
+    `relations` is for the newest version; `only` is what no other version reaches, which dropping that version frees.
+    `texts` are in the dictionary, `texts_removed` have left it.
     """
 
     page_size: int
@@ -65,7 +65,7 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
 
 
 def _sizes(handle: Handle) -> tuple[int, int]:
-    """How many pages there are, and how many of them are free, in one commit."""
+    """Return the number of pages, and of free pages, as of one commit."""
     while True:
         state = handle.refresh()
         try:
@@ -76,7 +76,7 @@ def _sizes(handle: Handle) -> tuple[int, int]:
 
 
 def _reached(handle: Handle, version: Version) -> np.ndarray:
-    """The pages of a version, each once: its trees, its record, its catalog."""
+    """Return the pages of a version, each once: its trees, its record, its catalog."""
     page_words = handle.mapping.pages.page_words
     parts = [_pages_of(handle, tree) for tree in version.trees.values()]
     parts += [np.array(run.ids(page_words), np.int64) for run in (version.run, version.catalog.run)]

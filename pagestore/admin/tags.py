@@ -1,4 +1,4 @@
-"""Tags: names of versions, which are retained as long as they have one."""
+"""Tags: names of versions; a version is retained as long as it has one."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The part of a check that looks into pages: walk over trees and records, and note what is not as it should be.
+"""The part of a check that reads pages: walk over trees and records, and note violations.
 
 walk = Walk(mapping)
 walk.reach(version)      each page of its trees and records, pages shared with other versions once
@@ -40,7 +40,7 @@ TEXTS_AT_ONCE = 65536
 
 
 class Violation(NamedTuple):
-    """One thing that is not as it should be: the invariant, the page, the pages from the root to it, and the fact."""
+    """A violation: the invariant, the page, the pages from the root to it, and the fact."""
 
     invariant: str
     page: int | None
@@ -54,7 +54,7 @@ class Violation(NamedTuple):
 
 
 class Subtree(NamedTuple):
-    """What is below a page: its least and greatest key, its records, its folds and its birth."""
+    """The content below a page: least and greatest key, number of records, folds, and the page's birth."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -71,11 +71,11 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, and may they be null, by tree
-        self._strings: dict[int, dict[int, str]] = {}  # the columns of strings by their places, by tree
+        self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and if it is nullable
+        self._strings: dict[int, dict[int, str]] = {}  # by tree: the names of string columns by place
         self._broken: list[int] = []  # the ids of texts that are no UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}
-        self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
+        self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was read last
 
     def reach(self, version: Version) -> None:
         """Walk over all that a version reaches."""
@@ -97,14 +97,14 @@ class Walk:
         self._long_texts(self._all(texts))
 
     def _long_texts(self, rows: np.ndarray) -> None:
-        """As `long_texts`, of the records (id, part, word) of all texts."""
+        """Do as `long_texts`, given the records (id, part, word) of all texts."""
         long = rows[0, (rows[1] == 0) & (rows[2] & 0xFFFF == 0xFFFF)]
         some = rows[:, (rows[1] < 3) & np.isin(rows[0], long)] if len(long) else rows[:, :0]
         for page, words in long_runs(map(tuple, some.T.tolist())):
             self.run_of("a long text", Run(page, words))
 
     def dictionary(self, trees: dict[int, Tree]) -> int:
-        """Reach the texts that stand in runs of their own, and compare the trees of texts; the greatest id, or 0."""
+        """Reach the texts in runs of their own, and compare the trees of texts; return the greatest id, or 0."""
         rows = self._all(trees[TEXTS.tree_id])
         self._long_texts(rows)
         ids = np.sort(rows[0, rows[1] == 0])
@@ -121,7 +121,7 @@ class Walk:
         return int(ids.max(initial=0))
 
     def _each_text(self, dictionary: Dictionary, ids: np.ndarray, ordered: bool) -> None:
-        """Check that texts ascend where an order of them is kept, and note those that are no UTF-8."""
+        """Check that texts ascend if their order is kept, and note those that are no UTF-8."""
         last: list[bytes] = []
         for at in range(0, len(ids), TEXTS_AT_ONCE):
             try:
@@ -138,7 +138,7 @@ class Walk:
             last = texts[-1:]
 
     def strings(self) -> None:
-        """Say which records have texts that are no UTF-8 in columns of strings; `dictionary` comes before."""
+        """Report the records with texts that are no UTF-8 in columns of strings; call `dictionary` first."""
         for page, tree_id in [*self._done] if self._broken else ():
             strings = self._strings.get(tree_id)
             if strings and self._done[page, tree_id] and page_type_fields(self.word(page, TYPE))[0] == LEAF:
@@ -241,7 +241,7 @@ class Walk:
     def _index(
         self, name: str, page: int, spec: Spec, level: int, columns: np.ndarray, path: tuple[int, ...]
     ) -> Subtree | None:
-        """Compare each entry with what is below it."""
+        """Compare each entry with the subtree below it."""
         keys, birth = columns[: spec.keys], self.word(page, BIRTH)
         before: tuple[int, ...] | None = None
         count, whole = 0, True
@@ -317,12 +317,12 @@ class Walk:
             self._add("key order", page, fact, path)
 
     def sound(self, page: int, spec: Spec, level: int) -> bool:
-        """Whether the bytes of a page can be read as that part of a tree."""
+        """Return whether the bytes of a page can be read as that part of a tree."""
         inside = FIRST_PAGE <= page < len(self.pages.seen)
         return inside and not page_fault(self._slice(page), page) and not self._shape_fault(page, spec, level)
 
     def columns(self, page: int) -> np.ndarray:
-        """All columns of a page decoded: int64[C, n]."""
+        """Return all columns of a page, decoded: int64[C, n]."""
         n = self.word(page, ENTRY_COUNT)
         columns = page_type_fields(self.word(page, TYPE))[2]
         out = np.empty((columns, n), np.int64)
@@ -331,7 +331,7 @@ class Walk:
         return out
 
     def _slice(self, page: int) -> np.ndarray:
-        """A page, copied: another process may write it anew, or cut the file, while it is looked at."""
+        """Return a copy of a page: another process may rewrite it, or cut the file, while it is checked."""
         if page != self._copied:
             size = self.mapping.page_size
             data = self.mapping.file.pread(size, page * size).ljust(size, b"\0")
@@ -339,14 +339,14 @@ class Walk:
         return self._copy
 
     def word(self, page: int, at: int) -> int:
-        """Word `at` of a page."""
+        """Return word `at` of a page."""
         return int(self._slice(page)[at])
 
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
         self.violations.append(Violation(invariant, page, path, fact))
 
     def _all(self, tree: Tree) -> np.ndarray:
-        """The records of a tree whose pages passed, int64[C, n]; a bad page's are left out."""
+        """Return the records of a tree, int64[C, n], without those of bad pages."""
         return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *self._leaves(tree)], axis=1)
 
     def _leaves(self, tree: Tree) -> Iterator[np.ndarray]:
@@ -354,7 +354,7 @@ class Walk:
         while stack:
             page, level = stack.pop()
             passed = self._done.get((page, tree.spec.tree_id)) is not None
-            if not passed or not self.sound(page, tree.spec, level):  # it may be another by now
+            if not passed or not self.sound(page, tree.spec, level):  # it may have been rewritten by now
                 continue
             columns = self.columns(page)
             if level == 0:
@@ -364,9 +364,9 @@ class Walk:
 
 
 def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
-    """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
+    """Return the runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
 
-    Records may lack parts where a page is another tree's by now, which is a violation of its own.
+    Records may lack parts if a page now belongs to another tree, which is a violation of its own.
 
     >>> long_runs(iter([(1, 2, 6), (2, 0, 0xFFFF), (3, 0, 0xFFFF), (3, 1, 5), (3, 2, 6)]))
     {(5, 6)}
@@ -383,7 +383,7 @@ def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
 
 
 def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
-    """The births of an index page's children by its columns; 0 where the page does not say them."""
+    """Return the births of an index page's children, given its columns; 0 if the page does not have them."""
     births = columns[spec.keys + 1 + len(spec.scans) :]
     return births[0].tolist() if len(births) else [0] * columns.shape[1]
 

@@ -1,10 +1,10 @@
-"""Texts that no retained version holds: they leave the dictionary, and their bytes the file as other pages do.
+"""Remove texts that no retained version holds from the dictionary; their pages are freed as others are.
 
     version 7    customer: ann, bob          both names are kept while version 7 is
-    version 8    customer: bob               once version 7 is dropped, "ann" goes
+    version 8    customer: bob               once version 7 is dropped, "ann" is removed
 
-A text is held by the relations of all retained versions of all branches, for a later version must be able to show what
-an earlier one had; and by what hosts name, such as the constants of installed rules. A tree of raw words that belongs
+A text is held by the relations of all retained versions of all branches, since a later version must be able to show
+what an earlier one had; and by what hosts name, like constants of installed rules. A tree of raw words that belongs
 to no host may hold ids as well, so each of its words counts as one.
 """
 
@@ -26,14 +26,14 @@ from pagestore.versions.hosts import hosts
 
 
 class UnusedTexts(NamedTuple):
-    """How many texts have left the dictionary, and why they have not, where that is not known."""
+    """The number of texts removed, and why texts were kept if it is unknown which are unused."""
 
     removed: int = 0
     kept: str = ""
 
 
 def remove_unused_texts(handle: Handle, message: str) -> UnusedTexts:
-    """Take the texts that nothing holds out of the newest dictionary, in one commit, if there are any.
+    """Remove the texts that nothing holds from the newest dictionary, in one commit, if there are any.
 
     O(rows of the oldest version + changes since + texts).
     """
@@ -52,13 +52,13 @@ def remove_unused_texts(handle: Handle, message: str) -> UnusedTexts:
 
 
 def _unused(handle: Handle, txn: Transaction) -> np.ndarray:
-    """The ids of texts that nothing holds. Raises DependantsError where a host is not loaded, which may hold some."""
+    """Return the ids of texts that nothing holds. Raises DependantsError if a host that may hold some is not loaded."""
     ids = txn.dictionary.ids()
     return ids[~_held(handle, txn)[ids]] if len(ids) else ids
 
 
 def _held(handle: Handle, txn: Transaction) -> np.ndarray:
-    """Which ids are held by something, bool[ids + 1]."""
+    """Return whether each id is held by something, bool[ids + 1]."""
     held = np.zeros(txn.dictionary.next_id, bool)
     before: dict[str, Tree] = {}
     for entry in [*handle.state.versions.entries(handle.mapping.pages)]:
@@ -73,7 +73,7 @@ def _held(handle: Handle, txn: Transaction) -> np.ndarray:
 
 
 def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) -> dict[str, Tree]:
-    """Mark the ids in a version's records that are not in the trees `before`; returns the version's trees."""
+    """Mark the ids in a version's records that the trees `before` do not have; return the version's trees."""
     catalog = snapshot._version.catalog
     hosted = {name for one in catalog.dependants.values() for name in one.keeps}
     trees: dict[str, Tree] = {}
@@ -90,7 +90,7 @@ def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) ->
 
 
 def _added(snapshot: Snapshot, before: Tree | None, tree: Tree, places: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Some columns of the records that a tree has and the one before has not, in batches."""
+    """Yield some columns of the records that a tree has and the one before lacks, in batches."""
     if before is None or before.spec != tree.spec:
         yield from read_batches(snapshot.pages, tree, columns=places) if tree.count else ()
     else:

@@ -1,4 +1,4 @@
-"""Dropping versions on request, then texts that no version holds, and cutting the file behind the last used page."""
+"""Drop versions on request, then texts that no version holds, and cut the file after the last used page."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from pagestore.versions.version_table import Entry
 
 
 class Vacuum(NamedTuple):
-    """What a vacuum did, or would do: versions dropped, versions kept and why, and what became free.
+    """The result of a vacuum, or of a dry run: versions dropped, versions kept and why, and space freed.
 
-    `texts_removed` have left the dictionary; `texts_kept` says why they have not, where that is not known.
+    `texts_removed` have left the dictionary; `texts_kept` says why texts stay if it is unknown which are unused.
     """
 
     dropped: tuple[int, ...]
@@ -33,7 +33,7 @@ def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] 
     texts = remove_unused_texts(handle, "vacuum")
     if not texts.removed:
         return done._replace(texts_kept=texts.kept)
-    with handle.administering():  # the version before held them
+    with handle.administering():  # the version before the removal holds their pages
         also = drop_versions(handle, keep_versions, None, dry_run)
     return Vacuum(
         done.dropped + also.dropped, also.kept, done.pages_freed + also.pages_freed, done.bytes_cut + also.bytes_cut,
@@ -42,7 +42,7 @@ def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] 
 
 
 def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
-    """Drop versions, and cut the file; the caller has the turn to write. Raises as Store.vacuum."""
+    """Drop versions, and cut the file; the caller holds the write lock. Raises as Store.vacuum."""
     chosen = _by_number(handle, drop) if drop is not None else _beyond(handle, keep_versions)
     reasons = {entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))}
     if drop is not None and reasons:
@@ -63,7 +63,7 @@ def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int]
 
 
 def why_kept(handle: Handle, version: int) -> str:
-    """Why a version cannot be dropped; empty if it can."""
+    """Return why a version cannot be dropped; empty if it can."""
     state = handle.state
     names = {number: name for name, number in state.settings.branches.items()}
     for tag, tagged in state.settings.tags.items():
@@ -84,7 +84,7 @@ def _drop(handle: Handle, doomed: list[Entry], reasons: dict[int, str]) -> Vacuu
     size = handle.file.size()
     freed = len(committer.plan(doomed).freed)
     handle.administer(doomed=doomed, shrink=True)
-    handle.administer(shrink=True)  # what the first one freed may be cut off only after it
+    handle.administer(shrink=True)  # pages that the first commit freed can be cut off only after it
     handle.file.truncate(handle.state.commit.top * handle.page_size)
     handle.mapping.shrink()
     return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - handle.file.size()))
@@ -95,7 +95,7 @@ def _by_number(handle: Handle, versions: Iterable[int]) -> list[Entry]:
 
 
 def _beyond(handle: Handle, keep: int | None) -> list[Entry]:
-    """The versions of each branch that are older than its newest `keep`."""
+    """Return the versions of each branch that are older than its newest `keep`."""
     state = handle.state
     retain = state.settings.retain if keep is None else keep
     if keep is not None and keep < 1:

@@ -33,11 +33,11 @@ def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> 
         described = list(islice((info for e in entries if (info := _described(handle, e))), limit))
         if described or limit == 0 or wanted is not None:
             return described
-        state = handle.refresh()  # all of them were dropped while they were read
+        state = handle.refresh()  # all of the entries were dropped while they were read
 
 
 def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
-    """A line of the history; None if the writer drops the version at this moment."""
+    """Return a line of the history; None if the writer drops the version meanwhile."""
     settings = handle.state.settings
     try:
         commit = Commit.read(handle.mapping, entry.run, entry.version)

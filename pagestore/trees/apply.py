@@ -1,10 +1,10 @@
-"""Edits of a tree: sorted, netted, and taken down it in one descent, by several threads where they are many.
+"""Apply edits to a tree: sorted, one a key, in one descent; by several threads where they are many.
 
 A large batch is cut where entries of the root begin. Each thread takes its part of the edits to the leaves and back
 up, into an arena of its own; then the root is written over all parts.
 
     root          | a  b  c | d  e  f |           edits below a to c in one thread, below d to f in another
-                  |  runs   |  runs   |           the entries they come to stand side by side in the root's buffer
+                  |  runs   |  runs   |           the resulting entries meet in the root's buffer
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,9 @@ from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
-PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
-PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
-ALONE = np.zeros((1, 1), np.int64)  # where a tree has nothing beside it
+PART_EDITS = 1 << 11  # edits that are worth a thread of their own; half a millisecond of work
+PAGE_EDITS = 16  # edits that take as long as reading, making and writing a page
+ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
@@ -68,12 +68,12 @@ CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int
 def apply(
     pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
 ) -> tuple[Tree, np.ndarray, np.ndarray]:
-    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and say what they changed.
+    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and return what they changed.
 
     Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
-    value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
+    value is ERASE of the old row, then INSERT of the new one.  A change of values after the first
     `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
-    the last one is the support, and a record whose support reaches 0 is gone.
+    the last one is the support, and a record whose support reaches 0 is deleted.
 
     Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
     tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
@@ -87,10 +87,10 @@ def apply_indexed(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray,
     visible: int | None = None,
 ) -> tuple[list[Tree], list[Edits]]:  # fmt: skip
-    """Apply edits to the first tree as `apply`, and what they changed to the others, which hold its columns elsewhere.
+    """Apply edits to the first tree as `apply`, and its delta to the others, which hold its columns in other orders.
 
-    Row t of places[T, C] says which columns tree t has, in its order; row 0 is not looked at.  Returns the new trees,
-    and what changed in each.  A few edits take one call of a kernel for all trees.
+    Row t of places[T, C] lists the columns of tree t, in its order; row 0 is ignored.  Returns the new trees,
+    and the delta of each.  A few edits take one call of a kernel for all trees.
     """
     actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
     if not len(actions):
@@ -113,7 +113,7 @@ def apply_indexed(
 def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
-    """As `apply_indexed`, in one run; None, and nothing has happened, where there was too little room for it."""
+    """Do as `apply_indexed`, in one call of a kernel; return None, with nothing changed, if its room is too small."""
     page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
     reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
@@ -143,7 +143,7 @@ def _apply_few(
 
 
 def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
-    """Trees as kernels take them, see trees/kernels/apply_indexed.py."""
+    """Return trees as the rows that kernels take, see trees/kernels/apply_indexed.py."""
     return np.array([*map(_ROW, trees)], np.int64)
 
 
@@ -151,7 +151,7 @@ _ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
-    """As `apply`, in as many descents as it takes."""
+    """Do as `apply`, in as many descents as needed."""
     if not tree.root:
         built = _build(pager, tree, actions, edits)
         if built:
@@ -169,7 +169,7 @@ def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray
 
 
 def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
-    """As `apply` to an empty tree, from below; None for few edits, and where a support is to be refused."""
+    """Do as `apply` to an empty tree, by a bulk build; return None for few edits, and for a support to be refused."""
     there = actions != ERASE
     if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
         return None
@@ -178,7 +178,7 @@ def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> 
 
 
 class Share(NamedTuple):
-    """Some of the edits, the pages that their run of the kernel may write, and the room that it works in."""
+    """A part of the edits, the pages that its run of the kernel may write, and its scratch."""
 
     actions: np.ndarray
     edits: np.ndarray
@@ -191,7 +191,7 @@ class Share(NamedTuple):
 def _descend(
     pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[Tree, list[Edits], Edits]:
-    """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
+    """Apply edits in one descent; return the new tree, the edits left over, and the effective delta."""
     slots, starts = _cut(pager, tree, edits)
     parts = _parts(pager, tree, actions, edits, starts)
     try:
@@ -220,9 +220,9 @@ def _descend(
 
 
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
-    """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
+    """Return the root entries and the edits at which the parts of a batch begin, each list with its end."""
     n = edits.shape[1]
-    pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
+    pages = min(n, tree.count // (2 * pager.pages.page_words))  # if each holds as many records as it can
     threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
     if threads < 2 or tree.height < 2:
         return [0, ALL], [0, min(n, EDITS_MAX)]
@@ -235,7 +235,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
 
 
 def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Share]:
-    """The parts that begin where `starts` says, and end where the next one does."""
+    """Return the parts of a batch, each from one of `starts` to the next, with the pages and scratch for it."""
     columns, page_words = tree.spec.columns, pager.pages.page_words
     sizes = [b - a for a, b in pairwise(starts)]
     reserves = [k_apply.reserve_of(tree.height, n, columns, page_words) for n in sizes]
@@ -252,7 +252,7 @@ def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, sta
 
 
 def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share: Share, stages: Part) -> None:
-    """Run the kernel, and have the pages that it makes written; what came of it is the first tally of the part's room.
+    """Run the kernel and write the pages that it makes; the result is the first tally of the part's scratch.
 
     Raises CorruptionError or EditError.
     """
@@ -274,9 +274,9 @@ def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share:
 
 
 def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Share], slots: list[int]) -> None:
-    """Run the parts side by side, then the first one with the root over all of them."""
+    """Run the parts in parallel, then the first one again to write the root over all of them."""
     spec, (first, *others) = tree.spec, parts
-    page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
+    page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # before any thread writes
     run = partial(_run, pager, page_writer, tree, visible)
     together([partial(run, part, Part(BELOW, *ends)) for part, ends in zip(parts, pairwise(slots), strict=True)])
     for part in others:
@@ -327,7 +327,7 @@ def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[n
 
 
 def one_batch(parts: Sequence[Edits]) -> Edits:
-    """Actions and rows of some parts, at least one, one behind the other."""
+    """Concatenate the actions and the rows of one or more parts."""
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([actions for actions, _ in parts]), np.concatenate([rows for _, rows in parts], axis=1)

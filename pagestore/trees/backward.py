@@ -26,9 +26,9 @@ Bound = tuple[Any, ...]  # words of a key or of a prefix of one; () is unbounded
 
 
 def read_backward(pages: Pages, tree: Tree, lo: Bound = (), hi: Bound = ()) -> Iterator[np.ndarray]:
-    """Batches[C, n] of the records with lo <= key < hi, the greatest key first; prefixes allowed.
+    """Yield batches[C, n] of the records with lo <= key < hi, the greatest key first; prefixes allowed.
 
-    A batch is what one leaf holds. O(height) page reads a leaf. Raises CorruptionError.
+    A batch has the records of one leaf. O(height) page reads a leaf. Raises CorruptionError.
     """
     while tree.count:
         low = _leaf_below(pages, tree, hi)
@@ -43,7 +43,7 @@ def read_backward(pages: Pages, tree: Tree, lo: Bound = (), hi: Bound = ()) -> I
 
 
 def _leaf_below(pages: Pages, tree: Tree, hi: Bound) -> Bound | None:
-    """The least key of the leaf with the greatest key below `hi`; () for a root that is a leaf, None where none is."""
+    """Return the least key of the leaf that has the greatest key below `hi`; () for a root leaf, None for no leaf."""
     cursor = _sought(pages, tree, hi)
     inside = not hi or cursor[LEAF_PAGE] == AT_END or cursor[LEAF_SLOT] > 0
     if tree.height == 1:
@@ -62,7 +62,7 @@ def _leaf_below(pages: Pages, tree: Tree, hi: Bound) -> Bound | None:
 
 
 def _sought(pages: Pages, tree: Tree, key: Bound) -> np.ndarray:
-    """A cursor at the first record at or behind a key, or for () behind the last one."""
+    """Return a cursor at the first record at or after a key, or for () after the last one."""
     spec = tree.spec
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     key = key or (WORD_MAX,) * spec.keys
@@ -76,7 +76,7 @@ def _slot(cursor: np.ndarray, level: int) -> int:
 
 
 def _separator(pages: Pages, tree: Tree, cursor: np.ndarray, level: int, slot: int) -> Bound:
-    """The key of an entry of the index page that a cursor's path has at a level."""
+    """Return the key of an entry of the index page on a cursor's path at a level."""
     page, out = int(cursor[PATH + 2 * level - 2]), np.zeros(tree.spec.keys, np.int64)
     for column in range(tree.spec.keys):
         UNPACK.call(pages.words, page, column, slot, slot + 1, out, column)

@@ -23,7 +23,7 @@ from pagestore.trees.kernels.arguments import FreshPages, Loading
 from pagestore.trees.scratch import node_buffers, scratch
 from pagestore.trees.tree import FreshPager, Pager, Spec, Tree, shape_of
 
-PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
+PARALLEL_FROM = 1 << 14  # records from which trees are built in parallel
 BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
@@ -44,7 +44,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 
     A sixteenth of each page stays free for the first edits.
 
-    `turn` is held while the pager is used, since other threads may use it meanwhile. Raises OrderError naming the
+    The lock `turn` is held while the pager is used, since other threads may use it too. Raises OrderError naming the
     first record out of order.  Memory is bounded by the arena.
     """
     return build(pager, spec, batches, turn).tree
@@ -53,10 +53,10 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 def build(
     pager: FreshPager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
 ) -> Built:
-    """As `bulk`, with what a level above the root needs to know."""
+    """Do as `bulk`; return also what a level above the root needs."""
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
-    node = node_buffers(*room.node.shape[1:])  # of its own: `batches` may apply edits while records wait here
+    node = node_buffers(*room.node.shape[1:])  # not the scratch's: `batches` may apply edits while records wait here
     loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
     last = np.zeros(spec.keys, np.int64)
     shape, progress = shape_of(spec), loading.progress
@@ -84,7 +84,7 @@ def build(
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
-    """Build a tree from each spec and the parts[C, n] of its records, in any order; uses the pager's threads."""
+    """Build a tree from each spec and its records, parts[C, n] in any order; uses the pager's threads."""
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:
@@ -96,7 +96,7 @@ def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Cod
 
 
 def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) -> np.ndarray:
-    """Write the pages of a level over the entries[C, n] of the pages below it; returns those of the pages written.
+    """Write the pages of a level over entries[C, n] of the level below; return the entries of the pages written.
 
     At most RECORDS_A_WORD entries for each word of a page."""
     room = scratch()
@@ -110,7 +110,7 @@ def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) 
 
 
 def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
-    """Write what waits on each level, up to the root."""
+    """Write the entries waiting on each level, up to the root."""
     sizes = loading.sizes
     sizes[-1] = 0
     if not count:
@@ -123,7 +123,7 @@ def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Load
 
 
 def _finish_level(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, level: int) -> None:
-    """Write what waits on a level."""
+    """Write the entries waiting on a level."""
     loading.progress.fill(0)
     while loading.sizes[level]:
         fresh = FreshPages(arena, pager.reserve(BULK_PAGES), pager.version, pager.pages.page_words)

@@ -1,5 +1,5 @@
-"""The records of T that its subset S lacks, in order, at a cost of how many they are (*Efficient iteration of
-complements*).
+"""Iterate over the records of T that its subset S lacks, in order, at a cost that depends on their number
+(*Efficient iteration of complements*).
 
 Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both trees need a
 "count" scan and the same key columns.
@@ -33,7 +33,7 @@ ACC_WORDS = Door(acc_words, int)
 class Complement:
     """The records of `whole` whose keys `part` lacks, as batches int64[C, n] in key order.
 
-    `part` must be a subset: counts alone do not always tell when it is not (see `subset` and `accounted`), and then
+    `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and `accounted`), and then
     some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
     Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
     """
@@ -60,7 +60,7 @@ class Complement:
 
     @property
     def probes(self) -> int:
-        """How many ranks were looked up so far."""
+        """Return how many ranks were looked up so far."""
         return int(self._state[kernel.PROBES])
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -79,22 +79,22 @@ class Complement:
 
 
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
-    """Whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
+    """Return whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
     keys = part.spec.keys
     batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
 def accountable(whole: Tree, part: Tree) -> bool:
-    """Whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
+    """Return whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
     sums = ((CHECKSUM, whole.spec.keys),)
     return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
 
 def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
-    """Whether `part` is `whole` without the records missing[K, n] of it, by "checksum" scans. O(missing + log count).
+    """Return whether `part` is `whole` without its records missing[K, n], by checksums. O(missing + log count).
 
-    Two different sets of records have one checksum in one of 2^64 cases, if nobody chose the records to that end.
+    Two different sets of records have one checksum in one of 2^64 cases, unless the records were chosen for that.
     """
     total = _checksum(part_pages, part) + int(record_hashes(np.ascontiguousarray(missing)).sum())
     return whole.count == part.count + missing.shape[1] and (_checksum(pages, whole) - total) % (1 << 64) == 0
@@ -109,7 +109,7 @@ def _checksum(pages: Pages, tree: Tree) -> int:
 def pays(whole: int, part: int, passed: int | None = None) -> bool:
     """Whether probing for the records of `whole` that `part` lacks beats a pass over `passed` records (default: all).
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their numbers. A missing
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their counts. A missing
     record takes two probes for each doubling of the gap before it, and a few more.
 
     >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)

@@ -1,4 +1,4 @@
-"""Two roots in, a sorted stream of changes out (*Delta-iterators*).
+"""Compare two versions of a tree: a sorted stream of changes (*Delta-iterators*).
 
 old   [0 2 4][7 8]          every subtree that both versions share is skipped unread,
 new   [0 2 5][7 8]          so the cost is O(changes * height) pages whatever the size
@@ -35,7 +35,7 @@ class Delta:
 
     @property
     def pages_read(self) -> int:
-        """How many pages were opened so far."""
+        """Return how many pages were opened so far."""
         return int(self._state[:, kernel.READ].sum())
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -57,7 +57,7 @@ class Delta:
 
 
 def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """All changes from old to new at once: (actions int64[n], rows int64[C, n])."""
+    """Return all changes from old to new at once: (actions int64[n], rows int64[C, n])."""
     batches = list(Delta(pages, old, new))
     if not batches:
         return np.empty(0, np.int64), np.empty((new.spec.columns, 0), np.int64)

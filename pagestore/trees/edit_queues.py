@@ -29,7 +29,7 @@ MOST = 4000  # edits in a queue
 
 
 class EditQueue(NamedTuple):
-    """The queue of a tree and its permuted indices, which have the columns places[T, C] of it.
+    """The queue of a tree and its permuted indices, which have its columns places[T, C].
 
     Changes of the tree's first `visible` columns are reported.
     """
@@ -40,7 +40,7 @@ class EditQueue(NamedTuple):
 
 
 class EditQueues:
-    """Queues of edits for groups of trees of given shapes, and what became of the trees."""
+    """Queues of edits for groups of trees of given shapes, and the results of flushing them."""
 
     def __init__(self, queues: Sequence[EditQueue], specs: Sequence[Spec]) -> None:
         self.numbers = [spec.tree_id for spec in specs]
@@ -64,7 +64,7 @@ class EditQueues:
         self._queues = Queues(
             shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits, self._deltas, self._tallies
         )
-        self._left: Sequence[Tree] = ()  # the trees as they stand in the table
+        self._left: Sequence[Tree] = ()  # the trees that are in the table
         self._asked = PAGES_AGAIN, self._columns, folds, 2 * MOST
         moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
         self._reordering = Reordering(moving, order, np.empty(2 * MOST, bool))
@@ -81,20 +81,20 @@ class EditQueues:
     def flush(
         self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
     ) -> tuple[list[Tree], int]:
-        """Call `host` with the arguments of `kernels.flush_queue`, all but the number of a queue.
+        """Call `host` with all arguments of `kernels.flush_queue` but the number of a queue.
 
-        Returns the trees as they are then, and what `host` returned. With `again` it goes on with what a call before
-        has left, and has more pages.
+        Returns the new trees, and what `host` returned. With `again` it continues with the edits that an earlier call
+        left, and has more pages.
         """
         ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
         page_writer = pager.make_room(int(ids[-1]) + 1)
-        pages, room = pager.pages, scratch()  # the map as it is when it holds the pages
+        pages, room = pager.pages, scratch()  # the map, now that it holds the pages
         room.fit(pages.page_words, *self._asked)
         if not again:
             self.trees = trees
             self._tallies.fill(0)
         self._taken[:] = NOTHING
-        if trees != self._left:  # mostly they are as the kernel has left them
+        if trees != self._left:  # mostly they are as the kernel left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left = ()  # until the kernel has returned
         books = PageBooks(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
@@ -108,17 +108,17 @@ class EditQueues:
         return self._left, returned
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
-        """The edits that are left in queue g: actions int64[n], rows int64[C, n]."""
+        """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""
         n, columns = self.waits[g], self._specs[self._ends[g]].columns
         return self._waiting[g, 0, :n].copy(), self._waiting[g, 1 : 1 + columns, :n].copy()
 
     def changes(self, t: int) -> tuple[np.ndarray, np.ndarray]:
-        """What changed in tree t, of all queues' trees in order: actions int64[n], rows int64[C, n]."""
+        """Return the delta of tree t, as numbered through all queues: actions int64[n], rows int64[C, n]."""
         block = self._deltas[t, : 1 + self._specs[t].columns, : self._changed[t]].copy()
         return block[0], block[1:]
 
     def turnover(self, t: int) -> tuple[int, int]:
-        """How many rows came to tree t, and how many went."""
+        """Return how many rows tree t gained, and how many it lost."""
         changes, gain = self._changed[t], self._gained[t]
         return (changes + gain) // 2, (changes - gain) // 2
 

@@ -17,12 +17,12 @@ STAB = Door(stab_points, MappedWords, Bytes, int, IntervalTree, Table, Table, Wo
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
-    """The shape of an index whose intervals stand behind `alphas` columns and before `gammas` ones."""
+    """Return the shape of an index with `alphas` columns before the interval and `gammas` after it."""
     return Spec(tree_id, alphas + 2 + gammas, 0, ((MAX, alphas + 1),))
 
 
 def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
-    """Every record of the index that one of points[alphas + 1, n] stabs, each once, in key order: int64[C, m].
+    """Return every record that one of points[alphas + 1, n] stabs, each once, in key order: int64[C, m].
 
     A point (alpha..., x) stabs records with those alphas and a <= x <= b.  O((m + n) log count).
     """
@@ -30,7 +30,7 @@ def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
-    """Every record that meets one of points[alphas + 2, n], each once, in key order: int64[C, m].
+    """Return every record that meets one of points[alphas + 2, n], each once, in key order: int64[C, m].
 
     A point (alpha..., lo, hi) meets records with those alphas, a <= hi and lo <= b.  O((m + n) log count).
     """
@@ -40,7 +40,7 @@ def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """As `overlaps_many`, but a record once for each point it meets; and how many folds and records were looked at.
+    """Do as `overlaps_many`, but a record once for each point it meets; return also how many folds and records it read.
 
     `room` is the number of records to make room for at first."""
     spec = tree.spec

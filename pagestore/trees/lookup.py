@@ -1,9 +1,9 @@
-"""Look up keys in a tree: many in one call, single ones at little cost, and how many records have a prefix.
+"""Look up keys in a tree, many in one call or single ones at little cost, and count the records with a prefix.
 
 get(pages, tree, keys[K, n])             found[n], values[V, n]; in key order, each page is read once
 RecordFinder(pages, tree).find(key)      the values or None; its kernel's arguments are packed once
 count_prefixes(pages, tree, prefixes)    how many records begin with each prefix
-first_from(pages, tree, prefixes)        found[n], the records at or behind each; last_before, those before it"""
+first_from(pages, tree, prefixes)        found[n], the records at or after each; last_before, those before it"""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ from pagestore.trees.kernels import read_range as k_read_range
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
-UNORDERED = 192  # keys; so few are found sooner than they are put in order
+UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sorting
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
@@ -34,7 +34,7 @@ NEIGHBOURS = Door(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table,
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
 
-    Many keys are looked up in their order, so that each page is read once; more still are shared out among threads.
+    Many keys are looked up in key order, so that each page is read once; still more are divided among threads.
     """
     spec = tree.spec
     n = keys.shape[1]
@@ -48,7 +48,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
         return status
 
     order = lookup_order(keys)
-    if threads < 2 or n < 2 * SHARE:  # cutting shares takes as long as looking a few keys up
+    if threads < 2 or n < 2 * SHARE:  # dividing takes as long as looking a few keys up
         checked(look_up(order), spec)
         return found, out
     shares = np.array_split(order, min(threads, n // SHARE))
@@ -58,12 +58,12 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 
 
 def lookup_order(keys: np.ndarray) -> np.ndarray:
-    """The places int64[n] of keys[K, n] in the order in which they are found soonest: theirs, but for a few.  O(n)."""
+    """Return the order int64[n] in which keys[K, n] are looked up fastest: key order, but for a few.  O(n)."""
     return near_order(keys) if keys.shape[1] > UNORDERED else np.arange(keys.shape[1])
 
 
 def packed_tree(pages: Pages, tree: Tree) -> np.ndarray:
-    """The map and the tree as one array, for kernels that look up a single key.
+    """Pack the map and the tree into one array, for kernels that look up a single key.
 
     It holds addresses: its user must keep `pages` alive."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
@@ -80,7 +80,7 @@ class RecordFinder:
         self._find = FIND[tree.spec.keys].call
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The value words of a whole key, or None.  As `get`, without an array a call.  O(log count).
+        """Return the value words of a whole key, or None.  As `get`, but allocates no array.  O(log count).
 
         The key is a tuple of int; OverflowError for one of more than 64 bits.
         """
@@ -97,7 +97,7 @@ class RecordFinder:
 
 
 def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
-    """How many records, counted up to `most`, start with each of prefixes[m, n]: int64[n].  O(n log count)."""
+    """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n log count)."""
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
     shape = (tree.pointer, tree.height, tree.spec.keys)
@@ -106,7 +106,7 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
 
 
 def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first record at or behind each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+    """Return the first record at or after each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
 
     O(n log count).
     """
@@ -114,7 +114,7 @@ def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarr
 
 
 def last_before(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last record that is below each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+    """Return the last record below each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
 
     O(n log count).
     """

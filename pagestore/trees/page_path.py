@@ -1,4 +1,4 @@
-"""The way from a tree's root to one of its pages, for the messages about a bad one."""
+"""The path from a tree's root to one of its pages, for error messages about a bad page."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +18,14 @@ FIELD = Door(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
-    """Pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
+    """Return the pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
     level, keys = tree.height - 1, tree.spec.keys
     start = ENTER.call(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
     return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
 def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]) -> tuple[int, ...]:
-    """The path from page `at`, an index page whose words begin at `start`; `passed` pages do not lead to the page."""
+    """Return the path from index page `at`, whose words begin at `start`; `passed` pages do not lead to `page`."""
     if at == page:
         return (at,)
     if start <= 0 or at in passed:
@@ -50,7 +50,7 @@ def naming_path(pages: Pages, tree: Tree) -> Iterator[None]:
 
 
 def with_path(error: CorruptionError, pages: Pages, tree: Tree) -> CorruptionError:
-    """The error, and the path from the root if it names a page of this tree."""
+    """Return the error, with the path from the root if it names a page of this tree."""
     if error.page is None or error.path:
         return error
     return CorruptionError(page=error.page, tree=error.tree, path=path_to(pages, tree, error.page))

@@ -27,7 +27,7 @@ WORK_WORDS = Door(kernel.work_words, int, int)
 
 
 class Rows(NamedTuple):
-    """The rows first..end of a tree's scans: one scan, however many fold words it has."""
+    """The rows first..end of a tree's scans that are one scan, of one or more fold words."""
 
     first: int
     end: int
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
 @lru_cache(256)
 def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
-    """Where a tree carries a scan, None where it does not."""
+    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry it."""
     scans = (*spec.scans, (COUNT, 0))  # a sentinel
     for first in range(len(scans) - len(wanted)):
         end = first + len(wanted)
@@ -45,7 +45,7 @@ def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
 
 
 def count_rows(tree: Tree) -> Rows:
-    """The rows of the count scan. Raises MissingError."""
+    """Return the rows of the count scan. Raises MissingError."""
     rows = rows_of(tree.spec, ((COUNT, 0),))
     if rows is None:
         raise MissingError(
@@ -92,7 +92,7 @@ class RangeFold:
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
 
     def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
-        """(fold words, whether there is a record) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
+        """Return (fold words, whether a record exists) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
         try:
             room = self._rooms.pop()
         except IndexError:
@@ -114,21 +114,21 @@ class RangeFold:
         return fold, status > 0
 
     def _room(self) -> tuple[int, memoryview]:
-        """Another array as `fold_one` takes it: its address, and its words."""
+        """Allocate an array for `fold_one`; return its address and its words."""
         rest = self._result.stop + 1 - self._low + WORK_WORDS.call(len(self.tree.spec.scans), 1)
         array = np.concatenate([self._head, np.zeros(rest, np.int64)])
         return array.ctypes.data, array.data
 
 
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
-    """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
+    """Count the records below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
     none = np.zeros((0, keys.shape[1]), np.int64)
     below: np.ndarray = fold_many(pages, tree, count_rows(tree), none, keys).words[0]
     return below
 
 
 def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
-    """The records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each.
+    """Return the records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each.
 
     Raises IndexError for another rank, MissingError without a "count" scan."""
     spec = tree.spec
@@ -142,7 +142,7 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
 
 
 def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) -> np.ndarray:
-    """As `select`, where each record counts as often as its value column `column`, 1 or more, says.
+    """Do as `select`, with each record counted as often as its value column `column` says, 1 or more.
 
     The tree carries the sum of that column, and each rank is below the sum of all. O(log count) each. Raises
     MissingError without such a scan.

@@ -24,12 +24,12 @@ READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
 PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
 
 
-BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # as many as are read at once
-LARGE_WORDS = 1 << 25  # of large batches
+BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
+LARGE_WORDS = 1 << 25  # at most, of a large batch
 
 
 def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:
-    """How many records of so many columns are a batch of so many rows and words at most.
+    """Return how many records of `columns` words make a batch of at most `rows` rows and `words` words.
 
     >>> batch_rows(9), batch_rows(1000)
     (65536, 8388)
@@ -45,11 +45,11 @@ def read_batches(
     columns: tuple[int, ...] | None = None,
     rows: int | None = None,
 ) -> Iterator[np.ndarray]:
-    """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+    """Yield batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
 
     Without `rows` a batch has BATCH_ROWS of them, and BATCH_WORDS words at most.
 
-    Raises CorruptionError, at the latest where all are read and their number is not the tree's count.
+    Raises CorruptionError, at the latest when all are read and their number is not the tree's count.
     """
     spec = tree.spec
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
@@ -71,7 +71,7 @@ def read_batches(
 
 
 def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
-    """Every `every`-th block [C, <= rows] of as many records; of what is between, only the leaves' headers are read."""
+    """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf headers are read."""
     spec, none, cursor = tree.spec, np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
     checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, none, 0, cursor, 0), spec)
     blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
@@ -87,19 +87,19 @@ def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.
 def read(
     pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = (), columns: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """All records with lo <= key < hi at once, int64[C, n]; they are counted first, so that each is written once."""
+    """Return all records with lo <= key < hi, int64[C, n]; they are counted first, so that each is written once."""
     wanted = tuple(range(tree.spec.columns)) if columns is None else columns
     n = count(pages, tree, lo, hi) if lo or hi else tree.count
     return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
 
 
 def count(pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
-    """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
+    """Count the records with lo <= key < hi, by the counts in leaf headers.  O(leaves)."""
     return sum(block.shape[1] for block in read_batches(pages, tree, lo, hi, (), tree.count))
 
 
 def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
-    """Ids of all pages of a tree, each parent before its children."""
+    """Return the ids of all pages of a tree, each parent before its children."""
     out = np.empty(64, np.int64)
     while True:
         n = checked(PAGES.call(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)

@@ -1,4 +1,4 @@
-"""Scratch of the kernels: sets of arrays of each thread, so that a small batch or a look-up allocates nothing."""
+"""Scratch arrays of the kernels, kept for each thread so that a small batch or a look-up allocates nothing."""
 
 import threading
 
@@ -14,19 +14,19 @@ from pagestore.trees.kernels.apply_layout import ROWS, WORDS
 from pagestore.trees.kernels.arguments import Reordering, Room
 
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
-TREES_MAX = 16  # that take their edits in one call
-STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
+TREES_MAX = 16  # trees that are edited in one call
+STAGGER = 24  # rows of a power of two words would all compete for the same cache lines
 
 WORK_WORDS = Door(work_words, int, int)
 
 
 def node_buffers(rows: int, entries: int) -> np.ndarray:
-    """Buffers int64[LEVELS, rows, entries], of which little is used where records are wide."""
+    """Allocate buffers int64[LEVELS, rows, entries]; wide records use little of them."""
     return (sparse if rows > INDEX_COLUMNS_MAX + 6 else np.empty)((LEVELS, rows, entries), np.int64)
 
 
 class Scratch:
-    """The arrays, as large as was asked so far; see trees/kernels/apply.py for what stands where."""
+    """The arrays, as large as the largest request so far; see trees/kernels/apply.py for their layout."""
 
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
@@ -40,26 +40,26 @@ class Scratch:
         self._lay_groups()
         self._place = np.empty(0, np.int64), 0
         self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
-        self._fitted: set[tuple[int, ...]] = set()  # what there is room for, as far as it was asked
+        self._fitted: set[tuple[int, ...]] = set()  # the requests that there is room for
 
     def _lay_groups(self) -> None:
         self.room = Room(self.node, self.walk, self.work)
         self.reordering = Reordering(self.moving, self.order, self.fresh)
 
     def place(self, words: int) -> tuple[np.ndarray, int]:
-        """An array of at least so many words, and its address."""
+        """Return an array of at least `words` words, and its address."""
         if len(self._place[0]) < words:
             fresh = np.empty(words, np.int64)
             self._place = fresh, fresh.ctypes.data
         return self._place
 
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
-        """Make room for so many fresh pages, columns of a record, folds and edits."""
+        """Make room for the given numbers of fresh pages, columns of a record, folds and edits."""
         if (asked := (page_words, pages, columns, folds, edits)) in self._fitted:
             return
         if len(self.arena) < pages * page_words:
             self.arena = np.empty(pages * page_words, np.int64)
-        if len(self.dead) < 2 * pages:  # which an arena of fewer pages, but larger ones, does not bring
+        if len(self.dead) < 2 * pages:  # an arena of fewer but larger pages need not bring it
             self.dead = np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape
         if rows < columns + folds + 6 or entries < 8 * page_words + edits:
@@ -75,14 +75,14 @@ class Scratch:
             self.work = grown
             self._works.add((page_words, folds))
         self._lay_groups()
-        self._fitted.add(asked)  # last: an exception may come in between
+        self._fitted.add(asked)  # last, since an exception may come before
 
 
 _local = threading.local()
 
 
 def scratch(number: int = 0) -> Scratch:
-    """A scratch of this thread, which it may hand to a thread that works for it."""
+    """Return a scratch of this thread, which it may pass to a thread that works for it."""
     mine = _scratches()
     while len(mine) <= number:
         mine.append(Scratch())
@@ -98,10 +98,10 @@ def _scratches() -> list[Scratch]:
 
 
 def applications() -> int:
-    """How often this thread has applied scan operators to build and update trees, all told."""
+    """Return how often this thread has applied scan operators to build and update trees."""
     return sum(int(one.work[APPLIED]) for one in _scratches())
 
 
 def pages_shifted() -> int:
-    """How many pages this thread has made from old ones by shifting bits, all told (see pages/shift.py)."""
+    """Return how many pages this thread has made from old ones by shifting bits (see pages/shift.py)."""
     return sum(int(one.work[SHIFTED]) for one in _scratches())

@@ -1,12 +1,12 @@
-"""Trees that several processes build, a range of keys each: segments, files of pages, which one process appends.
+"""Trees built by several processes, a range of keys each, as segments: files of pages, which one process appends.
 
-    segment 0   [..][..][..]     pages 40 41 42, numbered from the page where it was thought to begin
+    segment 0   [..][..][..]     pages 40 41 42, numbered from the page where it was expected to begin
     segment 1   [..][..]         pages 40 41, which begin at 43: each says its number plus 3, as the index pages
                                  say of their children, whose column gets another base
     the tree    [..][..][..] [..][..] [.. a root over both ..]
 
-Page numbers, and the bases of the columns of children, are all that depends on where a segment stands. A tree of one
-segment that stands where it was thought to is, byte for byte, the tree that `bulk` builds.
+Page numbers, and the bases of the columns of children, are all that depends on where a segment begins. A tree of one
+segment that begins where it was expected to is, byte for byte, the tree that `bulk` builds.
 """
 
 import os
@@ -25,7 +25,7 @@ from pagestore.storage.mapping import page_fault
 from pagestore.trees.bulk import BULK_PAGES, build, level_above
 from pagestore.trees.tree import Pager, Spec, Tree
 
-KIND = 255  # the bits of a type word that say what a page is
+KIND = 255  # the bits of a type word that hold a page's kind
 
 
 class Segment(NamedTuple):
@@ -54,7 +54,7 @@ class SegmentPager:
         self._file = File(file, writable=True)
 
     def reserve(self, n: int) -> np.ndarray:
-        """The next n pages."""
+        """Return the next n pages."""
         self.next += n
         return np.arange(self.next - n, self.next)
 
@@ -77,7 +77,7 @@ def build_segment(
 ) -> Segment:
     """Build a tree from batches[C, n] that ascend strictly by key as a new file of pages numbered from `first` on.
 
-    As `bulk`, but for the file; any process may do it, and `version` is the one that will append it.
+    As `bulk`, but into that file; any process may do it, and `version` is the one that will append it.
     """
     pager = SegmentPager(file, first, version, page_words)
     try:
@@ -92,7 +92,7 @@ def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
     """Append segments, which ascend by key, and put one tree over them. O(pages), which are copied.
 
     A lower one gets pages of one entry until it is as high as the others. Raises OrderError where one does not
-    begin above the end of another, CorruptionError for a file that is not what was built.
+    begin above the last key of the one before, CorruptionError for a file that is not what was built.
     """
     segments = [segment for segment in segments if segment.records]
     for one, other in pairwise(segments):
@@ -115,7 +115,7 @@ def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
 
 
 def _parts(pager: Pager, entries: np.ndarray) -> list[np.ndarray]:
-    """Entries in parts that a node buffer takes."""
+    """Split entries into parts that fit a node buffer."""
     most = RECORDS_A_WORD * pager.pages.page_words
     return np.array_split(entries, -(-entries.shape[1] // most), axis=1)
 
@@ -139,7 +139,7 @@ def _append(pager: Pager, spec: Spec, segment: Segment) -> np.ndarray:
 
 
 def _move(pages: np.ndarray, ids: np.ndarray, moved: int, spec: Spec, file: str) -> None:
-    """Let pages[n, words] say that they are pages ids[n], which are so many further on; `write` stamps checksums."""
+    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the checksums."""
     for page, id_ in zip(pages, ids.tolist(), strict=True):
         fault = page_fault(page, id_ - moved)
         if fault:

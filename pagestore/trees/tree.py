@@ -32,7 +32,7 @@ LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index p
 class Spec(NamedTuple):
     """The shape of a tree: how many key and value words a record has, and which scans it carries.
 
-    A scan is (operator, column); its fold of each subtree stands in the index pages.
+    A scan is (operator, column); its fold of each subtree is stored in the index pages.
     """
 
     tree_id: int
@@ -42,7 +42,7 @@ class Spec(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Words of a record."""
+        """Return the words of a record."""
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
@@ -57,7 +57,7 @@ class Spec(NamedTuple):
 
     @property
     def page_size_min(self) -> int | None:
-        """The size in bytes of the smallest pages that hold it; None where there are none.
+        """Return the least page size in bytes that it fits; None if it fits none.
 
         >>> Spec(1, 1, 99).page_size_min, Spec(1, 1, 999).page_size_min, Spec(1, 1, 9999).page_size_min
         (8192, 65536, None)
@@ -69,7 +69,7 @@ class Spec(NamedTuple):
 class Tree(NamedTuple):
     """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
 
-    Kernels take the pointer to the root, which says more of it than its page (see pages/layout.py).
+    Kernels take the pointer to the root, which holds more than its page number (see pages/layout.py).
     """
 
     pointer: int
@@ -79,22 +79,22 @@ class Tree(NamedTuple):
 
     @classmethod
     def empty(cls, spec: Spec) -> "Tree":
-        """The tree without records."""
+        """Return the tree without records."""
         return cls(0, 0, 0, spec)
 
     @classmethod
     def at(cls, page: int, height: int, count: int, spec: Spec, birth: int) -> "Tree":
-        """The tree whose root is `page`, written by version `birth`; 0 for a version that is not known."""
+        """Return the tree whose root is `page`, written by version `birth`, 0 if unknown."""
         return cls(pointer_to(page, spec.columns, birth), height, count, spec)
 
     @property
     def root(self) -> int:
-        """The page of the root."""
+        """Return the page of the root."""
         return self.pointer & PAGE_MASK
 
 
 class FreshPager(Protocol):
-    """Where fresh pages come from."""
+    """An allocator of fresh pages."""
 
     version: int
 
@@ -103,7 +103,7 @@ class FreshPager(Protocol):
         """The map, for kernels."""
 
     def reserve(self, n: int) -> np.ndarray:
-        """n fresh pages, ascending."""
+        """Return n fresh pages, ascending."""
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
         """Write the first n pages of an arena to ids[n]."""
@@ -113,18 +113,18 @@ class FreshPager(Protocol):
 
 
 class Pager(FreshPager, Protocol):
-    """Where fresh pages come from, and old ones go (see storage/pager.py)."""
+    """An allocator of fresh pages that also takes replaced ones (see storage/pager.py)."""
 
     threads: int
 
     def reserve_consecutive(self, n: int) -> np.ndarray:
-        """n consecutive fresh pages."""
+        """Return n consecutive fresh pages."""
 
     def make_room(self, top: int) -> np.ndarray:
         """Let the file hold pages below `top`; returns the page writer for them."""
 
     def page_writer(self, top: int) -> np.ndarray:
-        """The page writer for pages below `top`, or one that is closed."""
+        """Return the page writer for pages below `top`, or one that is closed."""
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
         """A kernel has written ids[:written] from an arena; write the others."""
@@ -135,13 +135,13 @@ class Pager(FreshPager, Protocol):
 
 @cache
 def shape_of(spec: Spec) -> Shape:
-    """The shape of a tree as kernels take it."""
+    """Return the shape of a tree as kernels take it."""
     return Shape(spec.keys, spec.values, fold_array(spec), spec.tree_id)
 
 
 @cache
 def fold_array(spec: Spec) -> np.ndarray:
-    """The scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
+    """Return the scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 

@@ -1,8 +1,8 @@
 """Apply a sorted batch of edits to a tree: one descent, fresh pages only where something changed.
 
-The walk keeps, for every level, the node it is in and a buffer of the entries its successor will
+The walk keeps, for every level, its node and a buffer of the entries that the node's successor will
 have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
-the buffer of level 0; children without edits go on as runs, so their subtrees stay shared.  Most
+the buffer of level 0; children without edits are kept as runs, so their subtrees stay shared.  Most
 successors are then made from the old page by shifting bits (pages/shift.py).  Else the runs are decoded; a
 buffer too large for a page is cut into several, one too small takes in its next sibling, or its
 previous one.  The entries of the pages written go to the buffer above.
@@ -36,11 +36,11 @@ from pagestore.trees.kernels.leaf_merge import merge_leaf
 from pagestore.trees.kernels.node_buffer import copy_run, read_columns
 from pagestore.trees.kernels.successor import edits_below, finish, first_not_below, grow, take_in
 
-SAMPLES = 64  # places in the root where a part of a batch may end
+SAMPLES = 64  # places in the root considered for the end of a part
 
 
 def reserve_of(height, n, columns, page_words):
-    """Pages that a batch of n edits needs at most, behind those that it may fill, to leave a tree whole."""
+    """Return how many pages to reserve so that a batch of n edits that runs short can still leave the tree whole."""
     return 3 * (height + 2) + 2 * n * (columns + 1) // page_words
 
 
@@ -49,13 +49,13 @@ reserved = kernel(reserve_of)
 
 @kernel
 def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
-    """Run the batch; `run.tally` comes back with status, the pointer to the new root, its height, and what was used.
+    """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
-    and the caller goes on with the rest.
+    and the caller continues with the rest.
 
-    Of a large batch, several runs side by side may each take the edits BELOW the entries first to last of the root;
-    one of them, to which `adopt` adds what the others came to, goes on with ROOT_ON.
+    Of a large batch, several runs in parallel may each take the edits BELOW the entries first to last of the root;
+    one of them, to which `adopt` adds the results of the others, continues with ROOT_ON.
     """
     walk, tally = run.walk, run.tally
     top = max(height, 1) - 1
@@ -77,7 +77,7 @@ def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
 
 @kernel
 def go_below(pages, shape, top, edits, output, delta, run):
-    """Take the edits down, up to where the root's new entries are complete."""
+    """Apply the edits below the root, until the root's new entries are complete."""
     walk, tally = run.walk, run.tally
     level = top
     while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
@@ -100,7 +100,7 @@ def go_below(pages, shape, top, edits, output, delta, run):
 
 @kernel
 def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
-    """Append the root's entries of the run to the right to those of this one. Their pages must have been written."""
+    """Append the new root entries of the next run to those of this run. Their pages must have been written."""
     columns = entry_columns(keys, 0, folds, top)
     source, runs = other_node[top], max(other_walk[RUNS, top], 0)
     i = 0
@@ -121,10 +121,10 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
 
 @kernel
 def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cuts):
-    """Cut a batch where entries of the root begin, into parts of about as much work.
+    """Cut a batch where entries of the root begin, into parts of about equal work.
 
-    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
-    that makes, at most P, or ``-page_id``. An entry with edits below takes as long as `page_edits` of them.
+    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns the number of
+    parts, at most P, or ``-page_id``. An entry with edits below costs as much as `page_edits` of them.
     """
     page = enter(words, seen, page_words, root, level, keys + 1)
     if page < 0:
@@ -149,14 +149,14 @@ def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cut
 
 @kernel
 def stop_if_short(output, walk, tally):
-    """Take no more edits once arena or dead list hold no more than what finishing needs."""
+    """Take no more edits once arena or dead list have only the room that finishing needs."""
     if tally[USED] + output.reserve > output.ids.shape[0] or tally[DEAD] + output.reserve > output.dead.shape[0]:
         walk[END, :] = tally[EDIT]
 
 
 @kernel
 def descend(pages, shape, edits, level, run):
-    """Copy the children without edits, take in the next one with edits; False if there is none."""
+    """Copy the children without edits and enter the next one with edits; return False if there is none."""
     words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
     keys, scans = shape.keys, shape.scans
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
@@ -188,7 +188,7 @@ def descend(pages, shape, edits, level, run):
 
 @kernel
 def child_of(words, page, keys, edits, e, slot, level, node, walk):
-    """The entry, from `slot` on, that edit e goes below."""
+    """Return the entry, from `slot` on, that edit e goes below."""
     if walk[AHEAD_EDIT, level] == e:
         return walk[AHEAD, level]
     spare = node[-1]

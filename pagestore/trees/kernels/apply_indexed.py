@@ -1,9 +1,9 @@
-"""Apply edits to a tree, and what they change to the trees beside it, which hold its columns in other orders.
+"""Apply edits to a tree, and its delta to its permuted indices, which hold its columns in other orders.
 
     edits ──▶ (x, y) ──delta──┬──▶ (y, x)
                               └──▶ ...
 
-One call for all of them, where the edits are few: a transaction of one edit spends its time on calls.
+One call does all of them if the edits are few: a transaction of one edit spends its time on calls.
 """
 
 from pagestore.pages.arguments import Shape
@@ -23,12 +23,12 @@ TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
 
 @addressed
 def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reordering):
-    """Take edits to the first of some trees, and what they changed there on to the others (see arguments.py).
+    """Apply edits to the first tree, and its delta to the others (see arguments.py).
 
-    tallies[T] come back as from `apply_edits`, actions and rows of what changed in deltas[T, 1 + C]. The trees use the
-    arena, the pages and the rows for pages replaced one after the other. Stops at a tree that did not go well, or took
-    in only some of its edits, or none since less than `output.reserve` pages are left; returns how many trees are done.
-    `reordering.moving` and `fresh` are room for twice as many edits as are few, `order` for four times as many.
+    Sets tallies[T] as `apply_edits` does, and deltas[T, 1 + C] to actions and rows of the deltas. The trees use the
+    arena, the pages and the rows for replaced pages one after the other. Stops at a tree that failed, or took only
+    some of its edits, or none since fewer than `output.reserve` pages are left; returns how many trees are done.
+    `reordering.moving` and `fresh` have room for 2 * FEW edits, `order` for 4 * FEW.
     """
     n, used, gone, page_words = edits.actions.shape[0], 0, 0, pages.page_words
     ids, dead, moving = output.ids, output.dead, reordering.moving
@@ -62,10 +62,10 @@ apply_indexed_at = by_address(apply_indexed, Pages, IndexedTrees, Edits, Part, O
 
 @kernel
 def apply_and_write(writer, apply, pages, trees, edits, part, output, deltas, tallies, room, reordering):
-    """As `apply_indexed`, whose address is `apply`; the pages that it made are written, unless a tree did not go well.
+    """Call `apply_indexed` by its address `apply`, then write the pages that it made, unless a tree failed.
 
-    tallies[0, WRITTEN] says how many are: after a first stage that wrote some, only the others are. What could not be
-    written through `writer` (see storage/page_writer.py) is left in the arena.
+    tallies[0, WRITTEN] counts the pages written; those that an earlier stage wrote are not written again. Pages that
+    could not be written through `writer` (see storage/page_writer.py) are left in the arena.
     """
     done = apply_indexed_at(apply, pages, trees, edits, part, output, deltas, tallies, room, reordering)
     last = min(done, trees.rows.shape[0] - 1)
@@ -80,7 +80,7 @@ def apply_and_write(writer, apply, pages, trees, edits, part, output, deltas, ta
 
 @kernel
 def total(tallies, word):
-    """A word of some tallies, summed up."""
+    """Return the sum of one word of the tallies."""
     found = 0
     for t in range(tallies.shape[0]):
         found += tallies[t, word]
@@ -89,9 +89,9 @@ def total(tallies, word):
 
 @kernel
 def moved(keys, columns, places, n, delta, reordering):
-    """Put a delta's columns in another order.
+    """Make edits of a permuted index out of a delta.
 
-    Its actions stand in moving[1, 0] then, rows in moving[1, 1:], sorted and one a key; returns how many.
+    Writes their actions to moving[1, 0], their rows to moving[1, 1:], sorted and one a key; returns how many.
     """
     moving = reordering.moving
     given = moving[0]

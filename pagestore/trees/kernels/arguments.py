@@ -15,7 +15,7 @@ class Edits(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Which stages of a run are taken, and which entries of the root it goes below."""
+    """Which stages of a run to do, and below which entries of the root."""
 
     stages: int
     first: int
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Where a run writes: pages ids[n] that it may make in the arena, rows (page, birth) of `dead` for those replaced.
+    """Where a run writes: pages ids[n] that it may make in the arena, rows (page, birth) of `dead` for replaced pages.
 
     A run takes no more edits once fewer than `reserve` pages, or rows, are left.
     """
@@ -36,7 +36,7 @@ class Output(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """The state of a bulk load: node buffers [level, C, n], how many entries wait in each, scratch words.
+    """The state of a bulk load: node buffers [level, C, n], the entries waiting in each, scratch words.
 
     The last of `sizes` says whether something was loaded; see bulk.py for the words of `progress`.
     """
@@ -48,7 +48,7 @@ class Loading(NamedTuple):
 
 
 class FreshPages(NamedTuple):
-    """Pages ids[n] that a bulk load may make in the arena, of page_words words; they bear the birth."""
+    """Pages ids[n] that a bulk load may make in the arena, of page_words words; their birth is `birth`."""
 
     arena: Words
     ids: Words
@@ -57,7 +57,7 @@ class FreshPages(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The effective delta: actions[n], and rows[C, n] of what went or came."""
+    """The effective delta: actions[n], and the rows[C, n] erased or inserted."""
 
     actions: Words
     rows: Table
@@ -73,7 +73,7 @@ class Run(NamedTuple):
 
 
 class IndexedTrees(NamedTuple):
-    """A tree and the trees beside it: rows[T, TREE_WORDS], the columns places[T, C] that each takes of the first.
+    """A tree and its permuted indices: rows[T, TREE_WORDS], and places[T, C], the first tree's columns that each takes.
 
     `scans` are the folds of the first; the others have none.
     """
@@ -84,7 +84,7 @@ class IndexedTrees(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What runs work in, one tree after the other: as in Run, whose tally each tree has for itself."""
+    """Scratch of runs, used for one tree after the other: as in Run, but the tally is each tree's own."""
 
     node: Tables
     walk: Table
@@ -100,10 +100,10 @@ class Reordering(NamedTuple):
 
 
 class PageBooks(NamedTuple):
-    """Pages that a host's kernel writes, and the books that it keeps of them.
+    """Pages that a host's kernel writes, and its records of pages written and replaced.
 
-    Pages ids[n] may be written through `writer`, from ids[taken[WRITTEN]] on; rows (lineage, page, birth) of pages
-    replaced go to `retired`, from row taken[GONE] on. The pages bear the birth.
+    Pages ids[n] may be written through `writer`, from ids[taken[WRITTEN]] on; rows (lineage, page, birth) of replaced
+    pages go to `retired`, from row taken[GONE] on. The pages have the birth `birth`.
     """
 
     writer: Words
@@ -115,11 +115,11 @@ class PageBooks(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """Edit queues, one for each group of trees, and what became of the trees.
+    """Edit queues, one for each group of trees, and the results for the trees.
 
-    queues[G, QUEUE_WORDS] say which trees and folds a group has, waiting[G, 1 + C, n] are actions and rows of its edits
-    in any order, waits[G] how many. trees, places and scans are as in IndexedTrees, for all groups; tallies[T] and
-    deltas[T, 1 + C, 2 n] what changed in each tree.
+    queues[G, QUEUE_WORDS] are the trees and folds of each group, waiting[G, 1 + C, n] actions and rows of its edits
+    in any order, waits[G] their numbers. trees, places and scans are as in IndexedTrees, for all groups; tallies[T] and
+    deltas[T, 1 + C, 2 n] are the results for each tree.
     """
 
     queues: Table
@@ -133,7 +133,7 @@ class Queues(NamedTuple):
 
 
 class FlushRoom(NamedTuple):
-    """What the flushing of a queue works in: an arena for the pages made, rows for those replaced; see Room."""
+    """Scratch for flushing a queue: an arena for new pages, rows for replaced ones; see Room."""
 
     arena: Words
     dead: Table
@@ -158,7 +158,7 @@ class Bounds(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """A tree as folds descend it: pointer to the root, height, key columns, the end of the fold words that are read."""
+    """A tree for folds to descend: pointer to the root, height, key columns, the end of the fold words to be read."""
 
     root: int
     height: int

@@ -1,4 +1,4 @@
-"""Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
+"""Look up many keys of a tree at once."""
 
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX
@@ -7,27 +7,27 @@ from pagestore.runtime.intrinsics import LINE, either, prefetch, word_at
 from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.cursor import above
 
-GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
-VECTORS = 16  # so many columns or more are looked into by vectors
-ALIKE = 4  # keys in one leaf for which it is loaded at once
-RUN_SHORT = 31  # equal entries that are looked through in step
-FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
-NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
+GROUP = 64  # keys that take a step together: more loads than a core keeps in flight, and few pages
+VECTORS = 16  # columns searched at once; from this many on, with vector instructions
+ALIKE = 4  # keys in one leaf from which on its first column is prefetched whole
+RUN_SHORT = 31  # equal entries that are searched in step
+FAR = 2 * 64 * LINE  # bits that are worth prefetching
+NEAR = 32  # entries that a good guess is off at most; with sixteen to a first word it is off by 20
 
-# numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
+# numbers that a single look-up needs; LIKE: where a leaf begins that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
-# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search and
-# its probes; a key
+# rows of a group's `place`: the leaf of each key, its candidate entries, whether they are equal so far; a search
+# and its probes; a key
 PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_ROWS = range(14)
 
 
 @kernel
 def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
-    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
+    """Look up wanted[K, n]: set found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
     Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
-    values. What a step will look at comes from memory while other groups take theirs, which are a step behind each.
+    values. A step's data is loaded while other groups take their steps, each one step after the group before.
     Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
     """
     count = order.shape[0] if height else 0
@@ -40,7 +40,7 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
                 status = leaves(words, seen, page_words, root, height, keys, wanted, group, place)
                 if status < 0:
                     return status
-                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which has come since
+                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which is loaded by now
                 prefetch_leaves(words, place[PAGE], group.shape[0], like)
             elif step <= keys:
                 locate_column(words, step - 1, keys + values, wanted, group, place)
@@ -65,7 +65,7 @@ def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
 
 @kernel
 def prefetch_leaves(words, pages, n, like):
-    """Begin to load leaves: those of ALIKE keys or more as far as the first column reaches in leaf `like`, or heads."""
+    """Prefetch leaves: for ALIKE keys or more as far as the first column reaches in leaf `like`, else headers."""
     _, start, width = column(words, like, 0)
     reach = start - like + (words[like + ENTRY_COUNT] * width >> 6)
     last = 0
@@ -79,10 +79,10 @@ def prefetch_leaves(words, pages, n, like):
 
 @kernel
 def children(words, seen, page_words, level, columns, keys, wanted, group, key, pages):
-    """Put the child, of that level, that key wanted[:, group[g]] belongs to in place of index page pages[g], for all g.
+    """Replace index page pages[g] by its child, of that level, for key wanted[:, group[g]], for all g.
 
-    Keys that are clearly between the separators around a child follow it there; the next one is looked for from there
-    on, if it is behind.  Returns 1, or ``-page_id``.
+    Next keys whose first word is between the child's separators take the same child; the search for another one starts
+    there, if it is later.  Returns 1, or ``-page_id``.
     """
     last = slot = g = 0
     while g < group.shape[0]:
@@ -109,7 +109,7 @@ def children(words, seen, page_words, level, columns, keys, wanted, group, key, 
 
 @kernel
 def child_behind(words, page, key, keys, slot):
-    """As `child_slot` for a whole key that belongs to the child at `slot` or to one behind it; gallops."""
+    """Do as `child_slot` for a whole key that belongs to the child at `slot` or to a later one; gallops."""
     entries, step = words[page + ENTRY_COUNT], 1
     while slot + step < entries and not above(words, page, slot + step, key, keys):
         slot += step
@@ -126,17 +126,17 @@ def child_behind(words, page, key, keys, slot):
 
 @kernel
 def locate_many(words, m, wanted, group, place):
-    """As `locate`, for key wanted[:m, group[g]] in page place[PAGE, g], for all g: place[LOW] and place[EQUAL]."""
-    locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without a run to look for
+    """Do as `locate` for key wanted[:m, group[g]] in page place[PAGE, g], all g; set place[LOW] and place[EQUAL]."""
+    locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without the search for a run
     for c in range(1, m):
         locate_column(words, c, m, wanted, group, place)
 
 
 @kernel
 def locate_column(words, c, columns, wanted, group, place):
-    """As `locate_many`, from what columns before c found on; begins to load what the next of so many columns has there.
+    """Do the step of column c in `locate_many`, after the columns before it; prefetch the next one of `columns`.
 
-    All g take each step side by side.  Their loads do not wait for each other, so cache misses overlap.
+    All g take each step together.  Their loads do not wait for each other, so cache misses overlap.
     """
     n = group.shape[0]
     pages, low, end, equal, x, size = place[PAGE], place[LOW], place[END], place[EQUAL], place[X], place[SIZE]
@@ -158,7 +158,7 @@ def locate_column(words, c, columns, wanted, group, place):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)
     for g in range(n):
-        there = min(low[g], end[g] - 1)  # or one before, which does no harm; behind the last page is no memory
+        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is no memory
         value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
         equal[g] &= (low[g] < end[g]) & (value == x[g])
     for g in range(n if c + 1 < columns else 0):
@@ -169,10 +169,10 @@ def locate_column(words, c, columns, wanted, group, place):
 
 @kernel
 def lower_many(words, c, n, place):
-    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
+    """Do as `lower` for each g < n: move low[g] to the first of size[g] entries whose column c is at least x[g].
 
-    Few, and wide ones, are looked into one by one, others by vectors; a probe of no entry is one before, which does no
-    harm.
+    Few or wide columns are searched one by one, others with vector instructions; a probe of no entry is one before,
+    which does no harm.
     """
     low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]
     start, width = place[START, :n], place[WIDTH, :n]
@@ -200,9 +200,9 @@ def lower_many(words, c, n, place):
 
 @kernel
 def narrow_many(words, start, width, found, at):
-    """As `narrow`, of entry found[g] for each g, put in its place; at[g] is room.
+    """Do as `narrow` for entry found[g] for each g, in place; at[g] is scratch.
 
-    One loop loads, and of the others the compiler makes vectors.
+    One loop loads; the compiler vectorizes the others.
     """
     n = found.shape[0]
     for g in range(n):

@@ -1,4 +1,4 @@
-"""Build a tree bottom-up from sorted records, pages that are full but for a sixteenth, streaming.
+"""Build a tree bottom-up from a stream of sorted records, with pages that are full but for a sixteenth.
 
 Level 0 of `node` takes the records, every level above the entries of the pages below it.  A level is
 written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
@@ -9,8 +9,8 @@ from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
 from pagestore.pages.page import records_max
 from pagestore.runtime.kernel import kernel
 
-WIDE = 255  # columns; so many records of more columns wait as take the room of a full page of WIDE / 4 columns
-SPARE = 16  # one part of so many of a page stays free, so that the first edits of it do not cut it in two
+WIDE = 255  # columns; of wider records as many wait as take the room of a full page of WIDE / 4 columns
+SPARE = 16  # one part in SPARE of a page stays free, so that its first edits do not split it
 
 # words of `progress`
 USED, TAKEN, UNSORTED = range(3)
@@ -48,7 +48,7 @@ def load_records(shape, records, pages, last, loading):
 
 @kernel
 def ascending(records, keys, lo, hi, last, started, room):
-    """The first of some records that is not above the one before it, which is `last` for the first; hi if all are.
+    """Return the first of records lo..hi that is not above the one before it, `last` for the first; hi if all are.
 
     Makes the newest the new last; room[hi - lo] is scratch.
     """
@@ -60,7 +60,7 @@ def ascending(records, keys, lo, hi, last, started, room):
             return lo
     above = room[: hi - lo - 1]
     above[:] = 0
-    for c in range(keys - 1, -1, -1):  # how many columns records share cannot be foretold: a branch costs more than all
+    for c in range(keys - 1, -1, -1):  # all columns: how many are equal is unpredictable, so a branch would cost more
         before, here = records[c, lo : hi - 1], records[c, lo + 1 : hi]
         for i in range(above.shape[0]):
             above[i] = (before[i] < here[i]) | ((before[i] == here[i]) & above[i])
@@ -96,19 +96,19 @@ def spill(shape, pages, loading):
 
 @kernel
 def waiting_max(page_words, columns):
-    """How many entries of so many columns may wait behind a page that is full."""
+    """Return how many entries of `columns` columns may wait beyond a full page."""
     return records_max(page_words) if columns <= WIDE else records_max(page_words) * WIDE // (4 * columns)
 
 
 @kernel
 def filled(page_words):
-    """Words of a page that are filled, or kept free for all time."""
+    """Return the words of a page without its spare part."""
     return page_words - page_words // SPARE
 
 
 @kernel
 def put(shape, pages, level, lo, hi, loading):
-    """Write entries lo..hi of a level as one page, and let its entry wait on the level above."""
+    """Write entries lo..hi of a level as one page, and append its entry to the level above."""
     node, sizes, used, page_words = loading.node, loading.sizes, loading.progress[USED], pages.page_words
     fresh = FreshPage(pages.arena, used * page_words, page_words, pages.ids[used], pages.birth)
     entries, parent = Entries(node[level], lo, hi), ParentEntry(node[level + 1], sizes[level + 1])
@@ -119,7 +119,7 @@ def put(shape, pages, level, lo, hi, loading):
 
 @kernel
 def finish_level(shape, pages, level, loading):
-    """Write what waits on a level, cut evenly, from its page progress[TAKEN] on; nothing waits when all is written."""
+    """Write the entries waiting on a level, cut evenly, from its page progress[TAKEN] on; when done, none waits."""
     node, sizes, progress = loading.node, loading.sizes, loading.progress
     columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
     spare = node[-1]

@@ -1,7 +1,7 @@
-"""What a set T has and its subset S has not, by counting (*Efficient iteration of complements*).
+"""The records of a set T that its subset S lacks, found by counting (*Efficient iteration of complements*).
 
     T   0 1 2 3 4 5 6 7        missing(i) = i - (records of S below T[i])
-    S   0 1 2   4 5   7        0 0 0 0 1 1 1 2  (2 behind the end): it steps up behind each missing record,
+    S   0 1 2   4 5   7        0 0 0 0 1 1 1 2  (2 after the end): it steps up after each missing record,
 
 so the next one is found by galloping and halving over ranks, however many records the two share.
 """
@@ -18,7 +18,7 @@ RANK, STOP, MISSING, PROBES = range(4)
 def next_missing(whole, part, keys, key, acc, state, out):
     """Fill out[C, n] with the next records of T outside S, from rank state[RANK] to state[STOP].
 
-    state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are room to work in.
+    state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are scratch.
     Returns how many records; fewer than n means the end; ``-page_id`` for a corrupt page.  O(log) probes of O(log) a
     record.
     """
@@ -50,7 +50,7 @@ def next_missing(whole, part, keys, key, acc, state, out):
 
 @kernel
 def gallop_missing(whole, part, keys, key, acc, state):
-    """Ranks that the next missing record is at or behind, and before; a second one of 0 at the end, or ``-page_id``."""
+    """Return ranks low and high with the next missing record in low..high; high is 0 at the end, or ``-page_id``."""
     low, step = state[RANK], 1  # missing(low) is still state[MISSING]
     while True:
         high = min(low + step, state[STOP])
@@ -68,7 +68,7 @@ def gallop_missing(whole, part, keys, key, acc, state):
 
 @kernel
 def missing_before(whole, part, i, keys, key, acc, state):
-    """How many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
+    """Return how many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
     if i == whole.records:
         return max(0, i - part.records)
     state[PROBES] += 1
@@ -84,7 +84,7 @@ def missing_before(whole, part, i, keys, key, acc, state):
 
 @kernel
 def rank_below(tree, keys, key, acc):
-    """How many records of a tree are below a whole key; or ``-page_id``."""
+    """Return how many records of a tree are below a whole key; or ``-page_id``."""
     pages, folds, row = tree.pages, tree.scans.shape[0], tree.row
     if tree.height == 0:
         return 0

@@ -1,4 +1,4 @@
-"""Batches of edits before they reach a tree: are they sorted, and what do those of one key come to?"""
+"""Compose the edits of a batch before they reach a tree: one edit a key, in key order."""
 
 from pagestore.runtime.kernel import kernel
 from pagestore.sorting.merge import merge_order
@@ -17,7 +17,7 @@ def compose(keys, columns, fresh, actions, edits):
         before, now = actions[max(out, 0)], actions[i]
         if fresh[i]:
             out += 1
-            if out < i:  # mostly none went before
+            if out < i:  # mostly none was dropped before
                 actions[out] = now
                 for c in range(columns):
                     edits[c, out] = edits[c, i]
@@ -30,7 +30,7 @@ def compose(keys, columns, fresh, actions, edits):
                     return -1 - actions.shape[0] - i
                 edits[c, out] = total
         elif now == INSERT and before != ERASE:
-            continue  # the record is there already
+            continue  # the record exists already
         else:
             actions[out] = SET if now == INSERT else now
             for c in range(keys, columns):
@@ -40,19 +40,19 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """As `compose` for n edits, a few in any order, into out_edits; order[2n] and fresh[n] are room to work in."""
+    """Do as `compose` for n edits, a few in any order, into out_edits; order[2n] and fresh[n] are scratch."""
     merge_order(edits[:keys], order)
     return compose_ordered(keys, columns, actions, edits, order[: order.shape[0] >> 1], fresh, out_actions, out_edits)
 
 
 @kernel
 def compose_ordered(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """As `compose` for the edits order[n], which is stable, into out_edits; fresh[n] is room to work in."""
+    """Do as `compose` for the edits order[n], a stable order, into out_edits; fresh[n] is scratch."""
     n = order.shape[0]
     for i in range(n):
         out_actions[i] = actions[order[i]]
         fresh[i] = i == 0
-    for c in range(columns):  # column by column, for loops so plain that the compiler widens them
+    for c in range(columns):  # column by column, in loops that the compiler vectorizes
         given, taken = edits[c], out_edits[c]
         for i in range(n):
             taken[i] = given[order[i]]

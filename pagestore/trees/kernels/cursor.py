@@ -5,7 +5,7 @@
 
 `page` is the index of a page's first word, `columns` how many a leaf must have.  The cursor of an exhausted or
 empty tree has page -1.  Many cursors share one flat array, because a view costs a kernel more than an index.  Every
-function hands a corrupt page up as a negative status: ``-page_id``.
+function returns a negative status for a corrupt page: ``-page_id``.
 """
 
 from pagestore.pages.enter import child, columns_at, enter
@@ -55,7 +55,7 @@ def descend(words, seen, page_words, page, level, keys, key, m, cursors, o):
 
 @kernel
 def child_at(words, seen, page_words, page, keys, slot, level, cursors, o):
-    """As `child`, with as many columns as the cursor's tree has at that level."""
+    """Do as `child`, with as many columns as the cursor's tree has at that level."""
     return child(words, seen, page_words, page, keys, slot, level, keys + 1 if level else cursors[o + LEAF_COLUMNS])
 
 
@@ -106,7 +106,7 @@ def first(words, seen, page_words, root, height, keys, cursors, o):
 
 @kernel
 def forward(words, seen, page_words, keys, key, m, cursors, o):
-    """Move on, beyond the current leaf, to the first record at or behind ``key[:m]``; status as for `seek`.
+    """Move on, beyond the current leaf, to the first record at or after ``key[:m]``; status as for `seek`.
 
     Climbs only as far as needed: O(log of the leaves passed).
     """
@@ -130,7 +130,7 @@ def forward(words, seen, page_words, keys, key, m, cursors, o):
 
 @kernel
 def above(words, page, slot, key, m):
-    """Is the entry's key, as far as m columns, above ``key[:m]``?"""
+    """Return whether the first m columns of the entry's key are above ``key[:m]``."""
     for c in range(m):
         value = field(words, page, c, slot)
         if value != key[c]:

@@ -5,7 +5,7 @@ Equal page ids mean equal content, so two such heads are skipped together; other
 starts first is opened if it is a subtree and reported if it is a record.
 
 `state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read, where to
-load ahead (0: nowhere), and for each level (page, slot, entries).
+prefetch (0: nowhere), and for each level (page, slot, entries).
 """
 
 from pagestore.pages.enter import child, columns_at, enter
@@ -16,8 +16,8 @@ from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
-BLOCK = 16  # words that are compared between two looks
-PARTS = 4  # of a leaf: after each that is compared, one of the next leaf is prefetched; a whole one is too much at once
+BLOCK = 16  # words that are compared between two tests
+PARTS = 4  # of a leaf: after comparing each, one of the next leaf is prefetched; a whole leaf is too much at once
 
 
 @kernel
@@ -39,7 +39,7 @@ def start_delta(words, seen, page_words, roots, heights, state):
 
 @kernel
 def open_page(words, page_words, page, side):
-    """Go down one level, to the first entry of a page that was entered."""
+    """Go down one level, to the first entry of a verified page."""
     side[LEVEL] -= 1
     at = STACK + 3 * side[LEVEL]
     side[at] = page
@@ -53,7 +53,7 @@ def open_page(words, page_words, page, side):
 
 @kernel
 def step(side, n):
-    """Move past the head and the n - 1 entries behind it in its page; up where the page is exhausted."""
+    """Move past the head and the n - 1 entries after it in its page; up if the page is exhausted."""
     while side[LEVEL] < side[HEIGHT]:
         at = STACK + 3 * side[LEVEL]
         side[at + 1] += n
@@ -66,7 +66,7 @@ def step(side, n):
 
 @kernel
 def compare(words, old, new, columns):
-    """Sign of the heads' difference, as tuples of their first columns."""
+    """Compare the heads as tuples of their first columns; return the sign of the difference."""
     a = STACK + 3 * old[LEVEL]
     b = STACK + 3 * new[LEVEL]
     for c in range(columns):
@@ -79,9 +79,9 @@ def compare(words, old, new, columns):
 
 @kernel
 def equal_run(words, page_words, old, new, keys, columns):
-    """How many entries of the heads' pages are the same from there on: children, or records, column by column.
+    """Count the entries of the heads' pages that are equal from the heads on: children, or records by column.
 
-    After each part of a leaf, one of the leaf that is next is prefetched, on either side.
+    After each part of a leaf, one part of the next leaf is prefetched, on either side.
     """
     if old[LEVEL]:
         return equal_children(words, old, new, keys, 0)
@@ -100,7 +100,7 @@ def equal_run(words, page_words, old, new, keys, columns):
 
 @kernel
 def equal_children(words, old, new, keys, skip):
-    """How many children, of the heads' pages from `skip` behind the heads on, are the same pages."""
+    """Count the children of the heads' pages, from `skip` after the heads on, that are the same pages."""
     at = STACK + 3 * old[LEVEL]
     slot, place = old[at + 1] + skip, new[at + 1] + skip
     return equal_values(words, old[at], slot, new[at], place, keys, min(old[at + 2] - slot, new[at + 2] - place))
@@ -108,7 +108,7 @@ def equal_children(words, old, new, keys, skip):
 
 @kernel
 def equal_values(words, page, slot, other, place, c, n):
-    """How many of n values of column c are the same from two slots of two pages on."""
+    """Count how many of n values of column c are equal from two slots of two pages on."""
     base, start, width = column(words, page, c)
     other_base, other_start, other_width = column(words, other, c)
     if base == other_base and width == other_width:
@@ -123,12 +123,12 @@ def equal_values(words, page, slot, other, place, c, n):
 
 @kernel
 def equal_bits(words, a, b, n):
-    """How many of n bits are the same from bits a and b on; a BLOCK of words goes by without a look."""
+    """Count how many of n bits are equal from bits a and b on; tests a BLOCK of words at once."""
     x, y, left, right = a >> 6, b >> 6, a & 63, b & 63
     i = 0
     while i + 64 * BLOCK <= n:
         differs = 0
-        for k in range(BLOCK):  # so plain that the compiler widens it
+        for k in range(BLOCK):  # plain, so that the compiler vectorizes it
             differs |= word_from(words, x + k, left) ^ word_from(words, y + k, right)
         if differs:
             break
@@ -166,7 +166,7 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
     """
     n = 0
     old, new = state[0], state[1]
-    for side in (old, new):  # the roots were entered by who does not know how many columns there are
+    for side in (old, new):  # `start_delta` entered the roots without knowing the number of columns
         at = STACK + 3 * side[LEVEL]
         if side[LEVEL] >= 0 and columns_of(words, side[at]) < (keys + 1 if side[LEVEL] else columns):
             return -words[side[at] + ID]
@@ -211,7 +211,7 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
 
 @kernel
 def look_ahead(words, page_words, keys, old, new):
-    """Note which two leaves behind the heads are compared next."""
+    """Note which two leaves after the heads are compared next."""
     same = equal_children(words, old, new, keys, 1)
     for side in (old, new):
         page, slot, entries = side[STACK + 3], side[STACK + 4] + 1 + same, side[STACK + 5]
@@ -220,7 +220,7 @@ def look_ahead(words, page_words, keys, old, new):
 
 @kernel
 def prefetch_part(words, page_words, side):
-    """Begin to load one more part of the leaf that is next."""
+    """Prefetch one more part of the next leaf."""
     at, part = side[AHEAD], page_words // PARTS
     if at:
         for i in range(at, at + part, LINE):

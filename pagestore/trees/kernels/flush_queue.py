@@ -1,12 +1,12 @@
-"""Flush an edit queue: compose its edits, apply them to its tree and to the trees beside it, write the pages.
+"""Flush an edit queue: compose its edits, apply them to its tree and its permuted indices, write the pages.
 
     waiting[g]   + (3, 5)   - (3, 5)   + (1, 2)
         │ compose_few          one edit a key, in key order
         ▼
     + (1, 2)     ──▶ apply_indexed ──▶ arena ──▶ file           trees[t] is new, deltas[t] says what changed
 
-For kernels that carry a few edits through several groups of trees: what Python does between two calls takes longer than
-the calls. `trees/edit_queues.py` prepares all this for a host's kernel.
+For kernels that carry a few edits through several groups of trees: Python takes longer between two calls than the calls
+take. `trees/edit_queues.py` prepares all this for a host's kernel.
 """
 
 from pagestore.pages.enter import mark
@@ -23,15 +23,15 @@ from pagestore.trees.kernels.compose_edits import compose_few
 FIRST, END, SCANS, SCANS_END, VISIBLE, QUEUE_WORDS = range(6)
 # words of `taken`: pages written, pages replaced, births of the oldest and newest of these
 WRITTEN, GONE, OLDEST, NEWEST, TAKEN = range(5)
-CHANGES = apply_layout.DELTA  # the word of a tally that says how many rows of `deltas` there are
+CHANGES = apply_layout.DELTA  # the word of a tally with the number of rows of `deltas`
 
 
 @kernel
 def flush_queue(pages, books, queues, room, apply, g):
-    """Flush the queue of group g (see arguments.py); returns whether it was done, otherwise nothing has happened.
+    """Flush the queue of group g (see arguments.py); return whether it was done; if not, nothing is changed.
 
-    Afterwards the group's trees have their new roots and heights, tallies and deltas are as from `apply_indexed`, whose
-    address is `apply`.
+    Sets the new roots and heights of the group's trees, and tallies and deltas as `apply_indexed` does, whose address
+    is `apply`.
     """
     table, taken, waits, reordering = queues.queues, books.taken, queues.waits, room.reordering
     first, end = table[g, FIRST], table[g, END]
@@ -64,7 +64,7 @@ def flush_queue(pages, books, queues, room, apply, g):
 
 @kernel
 def enter_books(books, used, dead):
-    """Note that so many pages were written, and which the tree does without since then."""
+    """Note the number of pages written, and the pages replaced."""
     taken, retired = books.taken, books.retired
     for i in range(dead.shape[0]):
         row = retired[taken[GONE] + i]

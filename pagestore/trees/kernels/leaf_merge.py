@@ -1,4 +1,4 @@
-"""Merge a leaf with its edits: the records that it will have, and what changed.
+"""Merge a leaf with its edits: make the new records and the delta.
 
     leaf     1 a   3 b   5 c          edits    INSERT 2 x    ERASE 3    SET 5 c
     buffer   run 0..1   2 x   run 2..3         delta    INSERT 2 x    ERASE 3 b
@@ -33,7 +33,7 @@ from pagestore.trees.kernels.node_buffer import copy_run
 
 @kernel
 def merge_leaf(words, shape, edits, delta, run):
-    """Append the current leaf, with its edits done, to the buffer of level 0.
+    """Append the current leaf, with its edits applied, to the buffer of level 0.
 
     Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
     nothing (unless records carried over from its neighbour wait in the buffer).
@@ -99,7 +99,7 @@ def report_buffer(action, buffer, slot, columns, delta, tally):
 
 @kernel
 def new_values(words, page, slot, stored, keys, values, action, edits, e, record, tally):
-    """Values the record has after edit e, in `record`; returns whether the record exists then."""
+    """Write the record's values after edit e to `record`; return whether the record then exists."""
     for c in range(keys):
         record[c] = edits[c, e]
     for c in range(keys, keys + values):
@@ -124,7 +124,7 @@ def new_values(words, page, slot, stored, keys, values, action, edits, e, record
 
 @kernel
 def differs(words, page, slot, record, lo, hi):
-    """Does a stored record differ from another in columns lo to hi?"""
+    """Return whether a stored record differs from another in columns lo to hi."""
     for c in range(lo, hi):
         if field(words, page, c, slot) != record[c]:
             return True
@@ -133,9 +133,9 @@ def differs(words, page, slot, record, lo, hi):
 
 @kernel
 def follow(words, page, keys, edits, first, e, at, ends):
-    """First entry from `at` on that is not below the key of edit e, and whether it equals it.
+    """Return the first entry from `at` on that is not below the key of edit e, and whether it equals it.
 
-    `ends` holds where the runs end that share the first 1, 2, ... columns with the key of the edit before: only
+    `ends` are the ends of the runs that share the first 1, 2, ... columns with the key of the edit before: only
     columns from the first that differs are searched. Edit `first` has none before it.
     """
     c = 0

@@ -1,9 +1,9 @@
-"""The record at or behind a place, and the last one before it, for many places in one call.
+"""Find the record at or after a key, or the last one before it, for many keys in one call.
 
-    records   2  5  9  14          at or behind 5: 5        before 5: 2        at or behind 6: 9        before 2: none
+    records   2  5  9  14          at or after 5: 5        before 5: 2        at or after 6: 9        before 2: none
 
-An index entry holds exactly the least key below its child.  So the last record before a place is below the last entry
-that is before it, at each level.
+An index entry holds exactly the least key below its child.  So the last record before a key is below the last entry
+before the key, at each level.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from pagestore.trees.kernels.cursor import CURSOR_WORDS, LEAF_PAGE, LEAF_SLOT, s
 
 @kernel
 def before(words, seen, page_words, root, height, keys, key, m):
-    """(page, slot) of the last record whose first m columns are below ``key[:m]``, or of the last one if m is 0.
+    """Return (page, slot) of the last record whose first m columns are below ``key[:m]``, or of the last one if m is 0.
 
     (0, 0) for none, (``-page_id``, 0) for a corrupt page.  O(height * log page).
     """
@@ -41,7 +41,7 @@ def before(words, seen, page_words, root, height, keys, key, m):
 
 @allocating
 def find_neighbours(words, seen, page_words, root, height, keys, columns, places, backward, found, out):
-    """For each of places[m, n] the record at or behind it, or `backward` the one before it: found[n], out[C, n].
+    """Find for each of places[m, n] the record at or after it, or if `backward` the one before it: found[n], out[C, n].
 
     Returns 1, or ``-page_id``.  O(n log count).
     """

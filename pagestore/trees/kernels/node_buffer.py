@@ -1,7 +1,7 @@
 """Node buffers: the entries that the successor of a page will have, one buffer a level.
 
-    columns 0..C-1    x y z . . w         decoded entries, and gaps for those that are only noted as runs
-    column C          0 0 0     2         1 + where in the arena the entry's child is, of a child that is fresh
+    columns 0..C-1    x y z . . w         decoded entries, and gaps for those only noted as runs
+    column C          0 0 0     2         1 + the arena slot of the entry's child, if it is fresh; else 0
     C+1, C+2, C+3     (3, 5, 3)           run r: entries first..end of the old page, and the place of the first
 
 Runs are decoded only where the new page cannot be made by shifting the old one's bits.
@@ -41,9 +41,9 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
 
 @kernel
 def decode(words, page, columns, lo, hi, buffer, at):
-    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row behind the columns).
+    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row after the columns).
 
-    Children of a page of format 1 have births that nobody knows.
+    Children of a page of format 1 have unknown births.
     """
     there = min(columns, columns_of(words, page))
     for c in range(there):
@@ -66,7 +66,7 @@ def decode_noted(words, columns, buffer, walk, level):
 def prepend(source, page, columns, buffer, size):
     """Move the buffer's entries up and decode a page before them; returns the new size."""
     count = source[page + ENTRY_COUNT]
-    for c in range(columns + 1):  # the row behind the columns says which children are fresh
+    for c in range(columns + 1):  # the row after the columns says which children are fresh
         for i in range(size - 1, -1, -1):
             buffer[c, i + count] = buffer[c, i]
     decode(source, page, columns, 0, count, buffer, 0)
@@ -75,19 +75,19 @@ def prepend(source, page, columns, buffer, size):
 
 @kernel
 def read_columns(shape, level):
-    """How many columns of a page are read; its children's births it may lack."""
+    """Return how many columns of a page are read; it may lack its children's births."""
     return shape.keys + shape.values if level == 0 else shape.keys + 1 + shape.scans.shape[0]
 
 
 @kernel
 def refuse(page_id, tally):
-    """Stop at a page that is not what it should be."""
+    """Stop the run at a corrupt page."""
     tally[STATUS] = CORRUPT
     tally[EVIDENCE] = page_id
 
 
 @kernel
 def birth_in(buffer, keys, scans, i):
-    """The birth of the child of entry i of a buffer; 0 where it is not known."""
+    """Return the birth of the child of entry i of a buffer; 0 if unknown."""
     births = births_at(keys, scans.shape[0])
     return buffer[births, i] if births >= 0 else 0

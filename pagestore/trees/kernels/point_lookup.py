@@ -1,9 +1,9 @@
-"""One key looked up, as fast as memory answers.
+"""Look up one key, at the speed of memory.
 
-    root ──▶ leaf:  the separators around the leaf say about where in it the key is: its probe is asked for at once
+    root ──▶ leaf:  the separators around the leaf say about where in it the key is: its probe is loaded together
                     with the leaf's header, so that a look-up waits for the leaf once
 
-A branch that is guessed wrong costs as much as the rest, so halving takes none.
+A mispredicted branch costs as much as the rest, so halving has none.
 """
 
 from pagestore.pages.enter import child, columns_at, enter
@@ -31,7 +31,7 @@ from pagestore.trees.kernels.batch_lookup import (
 def find_record(ready, key, out):
     """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or ``-page_id``.
 
-    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.
+    Each argument costs time, so map, verified pages and tree are numbers at one address.
     """
     ready, wanted = words_at(ready, READY), as_array(key)
     page, slot = find_slot(ready, wanted)
@@ -45,10 +45,10 @@ def find_record(ready, key, out):
 
 @inlined
 def find_slot(ready, wanted):
-    """(page, slot) of a key, slot -1 where it is not there; or (``-page_id``, -1).
+    """Return (page, slot) of a key, slot -1 if it is absent; or (``-page_id``, -1).
 
-    What the leaf is asked comes from memory all at once: the separators around it say where in it the key is about,
-    and the leaf that was read before, whichever, where such a leaf has its columns.
+    All that is needed of the leaf is loaded at once: the separators around it say about where in it the key is, and
+    the leaf that was read last, whichever it was, where a leaf has its columns.
     """
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     root, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
@@ -73,7 +73,7 @@ def find_slot(ready, wanted):
 
 @kernel
 def between(words, page, slot, key, keys):
-    """The first column that a child's separator and the next one differ in, and how far between them the key is."""
+    """Return the first column in which a child's separator and the next differ, and how far between them the key is."""
     if slot + 1 < words[page + ENTRY_COUNT]:
         for c in range(keys):
             low, high = field(words, page, c, slot), field(words, page, c, slot + 1)
@@ -85,7 +85,7 @@ def between(words, page, slot, key, keys):
 
 @kernel
 def prefetch_near(words, page, like, columns, part):
-    """Begin to load the entries within NEAR of a part of a page, where another page has its columns."""
+    """Prefetch the entries within NEAR of a relative place in a page, with the columns where page `like` has them."""
     guess = int(part * words[like + ENTRY_COUNT])
     for c in range(columns):
         _, start, width = column(words, like, c)
@@ -96,7 +96,7 @@ def prefetch_near(words, page, like, columns, part):
 
 @kernel
 def locate_near(words, page, key, m, near_c, part):
-    """As `locate`, of a key that is about at that part of the page by column near_c, and equal in those before it."""
+    """Do as `locate` for a key that by column near_c is about at `part` of the page, and equal in those before it."""
     lo, hi = 0, words[page + ENTRY_COUNT]
     guess = int(part * hi)
     for c in range(m):
@@ -113,7 +113,7 @@ def locate_near(words, page, key, m, near_c, part):
 
 @kernel
 def near(words, page, c, lo, hi, x, guess):
-    """As `lower`, where that is within NEAR of a guess; where it is not, as `lower_far`, two probes later."""
+    """Do as `lower`, fast if the result is within NEAR of `guess`; else as `lower_far`, after two probes."""
     base, start, width = column(words, page, c)
     first, last = max(lo, min(guess, hi) - NEAR), min(hi, max(guess, lo) + NEAR)
     if first > lo and base + bits(words, start, width, first - 1) >= x:
@@ -125,7 +125,7 @@ def near(words, page, c, lo, hi, x, guess):
 
 @kernel
 def lower_far(words, page, c, lo, hi, x):
-    """As `lower`, of entries that are not in the cache: waits once for every three halvings."""
+    """Do as `lower` for entries that are not in the cache: waits once for every three halvings."""
     base, start, width = column(words, page, c)
     n = hi - lo
     while n > 1:

@@ -1,12 +1,12 @@
 """Fold any interval of keys out of a tree's folds; rank and select (*Scans*).
 
-    root        [ ....l=======r.... ]      whole children between the two that hold the bounds
-    level 1       [..l====]  [==r...]      what is behind the lower bound, what is before the upper one
+    root        [ ....l=======r.... ]      whole children between the two with the bounds
+    level 1       [..l====]  [==r...]      what is after the lower bound, what is before the upper one
     leaves          [..===]  [==..]        and within each page the same again, by its ScanTree
 
 The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then whether there is one and how
 many applications it took.  Pieces are taken in key order, so an operator need not be commutative; those that
-`is_plain` names are, and take them as they come.
+`is_plain` accepts are, and take them in any order.
 """
 
 from pagestore.pages.enter import child, columns_at, enter
@@ -33,11 +33,11 @@ from pagestore.trees.kernels.batch_lookup import (
     locate_many,
 )
 
-GROUP = 32  # intervals whose bounds are looked for side by side
+GROUP = 32  # intervals whose bounds are searched together
 UNBOUNDED = -1
-ADDING = 48  # bits of values of which a page's worth adds up within a word
+ADDING = 48  # bits of the widest values whose sum over a page fits a word
 HALF = 0xFFFFFFFF
-PROBES = 32  # parts of a leaf's keys at whose ends five halvings look
+PROBES = 32  # parts of a leaf's keys; five halvings probe at their ends
 
 
 @kernel
@@ -59,7 +59,7 @@ def take(scans, first, end, acc):
 
 @inlined
 def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
-    """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
+    """Fold entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
     if lo >= hi:
         return
     if is_plain(scans, first, end):
@@ -73,22 +73,22 @@ def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 @inlined
 def is_plain(scans, first, end):
-    """Is a scan one of COUNT, SUM, MIN and MAX of one column?"""
+    """Return whether a scan is COUNT, SUM, MIN or MAX of one column."""
     op = scans[first, 0]
     return op <= MAX and end == first + 1 + (op == SUM)
 
 
 @inlined
 def scan_header(words, page, end):
-    """The word that says where a page's ScanTree is; 0 for none, and for one without the fold words before `end`."""
+    """Return the word that locates a page's ScanTree; 0 for none, and for one without the fold words before `end`."""
     return words[page + SCAN] if folds_of(words, page) >= end else 0
 
 
 @inlined
 def parts(words, page, end, lo, hi):
-    """What entries lo..hi are made of: entries lo..a, leaves i..j of the ScanTree and entries b..hi.
+    """Split entries lo..hi into entries lo..a, leaves i..j of the ScanTree and entries b..hi.
 
-    As (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
+    Returns (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
     """
     header = scan_header(words, page, end)
     area, depth = page + (header >> 8 & 0xFFFFFF), header & 255
@@ -103,7 +103,7 @@ def parts(words, page, end, lo, hi):
 
 @inlined
 def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
-    """As `fold_page` for COUNT, SUM, MIN and MAX of one word, whose folds stay in registers until the page is done.
+    """Do as `fold_page` for COUNT, SUM, MIN and MAX of one word, with folds in registers until the page is done.
 
     A sum adds up by halves of words, without a carry. MIN is the MAX of complements.
     """
@@ -124,7 +124,7 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
         if op == SUM and level > 0:
             top_base, top_start, top_width = column(words, page, keys + 2 + first)
         narrowly = width <= (ADDING if op == SUM else NARROW)
-        if level > 0:  # children's sums: where their high words are alike, no low one is beyond a carry
+        if level > 0:  # children's sums: if their high words are equal, no low one needs a carry
             narrowly = narrowly and (op > SUM or (op == SUM and top_width == 0))
         for side in range(2):
             at, stop = (lo, a) if side == 0 else (b, hi)
@@ -157,7 +157,7 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
 
 @inlined
 def folded_narrow(words, op, base, start, width, flip, at, stop):
-    """Entries at..stop of a narrow column, one load each: a sum by halves and its high words, or a maximum."""
+    """Fold entries at..stop of a narrow column, one load each: a sum by halves and its high words, or a maximum."""
     if op == SUM:
         total = 0
         for k in range(at, stop):
@@ -172,7 +172,7 @@ def folded_narrow(words, op, base, start, width, flip, at, stop):
 
 @inlined
 def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
-    """A fold that leaves i..j of a ScanTree are put to, by the fewest of its nodes, and how many those are."""
+    """Add leaves i..j of a ScanTree to a fold by the fewest of its nodes; return the fold and the number of nodes."""
     base, start, width = tree_column(words, page, area, 1 + first)
     top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
     n, left, right = 0, (1 << depth) + i, (1 << depth) + j
@@ -193,7 +193,7 @@ def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
 
 @inlined
 def added(op, value, top, low, middle, high):
-    """Put one more word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in `low`."""
+    """Add a word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in `low`."""
     if op <= SUM:
         return low + (value & HALF), middle + (value >> 32 & HALF), high + top
     return max(low, ~value if op == MIN else value), middle, high
@@ -201,7 +201,7 @@ def added(op, value, top, low, middle, high):
 
 @kernel
 def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
-    """Entries lo..hi one by one; a few of them, at the edges of an interval."""
+    """Fold entries lo..hi one by one; a few of them, at the edges of an interval."""
     folds = scans.shape[0]
     for i in range(lo, hi):
         for f in range(first, end):
@@ -211,7 +211,7 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 @inlined
 def leaf_behind(words, page, area, entries, depth, slot):
-    """First leaf of a ScanTree that starts at `slot` or behind it, and where; looks where an even cut would put it."""
+    """Return the first leaf of a ScanTree that starts at or after `slot`, and its start; searches from an even cut."""
     if slot == 0:
         return 0, 0
     j = (slot << depth) // entries
@@ -226,7 +226,7 @@ def leaf_behind(words, page, area, entries, depth, slot):
 
 @inlined
 def leaf_before(words, page, area, entries, depth, slot):
-    """Last leaf (or L) of a ScanTree that starts at `slot` or before it, and where."""
+    """Return the last leaf (or L) of a ScanTree that starts at or before `slot`, and its start."""
     if slot == entries:
         return 1 << depth, entries
     j = (slot << depth) // entries
@@ -241,7 +241,7 @@ def leaf_before(words, page, area, entries, depth, slot):
 
 @kernel
 def fold_nodes(words, page, area, scans, first, end, left, right, acc):
-    """Leaf nodes left..right of a heap: upwards from left, then the right-hand ones downwards, all in key order."""
+    """Fold leaf nodes left..right of a heap: upwards from left, then the right ones downwards, all in key order."""
     waiting = 0  # bit d: a node of depth d from below waits on the right
     d = 0
     a, b = left, right
@@ -275,7 +275,7 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
     """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i] (see arguments.py).
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
-    work_words(F, n).  Takes GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
+    work_words(F, n).  Takes GROUP intervals at a time: down to all bounds together, then one fold after the other.
     Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
     scans, first, end, low, high = folds.scans, folds.first, folds.end, bounds.low, bounds.high
@@ -314,10 +314,11 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
 
 @kernel
 def fold_one(room, low, high):
-    """As `fold_intervals` for one interval, everything in one array, of which the address is given.
+    """Do as `fold_intervals` for one interval, with everything in one array at address `room`.
 
-    There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
-    int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
+    It holds the numbers of a look-up (see `point_lookup.find_record`), then keys, first, end, F and the scans; then the
+    bounds int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns 1 if there was one,
+    0 if not, or ``-page_id``.
     """
     ready = words_at(room, READY + 4)
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
@@ -339,7 +340,7 @@ def fold_one(room, low, high):
 
 @inlined
 def prefetch_column(words, page, c, slot):
-    """Begin to load what folding a leaf from a slot on, or up to it, reads of column c."""
+    """Prefetch what folding a leaf from a slot on, or up to it, reads of column c."""
     _, start, width = column(words, page, c)
     around = start + (slot * width >> 6)
     for i in range(around - 2 * LINE, around + 3 * LINE, LINE):
@@ -348,7 +349,7 @@ def prefetch_column(words, page, c, slot):
 
 @inlined
 def prefetch_leaf(words, page, page_words, folded, few):
-    """Begin to load what a leaf is asked next: its ScanTree, and of few leaves where halving its keys will look."""
+    """Prefetch what is read of a leaf next: its ScanTree, and of few leaves the keys that halving probes."""
     header = words[page + SCAN]
     if folded and header & 255:
         for i in range(page + (header >> 8 & 0xFFFFFF), page + page_words, LINE):
@@ -362,15 +363,15 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 @kernel
 def work_words(folds, n):
-    """Words of scratch that `fold_intervals` takes: accumulator, keys of a group, their place, ways."""
+    """Return the words of scratch of `fold_intervals`: accumulator, keys of a group, their place, paths."""
     return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 
 @kernel
 def descend_many(words, seen, page_words, descent, m, bounds, group, at, folded, place, ways):
-    """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
+    """Find the path to each of bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
-    Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
+    In a leaf, the slot of the first record at or after the bound; in an index page, the child that holds that
     place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
     Returns 1, or ``-page_id``.
     """
@@ -403,13 +404,13 @@ def descend_many(words, seen, page_words, descent, m, bounds, group, at, folded,
 
 @kernel
 def columns_folded(root, keys, end, level):
-    """How many columns of pages of a level are read below a pointer by who folds words before `end`."""
+    """Return how many columns of pages of a level below a pointer are read to fold the words before `end`."""
     return keys + 1 + end if level else columns_at(root, keys, 0)
 
 
 @kernel
 def fold_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
-    """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one.
+    """Fold what lies between two paths: up along the lower one to where they part, then down along the upper one.
 
     A plain operator begins where they part: the leaves may still be on their way to the cache.
     """

@@ -1,10 +1,10 @@
-"""Rank and select: how many records are below a key, and which record has so many below it.
+"""Rank and select: how many records are below a key, and which record has a given number below it.
 
     root      | 0 (3 records) | 40 (5) | 90 (2) |        rank of 95: 3 + 5, and those below 95 in the third leaf
                                                          select(6): 3 <= 6 < 8, so in the second leaf, place 6 - 3
 
-Both go by the count folds of index pages and of ScanTrees: O(height * log entries). A record that stands for several,
-as many as its value column says, is found by the sum of that column in the same way (`find_weighted`).
+Both go by the count folds of index pages and of ScanTrees: O(height * log entries). Records that count
+as often as a value column says are found by the sum of that column in the same way (`find_weighted`).
 """
 
 from pagestore.pages.enter import child, enter
@@ -17,7 +17,7 @@ from pagestore.trees.kernels.range_fold import columns_folded, fold_page, scan_h
 
 @kernel
 def fold_before(words, seen, page_words, root, level, keys, scans, first, end, key, m, acc):
-    """All below a root before the upper bound, folded on the way down."""
+    """Fold all records below a root that are before the upper bound, on the way down."""
     page = enter(words, seen, page_words, root, level, columns_folded(root, keys, end, level))
     for d in range(level, -1, -1):
         if page < 0:
@@ -34,7 +34,7 @@ def fold_before(words, seen, page_words, root, level, keys, scans, first, end, k
 
 @kernel
 def select(words, seen, page_words, root, height, keys, count_row, rank):
-    """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
+    """Return (page, slot) of the record with `rank` records before it, by its count folds; or (``-page_id``, 0)."""
     end = count_row + 1
     page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
     for level in range(height - 1, 0, -1):
@@ -51,9 +51,9 @@ def select(words, seen, page_words, root, height, keys, count_row, rank):
 
 @kernel
 def go_down(words, page, c, row, rank):
-    """The entry that holds what has a rank, and its rank in there: down the ScanTree of a row, then along column c.
+    """Return the entry that holds a rank, and the rank within it: down the ScanTree of a row, then along column c.
 
-    Counts that are wrong lead behind the last entry at most.
+    Wrong counts lead at most to the slot after the last entry.
     """
     header = scan_header(words, page, row + 1)
     depth = header & 255
@@ -81,7 +81,7 @@ def go_down(words, page, c, row, rank):
 
 @kernel
 def select_records(words, seen, page_words, root, height, keys, columns, count_row, ranks, out):
-    """The records of ranks[n], each within the tree, as out[C, n].  Returns 1, or ``-page_id``.  O(n log count)."""
+    """Write the records of ranks[n], all within the tree, to out[C, n].  Returns 1 or ``-page_id``.  O(n log count)."""
     for i in range(ranks.shape[0]):
         page, slot = select(words, seen, page_words, root, height, keys, count_row, ranks[i])
         if page < 0:
@@ -93,7 +93,7 @@ def select_records(words, seen, page_words, root, height, keys, columns, count_r
 
 @kernel
 def find_weighted(words, seen, page_words, root, height, keys, columns, row, weight, ranks, out):
-    """As `select_records`, where a record stands for as many as its column `weight` says, which scan row `row` sums."""
+    """Do as `select_records`, with a record counted as often as its column `weight` says, which scan row `row` sums."""
     end = row + 1
     for i in range(ranks.shape[0]):
         rank = ranks[i]

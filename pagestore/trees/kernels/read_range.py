@@ -1,4 +1,4 @@
-"""Ranges of records, leaf after leaf; the pages of a tree; how many records begin with a prefix.
+"""Read ranges of records, leaf after leaf; list the pages of a tree; count the records with a prefix.
 
 cursor ──▶ leaf 11, slot 3 .. end ──▶ leaf 12 ──▶ ... ──▶ the first key that is not below the upper bound
 """
@@ -15,7 +15,7 @@ from pagestore.trees.kernels.cursor import CURSOR_WORDS, LEAF_ENTRIES, LEAF_PAGE
 
 @allocating
 def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
-    """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``.
+    """Count the records, up to `most`, that start with each of wanted[m, n].  Returns 1, or ``-page_id``.
 
     A prefix in the leaf where the one before it ended is found without a descent, so ascending ones are cheap.
     """
@@ -25,7 +25,7 @@ def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, co
     key = np.empty(m, np.int64)
     status = 0
     for i in range(wanted.shape[1]):
-        again = i > 0  # the cursor may stand among the records of a prefix that was counted up to `most`
+        again = i > 0  # the cursor may be among the records of a prefix that was counted up to `most`
         for c in range(m):
             again &= key[c] == wanted[c, i]
             key[c] = wanted[c, i]
@@ -87,12 +87,12 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
 
 @allocating
 def tree_pages(words, seen, page_words, root, height, keys, out):
-    """Page ids of a tree, root first, into `out`; returns how many there are (or ``-page_id``).
+    """Write the page ids of a tree, root first, to `out`; return how many there are (or ``-page_id``).
 
-    When `out` is too small the count still comes back, so the caller can grow it.  A tree that has more pages than the
-    file comes to some of them again: it is the root's page that is said to be bad then.
+    If `out` is too small the count is still returned, so the caller can grow it.  A tree that has more pages than the
+    file reaches some of them twice: then the root's page is reported as bad.
     """
-    way = np.empty((height, 2), np.int64)  # by level: the index page that was come through, the slot of its next child
+    way = np.empty((height, 2), np.int64)  # by level: the index page passed through, the slot of its next child
     n, level, page_id = 0, height - 1, root & PAGE_MASK
     page = enter(words, seen, page_words, root, level, keys + 1) if height > 1 else 0
     while 0 <= level < height:

@@ -1,7 +1,7 @@
 """Stab an interval index: every record (alpha..., a, b, gamma...) that meets [lo, hi] (*Interval trees*).
 
 Records are in key order, so all with a <= hi are one run; the max folds of b, in index pages and in the
-ScanTree of each page, lead from one end at or behind lo to the next.
+ScanTree of each page, lead from one end at or after lo to the next.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from pagestore.trees.kernels.range_fold import leaf_before, scan_header
 def stab_points(words, seen, page_words, index, points, out, visits):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 
-    A point (alpha..., lo, hi) wants the records with those alphas, a <= hi and lo <= b; the index's fold word `row` is
+    A point (alpha..., lo, hi) wants records with those alphas, a <= hi and lo <= b; the index's fold word `row` is
     the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m, or
-    ``-page_id``; adds the folds and records looked at to visits[0].  O((matches + 1) log n) a point.
+    ``-page_id``; adds the number of folds and records read to visits[0].  O((matches + 1) log n) a point.
     """
     words, seen = borrowed(words), borrowed(seen)
     points, out, visits, alphas = borrowed(points), borrowed(out), borrowed(visits), index.alphas
@@ -43,7 +43,7 @@ def stab_points(words, seen, page_words, index, points, out, visits):
 
 @kernel
 def upper_bound(words, page, key, m):
-    """First entry whose first m columns are above ``key[:m]``."""
+    """Return the first entry whose first m columns are above ``key[:m]``."""
     lo = 0
     hi = words[page + ENTRY_COUNT]
     for c in range(m):
@@ -71,7 +71,7 @@ def upper_bound(words, page, key, m):
 
 @kernel
 def stab(words, seen, page_words, index, key, x, path, out, n, visits):
-    """One point: depth-first over the children that can match; `n` records stand in `out` already."""
+    """Stab one point: depth-first over the children that can match; `out` has `n` records already."""
     root, height, keys, columns, alphas, row = index
     level, with_fold = height - 1, keys + 2 + row
     page = enter(words, seen, page_words, root, level, with_fold if level else columns)
@@ -85,7 +85,7 @@ def stab(words, seen, page_words, index, key, x, path, out, n, visits):
             path[level, 0] = page
             path[level, 1] = child_slot(words, page, key, alphas, keys, 0) if alphas else 0
             path[level, 2] = end
-        # the next child that can hold an end at or behind x
+        # the next child that can hold an end at or after x
         level = max(level, 1)
         while True:
             if level == height:
@@ -102,7 +102,7 @@ def stab(words, seen, page_words, index, key, x, path, out, n, visits):
 
 @kernel
 def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
-    """The records of a leaf before `end` that have the point's alphas and reach x."""
+    """Write the records of a leaf before `end` that have the point's alphas and reach x."""
     slot, _ = locate(words, page, key, alphas, 0)
     slot = next_reaching(words, page, alphas + 1, row, slot, end, x, visits)
     while slot < end:
@@ -116,7 +116,7 @@ def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
 
 @kernel
 def next_reaching(words, page, c, row, slot, end, x, visits):
-    """First entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree's max."""
+    """Return the first entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree."""
     header = scan_header(words, page, row + 1)
     depth = header & 255
     if depth == 0 or slot >= end:
@@ -131,7 +131,7 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
         return slot if slot < stop else end
     base, start, width = tree_column(words, page, area, 1 + row)
     k = leaves + j + 1
-    while k & (k - 1):  # else we are behind the right edge
+    while k & (k - 1):  # else we are past the right edge
         while k & 1 == 0:  # the largest subtree that starts here
             k >>= 1
         visits[0] += 1
@@ -149,7 +149,7 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
 
 @kernel
 def along(words, page, c, slot, end, x, visits):
-    """First entry in [slot, end) whose column c is at least x, else `end`; one by one."""
+    """Return the first entry in [slot, end) whose column c is at least x, else `end`; one by one."""
     base, start, width = column(words, page, c)
     first = slot
     while slot < end and base + bits(words, start, width, slot) < x:

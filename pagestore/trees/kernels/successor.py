@@ -4,7 +4,7 @@
     [a b c d]  +  many          ──▶  [a x y] [b z c d]       decoded, and cut evenly
     [a]        -  b c d         ──▶  [a | e f g]             too small: it takes in the next sibling
 
-The entry of each page written goes to the node buffer above. What is left above the old root is the new one.
+The entry of each page written goes to the node buffer above. What remains above the old root becomes the new root.
 """
 
 from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
@@ -38,7 +38,7 @@ from pagestore.trees.kernels.node_buffer import birth_in, copy_run, decode_noted
 
 @kernel
 def take_in(words, page, scans, level, walk, tally):
-    """Make a page that was entered the current node of its level; False, and the tally says why, where it is none."""
+    """Make an entered page the current node of its level; return False, and say so in the tally, if it is corrupt."""
     if page > 0 and folds_of(words, page) != scans.shape[0]:
         page = -words[page + ID]
     if page < 0:
@@ -56,7 +56,7 @@ def take_in(words, page, scans, level, walk, tally):
 
 @kernel
 def key_below(words, page, slot, keys, edits, e):
-    """Is the key of edit e below the separator at `slot`?"""
+    """Return whether the key of edit e is below the separator at `slot`."""
     for c in range(keys):
         separator = field(words, page, c, slot)
         if edits[c, e] != separator:
@@ -66,7 +66,7 @@ def key_below(words, page, slot, keys, edits, e):
 
 @kernel
 def edits_below(words, page, slot, keys, edits, lo, hi):
-    """First edit in [lo, hi) that is not below the separator at `slot`; gallops."""
+    """Return the first edit in [lo, hi) that is not below the separator at `slot`; gallops."""
     step = 1
     while lo + step < hi and key_below(words, page, slot, keys, edits, lo + step):
         lo += step
@@ -84,9 +84,9 @@ def edits_below(words, page, slot, keys, edits, lo, hi):
 
 @kernel
 def drop(page_id, born, dead, tally):
-    """Note that the tree does without a page from now on, and which version made it.
+    """Add a page and its birth to the list of replaced pages.
 
-    There is room for what a tree with pages of the right size may need.
+    There is room for as many as a tree with pages of the right size may need.
     """
     if tally[DEAD] == dead.shape[0]:
         refuse(page_id, tally)
@@ -98,9 +98,9 @@ def drop(page_id, born, dead, tally):
 
 @kernel
 def finish(pages, shape, level, top, edits, output, run):
-    """The current node of a level is consumed: write its successor, or first take in a sibling.
+    """Finish the consumed node of a level: write its successor, or first take in a sibling.
 
-    Returns the level to go on with.
+    Returns the level to continue with.
     """
     words, node, walk, tally = pages.words, run.node, run.walk, run.tally
     keys, values, folds = shape.keys, shape.values, shape.scans.shape[0]
@@ -149,7 +149,7 @@ def finish(pages, shape, level, top, edits, output, run):
 
 @kernel
 def first_not_below(words, page, slot, keys, edits, lo, hi):
-    """As `edits_below`, where the first edit need not be below the separator."""
+    """Do as `edits_below`, but the first edit need not be below the separator."""
     if not key_below(words, page, slot, keys, edits, lo):
         return lo
     return edits_below(words, page, slot, keys, edits, lo, hi)
@@ -157,7 +157,7 @@ def first_not_below(words, page, slot, keys, edits, lo, hi):
 
 @kernel
 def underfull(page_words, shape, level, buffer, size):
-    """Would the buffer fill less than a third of a page, by words and by entries?"""
+    """Return whether the buffer would fill less than a third of a page, by words and by entries."""
     if size == 0:
         return True
     scans = shape.scans
@@ -169,7 +169,7 @@ def underfull(page_words, shape, level, buffer, size):
 
 @kernel
 def least_words(page_words, room, size):
-    """Words that so many entries must take to make a page with siblings: a third of the room, 0 if they are many."""
+    """Return the least words for `size` entries to make a page with siblings: a third of the room, 0 for many."""
     return 0 if 3 * size >= records_max(page_words) else (room + 2) // 3
 
 
@@ -197,14 +197,14 @@ def shift_out(pages, shape, level, top, output, run):
 
 @kernel
 def next_page(page_words, output, tally):
-    """The next page that a run makes."""
+    """Return the next page that a run makes."""
     used = tally[USED]
     return FreshPage(output.arena, used * page_words, page_words, output.ids[used], output.birth)
 
 
 @kernel
 def arrived(shape, level, above, walk, tally):
-    """One page of a level is in the arena, and its entry in the buffer above."""
+    """Count a page of a level that is in the arena, and its entry in the buffer above."""
     at = walk[SIZE, level + 1]
     tally[USED] += 1
     above[entry_columns(shape.keys, 0, shape.scans.shape[0], level + 1), at] = tally[USED]
@@ -213,7 +213,7 @@ def arrived(shape, level, above, walk, tally):
 
 @kernel
 def pull_back(pages, shape, level, output, run):
-    """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
+    """Put the entries of the previous sibling, already in the parent's buffer, before the node's own."""
     words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
     keys, values, scans = shape.keys, shape.values, shape.scans
     above, width = node[level + 1], entry_columns(keys, values, scans.shape[0], level + 1)
@@ -265,7 +265,7 @@ def write_out(pages, shape, level, output, run):
 
 @kernel
 def grow(pages, root, shape, top, output, run):
-    """Entries above the old root become the new root: none, one, or levels until one is left."""
+    """Make the new root of the entries above the old root: none, one, or levels until one is left."""
     words, node, walk, tally, keys = pages.words, run.node, run.walk, run.tally, shape.keys
     tally[ROOT] = root
     tally[HEIGHT] = top + 1 if root else 0
@@ -280,7 +280,7 @@ def grow(pages, root, shape, top, output, run):
         tally[HEIGHT] = 0
         return
     page_id, known = node[level, keys, 0], birth_in(node[level], keys, shape.scans, 0)
-    while level > 1:  # an index page with one child is no root
+    while level > 1:  # an index page with one child cannot be the root
         fresh = slot_of(page_id, output.ids, tally[USED])
         born = output.birth
         if fresh:
@@ -305,7 +305,7 @@ def grow(pages, root, shape, top, output, run):
 
 @kernel
 def only_child(source, page, keys):
-    """The child of an index page that has just one, else 0, and its birth."""
+    """Return the child of an index page that has just one, else 0, and its birth."""
     if source[page + ENTRY_COUNT] > 1:
         return 0, 0
     return field(source, page, keys, 0), birth_at(source, page, keys, 0)
@@ -313,7 +313,7 @@ def only_child(source, page, keys):
 
 @kernel
 def slot_of(page_id, ids, used):
-    """1 + the arena slot of a fresh page, 0 for a page of the map."""
+    """Return 1 + the arena slot of a fresh page, 0 for a page of the map."""
     for s in range(used):
         if ids[s] == page_id:
             return s + 1
