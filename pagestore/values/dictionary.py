@@ -39,7 +39,7 @@ EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
-FEW_IDS = 1 << 10  # up to so many ids, looking up all is faster than finding the distinct ones
+FEW_IDS = 1 << 10  # up to this many ids, looking all up is faster than finding the distinct ones
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 

@@ -269,10 +269,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
-    """Return the names of a row's values, in its order;
-
-    None if it has none, or is a named tuple with only other names.
-    """
+    """Return the names of a row's values, in its order; None if it has none, or, as a named tuple, only unknown ones."""
     if isinstance(row, Mapping):
         return tuple(row)
     if isinstance(row, np.void) and row.dtype.names:

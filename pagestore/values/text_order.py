@@ -1,8 +1,8 @@
 """The order of a dictionary's texts: a text keeps its id for ever; a label, stored separately, gives its position.
 
     text     "ape"  "bee"  "cow"          the rank of a text is how many texts are below it
-        id         2      1      3            ids are given as texts are added; rows, indices and joins use only these
-        label     100    200    300           labels ascend as the bytes of texts do; they may change, ids do not
+    id         2      1      3            ids are given as texts are added; rows, indices and joins use only these
+    label     100    200    300           labels ascend as the bytes of texts do; they may change, ids do not
 
 `ORDER` finds the text at a rank or after a label: record (label) -> id, with counts. `LABELS` finds the label: record
 (id) -> label. Both are trees of the store's own lineage, and each version has those of its commit. Labels are only
@@ -31,8 +31,8 @@ ORDER = Spec(5, 1, 1, ((COUNT, 0),))
 LABELS = Spec(6, 1, 1)
 LABEL_END = 1 << 62  # above all labels, which are positive
 COUNTS = Rows(0, 1)
-DENSE = 4  # a range of ids is read rather than looked up if it has at most so many for each wanted one
-MERGED = 4  # texts are merged rather than searched if at most so many lie between the new ones, for each of these
+DENSE = 4  # a range of ids is read, not looked up, if it has at most this many for each wanted id
+MERGED = 4  # existing texts are read, not searched, if at most this many for each new text lie in their range
 FAN = 16  # texts that each step of a search loads
 PLACES_KEPT = 4096
 
@@ -105,7 +105,7 @@ class TextOrder:
         return ranks
 
     def _search(self, text: bytes, low: int, high: int) -> int:
-        """Return how many texts are below a text, given that it is `low` to `high`. O(log texts)."""
+        """Return how many texts are below a text, known to be `low` to `high`. O(log texts)."""
         while low < high:
             step = max(1, (high - low) // FAN)
             ranks = np.arange(low + step - 1, high, step)

@@ -105,10 +105,7 @@ class TextSearch:
         return (offsets, data) if self._readable(status) else None
 
     def rank(self, order: int, text: bytes, low: int, high: int) -> int | None:
-        """Return how many texts are below a text, given that it is `low` to `high`;
-
-        `order` is a packed tree's address.
-        """
+        """Return how many texts are below a text, known to be `low` to `high`; `order` is a packed tree's address."""
         if len(text) >= LONG:
             return None
         found = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)

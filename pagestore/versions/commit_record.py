@@ -57,7 +57,7 @@ class Commit:
     message: str = ""
 
     def gather_arguments(self) -> WordList:
-        """Return words and addresses from which storage/kernels/record.py makes a record; valid until a list changes."""
+        """Return words and addresses for storage/kernels/record.py to gather a record; valid until a list changes."""
         said = array("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,

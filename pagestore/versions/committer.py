@@ -1,10 +1,10 @@
 """Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
 
     1. versions beyond retention are locked against readers and dropped (reclaim.py)
-2. the commit's record is written: roots, dead list, free space, recent versions
-3. fdatasync                                  (sync="full")
-4. the meta slot that is not the newest one is written
-5. fdatasync                                  (sync="full" and "commit")
+    2. the commit's record is written: roots, dead list, free space, recent versions
+    3. fdatasync                                  (sync="full")
+    4. the meta slot that is not the newest one is written
+    5. fdatasync                                  (sync="full" and "commit")
     6. freed pages may be reused
 
 Until 4 is on disk the store is in its previous state, and nothing it needs was overwritten, since pages freed by

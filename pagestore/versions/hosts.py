@@ -94,7 +94,7 @@ def computed_column(source: Any, name: str) -> Computed | None:
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
-    """Record what a host maintains from this transaction on, replacing its former record; remove it for nothing.
+    """Record what a host maintains from this transaction on, replacing its former record; an empty one is removed.
 
     Raises DependantsError if another host maintains or reads some of it: neither could then be updated first.
     """

@@ -20,10 +20,7 @@ MAIN, MAIN_ID = "main", 1
 
 
 class Settings(NamedTuple):
-    """Immutable settings;
-
-    `_replace` makes the next ones. `retain` is a number of versions per branch, or RETAIN_ALL.
-    """
+    """Immutable settings. `retain` is a number of versions per branch, or RETAIN_ALL."""
 
     retain: int = RETAIN_DEFAULT
     tags: Mapping[str, int] = MappingProxyType({})

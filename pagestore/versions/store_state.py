@@ -17,10 +17,7 @@ from pagestore.versions.reclaim import DEAD
 from pagestore.versions.settings import MAIN_ID, Settings
 from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
 
-SYSTEM = {
-    **TEXT_TREES,
-    **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)},
-}  # those of texts are a version's too
+SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
 HEIGHT_BITS = 8  # low bits of a word for a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 

@@ -12,7 +12,7 @@ ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id
 
 @kernel
 def rank_text(order, texts, data, length, low, high):
-    """Return how many texts are below the one of `length` bytes at address `data`, given that it is `low` to `high`.
+    """Return how many texts are below the one of `length` bytes at address `data`, known to be `low` to `high`.
 
     `order` and `texts` are addresses of packed trees, and the order's first scan is a count.  Returns ``-page_id`` for
     a bad page, UNREADABLE where it would compare a long text.  O(log texts) steps of O(log texts).
