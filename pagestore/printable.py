@@ -7,7 +7,7 @@ MESSAGE_MAX = 4000  # characters of a message
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""A text with its control and direction characters escaped, but for those `kept`.
+    r"""Escape the control and direction characters of a text, except those `kept`.
 
     >>> print(printable("a\x1b[2Jb\n\u202ec"), printable("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße

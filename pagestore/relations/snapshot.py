@@ -40,7 +40,7 @@ class Snapshot(Mapping[str, Relation]):
         self._handle, self._version, self._pin = handle, version, pin
         self._readable = _readable(handle, version.version, pages, pin)
         self._trees: dict[str, Tree] = {}  # cached trees by relation
-        self._finders: dict[str, RecordFinder] = {}  # likewise finders
+        self._finders: dict[str, RecordFinder] = {}  # cached finders by relation
         self._open = True
         self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 

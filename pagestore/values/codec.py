@@ -151,7 +151,7 @@ def word_without_texts(column: Column, value: Any) -> int:
 
 
 def text_of(column: Column, value: Any) -> bytes:
-    """A value of a column of texts as bytes. Raises WordError as `encode`."""
+    """Return a value of a column of texts as bytes. Raises WordError as `encode`."""
     if type(value) is str and column.type.name == "string":
         try:  # `suppress` takes as long as the rest
             return value.encode()
@@ -245,7 +245,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
-    """Words int64[n] of float64[n] without a NaN."""
+    """Return the words int64[n] of float64[n] without a NaN."""
     bits = (values + 0.0).view(np.int64)
     return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
@@ -254,7 +254,7 @@ def float_words(values: np.ndarray) -> np.ndarray:
 
 
 def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
-    """The Arrow array of words int64[n]; int64 without a copy."""
+    """Decode words int64[n] as an Arrow array; int64 without a copy."""
     if column_type.nullable:
         null = words == NULL
         if null.any():
@@ -298,13 +298,13 @@ def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
 
 
 def float_values(words: np.ndarray) -> np.ndarray:
-    """float64[n] of a float column's words."""
+    """Return the float64[n] values of a float column's words."""
     bits: np.ndarray = words ^ (words >> 63 & np.int64(WORD_MAX))
     return bits.view(np.float64)
 
 
 def unsigned_values(column_type: Type, words: np.ndarray) -> np.ndarray:
-    """uint64[n] of the words of a uint64 column, of which none is null."""
+    """Return the uint64[n] values of the words of a uint64 column, none of which is null."""
     values: np.ndarray = ((words - 1 if column_type.nullable else words) ^ WORD_MIN).view(np.uint64)
     return values
 

@@ -64,12 +64,12 @@ class Dictionary:
         return self._order[1]
 
     def id_of(self, text: bytes) -> int:
-        """The id of a text, 0 if there is none. O(log dictionary)."""
+        """Return the id of a text, 0 if there is none. O(log dictionary)."""
         found = self.search.id_of(text)
         return int(self._find(PackedTexts.of([text]))[0]) if found is None else found
 
     def text(self, id_: int) -> bytes:
-        """The text of an id. O(log dictionary + bytes)."""
+        """Return the text of an id. O(log dictionary + bytes)."""
         return self.loaded(np.array([id_]))[0]
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
@@ -93,7 +93,7 @@ class Dictionary:
         return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
-        """The texts of ids int64[n] as an Arrow array, of a large type where they take more than 2 GiB.
+        """Return the texts of ids int64[n] as an Arrow array, of a large type if they take more than 2 GiB.
 
         O(distinct log dictionary + bytes).
         """
@@ -152,7 +152,7 @@ class Dictionary:
         return found
 
     def _find(self, texts: PackedTexts) -> np.ndarray:
-        """Ids of distinct texts, 0 where there is none."""
+        """Return ids of distinct texts, 0 where there is none."""
         return self._probe(texts)[0]
 
     def _probe(self, texts: PackedTexts) -> tuple[np.ndarray, np.ndarray]:
@@ -292,12 +292,12 @@ def _frame(content: np.ndarray, page: int) -> bytes:
 
 
 def taken(texts: pa.Array, places: np.ndarray) -> pa.Array:
-    """The texts at places int64[n]."""
+    """Return the texts at places int64[n]."""
     return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
 
 def all_as_bytes(texts: pa.Array) -> list[bytes]:
-    """Texts as their bytes."""
+    """Return texts as their bytes."""
     for kind, raw in (pa.string(), pa.binary()), (pa.large_string(), pa.large_binary()):
         if texts.type == kind:
             return texts.cast(raw).to_pylist()  # type: ignore[no-any-return]
@@ -305,7 +305,7 @@ def all_as_bytes(texts: pa.Array) -> list[bytes]:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """A text as its bytes."""
+    """Return a text as its bytes."""
     return text.encode() if isinstance(text, str) else text
 
 

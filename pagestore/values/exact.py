@@ -237,7 +237,7 @@ def _kind_of(kind: pa.DataType) -> str | None:
 
 
 def _same_zone(have: pa.DataType, wanted: Type) -> bool:
-    """Whether both are moments with a zone, or neither is."""
+    """Return whether both are moments with a zone, or neither is."""
     kind = _kind_of(have)
     return kind == "null" or (kind == "zoned") == bool(wanted.zone)
 
@@ -270,7 +270,7 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
 
 
 def _packed(kind: pa.DataType) -> bool:
-    """Whether an Arrow array of texts has offsets and one buffer of bytes."""
+    """Return whether an Arrow array of texts has offsets and one buffer of bytes."""
     of = pa.types
     return bool(of.is_string(kind) or of.is_binary(kind) or of.is_large_string(kind) or of.is_large_binary(kind))
 

@@ -50,7 +50,7 @@ def given_rows(rows: Any, columns: Any) -> Any:
 
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
-    """Keys in any form as a list of columns."""
+    """Return keys in any form as a list of columns."""
     return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
 
 
@@ -269,7 +269,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
-    """Return the names of a row's values, in its order; None if it has none, or, as a named tuple, only unknown ones."""
+    """Return the names of a row's values, in its order; None if it has none, or, as a named tuple, only unknown."""
     if isinstance(row, Mapping):
         return tuple(row)
     if isinstance(row, np.void) and row.dtype.names:

@@ -172,12 +172,12 @@ class StoredOrder(TextOrder):
         return labels
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
+        """Return the ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
         found: np.ndarray = self.entries(ranks)[1]
         return found
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
+        """Return the ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
         found: np.ndarray = get(self._pages(), self._order, keys[None])[1][0]
         return found
 
@@ -231,16 +231,16 @@ class SortedOrder(TextOrder):
         return ranks
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]."""
+        """Return the ids int64[n] of the texts at ranks int64[n]."""
         ids: np.ndarray = self._ids[ranks]
         return ids
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]."""
+        """Return the ids int64[n] of the texts at ranks int64[n]."""
         return self.ids(keys)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """The ids of the texts from one rank up to another, in order."""
+        """Return the ids of the texts from one rank up to another, in order."""
         return self._ids[start:stop]
 
     def _key_of(self, id_: int) -> int | None:

@@ -239,7 +239,7 @@ def _twice(names: Sequence[str]) -> str:
 
 
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
-    """Columns from text, or from an Arrow schema. Raises SchemaError."""
+    """Parse columns from text, or from an Arrow schema. Raises SchemaError."""
     if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text does not import Arrow
         try:
             return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)

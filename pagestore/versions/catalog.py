@@ -63,7 +63,7 @@ class Catalog:
         return Catalog(self.relations, self.properties, self.run)
 
     def same_as(self, other: "Catalog") -> bool:
-        """Whether both have the same content; their runs may differ."""
+        """Return whether both have the same content; their runs may differ."""
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:

@@ -121,7 +121,7 @@ class Committer:
         self._books_current = self.pager.is_untouched()
 
     def check(self) -> None:
-        """Raises PoisonedError."""
+        """Raise PoisonedError if a write has failed."""
         cause = self.poison or self.pager.poison
         if cause:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")

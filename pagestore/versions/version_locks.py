@@ -24,7 +24,7 @@ class PinReference(ref["Pin"]):
 
 
 class Pin:
-    """Keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
+    """A claim that keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
 
     __slots__ = ("__weakref__", "mark", "over", "version")
 
