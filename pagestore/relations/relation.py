@@ -282,8 +282,8 @@ class Relation(Keyed):
         """Return the folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
 
         Bounds are a list of tuples (keys, or prefixes of one length), a list of arrays, or one column; () is
-        unbounded. For no records it is 0, an operator's identity or null. Raises as `scan` and `range`, and
-        WordError naming the first interval whose sum does not fit 64 bits.
+        unbounded. An interval without records gives 0, an operator's identity or null. Raises as `scan` and
+        `range`, and WordError naming the first interval whose sum does not fit 64 bits.
         """
         if self.bounded:
             raise SchemaError("scan_many brings its own bounds; call it on the whole relation")

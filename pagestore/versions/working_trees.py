@@ -224,7 +224,6 @@ class WorkingTrees:
         """Undo what is done inside if it ends with an exception, which propagates. O(relations + pages).
 
         If the transaction ends inside, so does the savepoint.
-        If the transaction ends inside, so does the savepoint.
         """
         self._flush_all()
         trees, catalog, next_tree, edited = dict(self._trees), self._catalog, self._next_tree, self._edited
