@@ -22,11 +22,11 @@ from pagestore.versions.hosts import register_host as register_host
 
 
 def _name_python_to_spark() -> None:
-    """Let Spark, if it is installed and has not begun, run this interpreter and not the first `python3` of PATH."""
+    """Make Spark, if it is installed and not running yet, use this interpreter and not the first `python3` of PATH."""
     decided = {"PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_PYTHON_RUNTIME"}  # by the user, spark-submit, a worker
     if sys.executable and not decided & os.environ.keys() and find_spec("pyspark") is not None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 _name_python_to_spark()
-__version__ = "0.2.0"  # the one place: pyproject.toml and ivm read it here
+__version__ = "0.2.0"  # the only place: pyproject.toml and ivm read it here

@@ -1,11 +1,10 @@
-"""The compiled layer: what a host's own numba kernels may call. Its version is VERSION; it changes with any
-signature.
+"""The compiled layer: what a host's own numba kernels may call. VERSION changes with any signature.
 
 A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.pointer,
-tree.height, tree.spec.keys`. The pointer also says how many columns leaves have and which version wrote the root; a
-page's number alone, `tree.root`, will do, but then a cursor warrants no more than the key columns of a leaf. A cursor
-is CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
-corrupt page, which `raise_for` makes an exception:
+tree.height, tree.spec.keys`. The pointer also encodes how many columns leaves have and which version wrote the root; a
+page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
+CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
+corrupt page, which `raise_for` turns into an exception:
 
     first(words, seen, page_words, root, height, keys, cursors, o)          to the first record
     seek(words, seen, page_words, root, height, keys, key, m, cursors, o)   to the first with m columns >= key
@@ -15,18 +14,18 @@ corrupt page, which `raise_for` makes an exception:
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
-    lowest(word), population(word)                                          the lowest bit set, and how many are
+    lowest(word), population(word)                                          the lowest bit set; how many are set
     borrowed(array)                                                         the array without reference counts
     call_operator(address, a, b)                                            a registered operator of two words
     @kernel                                                                 njit, as the kernels here are compiled:
                                                                             cached, no GIL, no references counted; of
-                                                                            its indices only a constant that stands
-                                                                            alone, as in a[-1], may be negative
+                                                                            its indices only a lone constant, as in
+                                                                            a[-1], may be negative
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
     @addressed, by_address(function, *types), @late(*types)                 kernels that others call by their address
     start_delta, next_changes                                               two roots' difference (trees/delta.py)
-    compose_few, ascends                                                    edits made one a key; are keys in order?
+    compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit_queues.py)
@@ -138,7 +137,7 @@ __all__ = [
 
 
 def raise_for(status: int, tree: int | None = None) -> int:
-    """Pass a kernel's status or count through; a negative one is a CorruptionError that names the page."""
+    """Return a kernel's status or count. Raises CorruptionError naming the page for a negative one."""
     if status < 0:
         raise CorruptionError(page=-int(status), tree=tree)
     return int(status)

@@ -1,7 +1,7 @@
 """A suite that a host runs against its own embedding of pagestore.
 
 A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are compared
-with plain dicts, version by version, across reopening, and after work that was abandoned half-way.
+with plain dicts, version by version, across reopening, and after edits that were abandoned half-way.
 """
 
 import os
@@ -15,39 +15,39 @@ from pagestore.store import open as open_store
 
 
 class Host(Protocol):
-    """What the suite needs of a host: an ordered map from int to int, with versions."""
+    """The interface that the suite tests: an ordered map from int to int, with versions."""
 
     def put(self, key: int, value: int) -> None:
         """Buffer an edit."""
 
     def remove(self, key: int) -> None:
-        """Buffer an edit; a key that is not there is no error."""
+        """Buffer a removal; a missing key is no error."""
 
     def commit(self) -> int:
-        """Make the buffered edits durable together; returns the version, the one before where nothing changed."""
+        """Make the buffered edits durable together; return the version, the previous one if nothing changed."""
 
     def abandon(self) -> None:
         """Drop the buffered edits."""
 
     def items(self, version: int | None = None) -> list[tuple[int, int]]:
-        """All items of a version in key order, the newest by default."""
+        """Return all items of a version in key order, the newest by default."""
 
     def changes(self, old: int, new: int) -> list[tuple[str, int, int]]:
-        """What changed, in key order: ("insert" or "delete", key, value), deletes before inserts of a key."""
+        """Return the changes, in key order: ("insert" or "delete", key, value), deletes before inserts of a key."""
 
     def close(self) -> None:
         """Release the store; buffered edits are lost."""
 
 
 def check(make: Callable[[Path], Host], steps: int = 60, seed: int = 0) -> None:
-    """Raise AssertionError with the seed and the step where the host does not do what it should."""
+    """Raise AssertionError with the seed and the step if the host misbehaves."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "host.pages"
         Conformance(make, path, random.Random(seed)).run(steps, f"seed {seed}")
 
 
 class Conformance:
-    """One run: the host, and a dict for each version that it made."""
+    """One run: the host, and a dict with the items of each version."""
 
     def __init__(self, make: Callable[[Path], Host], path: Path, rng: random.Random):
         self.make, self.path, self.rng = make, path, rng
@@ -76,13 +76,13 @@ class Conformance:
         assert self.host.items() == sorted(self.items.items()), where
 
     def abandon(self, where: str) -> None:
-        """Edit, abandon the edits, and see that nothing of them is left."""
+        """Edit, abandon the edits, and check that none of them is left."""
         self._edit(self.items)
         self.host.abandon()
         assert self.host.items() == sorted(self.items.items()), f"{where}: abandoned edits show"
 
     def reopen(self, where: str) -> None:
-        """Edit, close without a commit, open again, and see that nothing of the edits is left."""
+        """Edit, close without a commit, open again, and check that none of the edits is left."""
         self._edit(self.items)
         self.host.close()
         assert os.path.exists(self.path), where
@@ -99,7 +99,7 @@ class Conformance:
         assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), f"{where}: from {a} to {b}"
 
     def _edit(self, items: dict[int, int]) -> dict[int, int]:
-        """Random edits through the host; what they should lead to."""
+        """Make random edits through the host; return the expected items."""
         items = dict(items)
         for _ in range(self.rng.choice([0, 1, 5, 200])):
             key = self.rng.randrange(-300, 300)

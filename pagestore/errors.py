@@ -1,13 +1,13 @@
-"""The exceptions of pagestore: one family, grouped by the moment they happen.
+"""The exceptions of pagestore: one family, grouped by when they happen.
 
-Each message is a sentence that names the thing and the way out.
+Each message is a sentence that names the object and a remedy.
 """
 
 from pagestore.printable import message as _message
 
 
 class PagestoreError(Exception):
-    """Anything that pagestore refuses or finds broken."""
+    """Base class of everything that pagestore refuses or finds broken."""
 
     def __str__(self) -> str:
         return _message(super().__str__())
@@ -17,11 +17,11 @@ class PagestoreError(Exception):
 
 
 class FormatError(PagestoreError, ValueError):
-    """The file is not a store, or a store of a format or page size that this library does not read."""
+    """The file is not a store, or has a format or page size that this library does not read."""
 
 
 class NoStoreError(PagestoreError, FileNotFoundError):
-    """There is no file at the path, or no folder to make one in."""
+    """There is no file at the path, or no folder to create one in."""
 
 
 class LockedError(PagestoreError, OSError):
@@ -32,7 +32,7 @@ class CorruptionError(PagestoreError):
     """Bytes on disk are not what was written.
 
     `page` is the page, `tree` the tree it belongs to and `path` the pages from the root to it,
-    each None where it is not known.
+    each None if unknown.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class CompilerError(PagestoreError, ImportError):
 
 
 class RecoveryWarning(UserWarning):
-    """Opening a store found a commit that is not whole or a meta slot that is damaged, and went on without it."""
+    """Opening a store found a commit that is not intact or a meta slot that is damaged, and continued without it."""
 
 
 # --- begin, commit ------------------------------------------------------------------------------
 
 
 class PoisonedError(PagestoreError):
-    """A write or sync failed: what is on disk is unknown. `store.reopen()` goes back to the last commit."""
+    """A write or sync failed: what is on disk is unknown. `store.reopen()` returns to the last commit."""
 
 
 class MovedError(PagestoreError, OSError):
@@ -78,11 +78,11 @@ class ReadOnlyError(PagestoreError, PermissionError):
 
 
 class ForkError(PagestoreError):
-    """A handle was carried into a forked process; open the store anew there."""
+    """A handle was inherited by a forked process; open the store anew there."""
 
 
 class TransactionError(PagestoreError):
-    """A call that an open transaction excludes, such as beginning another one in its thread; a sketch's commit."""
+    """A call that an open transaction excludes, such as beginning another one in its thread; or a sketch's commit."""
 
 
 class RetainedError(PagestoreError, ValueError):
@@ -90,16 +90,16 @@ class RetainedError(PagestoreError, ValueError):
 
 
 class DependantsError(PagestoreError, ValueError):
-    """A change that a host could not carry into what it keeps (views of rules, say), or a change of what it keeps."""
+    """A change that a host could not follow in its derived data (such as views of rules), or a change of these data."""
 
 
 # --- edit ---------------------------------------------------------------------------------------
 
 
 class SchemaError(PagestoreError, ValueError):
-    """A schema that makes no sense, or rows whose shape or types do not fit the relation's.
+    """An invalid schema, or rows whose shape or types do not fit the relation's.
 
-    Where a record is too wide for the store's pages, `page_size` is that of a store which could hold it."""
+    If a record is too wide for the store's pages, `page_size` is the size of pages that could hold it."""
 
     def __init__(self, message: str, page_size: int | None = None) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class EditError(PagestoreError, ValueError):
 
 
 class ExistsError(PagestoreError, ValueError):
-    """A relation, tag or branch of that name is there already."""
+    """A relation, tag or branch of that name exists already."""
 
 
 # --- read ---------------------------------------------------------------------------------------
@@ -137,4 +137,4 @@ class MissingError(PagestoreError, KeyError):
 
 
 class VersionError(PagestoreError, LookupError):
-    """The version never was, or is no longer retained."""
+    """The version never existed, or is no longer retained."""

@@ -1,4 +1,4 @@
-"""The API for hosts, programs that keep things of their own in a store: trees, differences, folds, edits.
+"""The API for hosts, programs that store data of their own in a store: trees, differences, folds, edits.
 
 `pagestore` itself has what users of a store need. A host works on words and trees below relations; it imports from
 here and from `pagestore.compiled`, and from nothing else of pagestore. docs/embedding.md has a worked host.

@@ -1,4 +1,4 @@
-"""Texts with names and values of others in them, as a terminal or a log may show them."""
+"""Make texts that contain foreign names and values safe to show in a terminal or a log."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ MESSAGE_MAX = 4000  # characters of a message
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""A text with its control and direction characters escaped, but for those `kept`.
+    r"""Escape the control and direction characters of a text, except those `kept`.
 
     >>> print(printable("a\x1b[2Jb\n\u202ec"), printable("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße
@@ -18,7 +18,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def message(text: str) -> str:
-    """A text as the message of an error: printable, in lines, and without its middle if it is very long."""
+    """Format a text as an error's message: printable, in lines, and without its middle if it is very long."""
     if len(text) > MESSAGE_MAX:
         half = MESSAGE_MAX // 2
         text = f"{text[:half]} ... {len(text) - 2 * half:,} characters ... {text[-half:]}"

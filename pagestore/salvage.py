@@ -1,4 +1,4 @@
-"""Saving what still reads of a damaged store into a new one."""
+"""Copy what can still be read of a damaged store into a new one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pagestore.versions.settings import MAIN_ID
 
 
 class Lost(NamedTuple):
-    """A part of a relation that does not read: the page, and the keys around it, None at an end.
+    """A part of a relation that cannot be read: the page, and the keys around it, None at an end.
 
-    Or one record of which a text does not read: then there is no page, and both keys are its own. Keys are words.
+    Or one record with an unreadable text: then there is no page, and both keys are the record's. Keys are words.
     """
 
     relation: str
@@ -44,10 +44,9 @@ class Lost(NamedTuple):
 
 
 def open_damaged(path: str | os.PathLike[str]) -> Store:
-    """Open a store for salvage, also one that `pagestore.open` refuses because neither meta slot leads
-    anywhere.
+    """Open a store for salvage, even if `pagestore.open` refuses it because neither meta slot leads anywhere.
 
-    Raises CorruptionError if no commit record reads.
+    Raises CorruptionError if no commit record can be read.
     """
     try:
         return open_store(path, mode="r", create=False)
@@ -58,8 +57,8 @@ def open_damaged(path: str | os.PathLike[str]) -> Store:
 def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
     """Copy every readable record of every relation of the newest readable version into an empty store.
 
-    Hidden trees of words are left out: their host builds them anew. Returns the version and what was lost of it.
-    Raises CorruptionError if no version reads. O(pages).
+    Leaves out hidden trees of words, which their host can build anew. Returns the version and what was lost of it.
+    Raises CorruptionError if no version can be read. O(pages).
     """
     check = Check(store._handle)
     check.run()
@@ -80,7 +79,7 @@ def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
 
 
 def _newest(store: Store) -> Snapshot:
-    """The newest version of the main branch whose record and catalog read."""
+    """Return the newest version of the main branch whose record and catalog can be read."""
     try:
         return store.snapshot()
     except CorruptionError as error:
@@ -92,7 +91,7 @@ def _newest(store: Store) -> Snapshot:
 
 
 def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.RecordBatch | pa.Table | None:
-    """The batch, or what of it has texts that still read."""
+    """Return the batch, or those of its records whose texts can be read."""
     try:
         return relation.record_batch(words)
     except CorruptionError:
@@ -106,7 +105,7 @@ def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.Re
 
 
 def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterator[np.ndarray]:
-    """The leaves that read, in key order; a bad page is noted with its neighbours' keys."""
+    """Yield the readable leaves, in key order; a bad page is recorded with its neighbours' keys."""
     after: tuple[Any, ...] | None = None
     broken: list[int] = []
     for page, words in _leaves(check, tree.root, tree.height - 1, info, pointer_birth(tree.pointer)):
@@ -125,8 +124,9 @@ def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterato
 def _leaves(
     check: Check, page: int, level: int, info: Info, birth: int, low: list[int] | None = None
 ) -> Iterator[tuple[int, np.ndarray | None]]:
-    """The leaves below a page that a version wrote and that begins with key `low`; None for what does not read, or is
-    whole but was there before the write that the disk lost.
+    """Yield the leaves below a page that a version wrote and whose first key is `low`.
+
+    None for one that cannot be read, or is intact but older than the write that the disk lost.
     """
     if not page:
         return

@@ -58,20 +58,20 @@ def open(
     threads: int | None = None,
     timeout: float = 0.0,
 ) -> Store:
-    """Open a store, or make one where there is no file or an empty one.
+    """Open a store; create it if the file is missing or empty.
 
-    ":memory:" is a new one without a file, gone when it is closed.
+    ":memory:" is a new store without a file, lost when it is closed.
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
     (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
-    once they have their places); `retain` is how many versions of a branch are kept at least, or "all"; older ones
-    go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads (one for
-    each core by default) apply large batches of edits and look up many keys. Where another handle writes, "rw" waits
-    `timeout` seconds for it.
+    once they are allocated); `retain` is the least number of versions kept of a branch, or "all"; older ones
+    are dropped in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads
+    (one for each core by default) apply large batches of edits and look up many keys. If another handle writes, "rw"
+    waits `timeout` seconds for it.
 
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
-    be on the disk yet. A RecoveryWarning and `store.recovery` tell of a damaged commit or meta slot.
+    be on the disk yet. A RecoveryWarning and `store.recovery` report a damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
@@ -98,13 +98,13 @@ def open(
     store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
-    if mode == "rw" and file.links() > 1:  # perhaps its maker was killed
+    if mode == "rw" and file.links() > 1:  # perhaps its creator was killed
         sweep(file.path)
     return store
 
 
 def _make(path: str | os.PathLike[str], page_size: int) -> None:
-    """Make an empty store, unless there is a file that has something in it."""
+    """Create an empty store, unless the file has content."""
     if not os.path.exists(path):
         try:
             with suppress(FileExistsError):
@@ -123,14 +123,14 @@ def _opened(path: str | os.PathLike[str], mode: str) -> File:
 
 
 def _no_store(error: FileNotFoundError) -> NoStoreError:
-    """The same error, of this package's family as well."""
+    """Return the same error as one of this package's family as well."""
     found = NoStoreError(str(error))
     found.errno = error.errno
     return found
 
 
 def empty_store(page_size: int) -> bytes:
-    """The bytes of a store without relations: the meta slots, and version 0."""
+    """Return the bytes of a store without relations: the meta slots, and version 0."""
     fits = isinstance(page_size, int) and PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX
     if not fits or page_size & (page_size - 1):
         raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
@@ -158,7 +158,7 @@ class Store:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._pin: Pin | None = None  # of the version that a pickled store was at
+        self._pin: Pin | None = None  # of the version of a pickled store
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -169,17 +169,17 @@ class Store:
 
     @property
     def threads(self) -> int:
-        """How many threads work on large batches."""
+        """The number of threads for large batches."""
         return self._handle.threads
 
     @property
     def recovery(self) -> Recovery | None:
-        """What opening the store had to put right, if anything."""
+        """The problems that were found and repaired when the store was opened, if any."""
         return self._handle.recovery
 
     @property
     def mode(self) -> str:
-        """What the store was opened for, "rw" or "r"."""
+        """The mode in which the store was opened, "rw" or "r"."""
         return self._handle.mode
 
     @property
@@ -189,7 +189,7 @@ class Store:
 
     @property
     def uuid(self) -> str:
-        """The identity of this store, whatever its file is called."""
+        """The identity of this store, independent of its path."""
         return str(UUID(bytes=self._handle.meta.uuid))
 
     @property
@@ -198,20 +198,20 @@ class Store:
         return self._handle.version
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
-        """The newest version of a branch. O(1)."""
+        """Return a snapshot of the newest version of a branch. O(1)."""
         return snapshot.newest_snapshot(self._handle, branch)
 
     def at(self, version: int | str | datetime) -> Snapshot:
-        """A version by number, by tag or branch, or the newest one of the main branch at a time.
+        """Return a snapshot of a version by number, tag or branch, or of the main branch's newest one at a time.
 
-        A time without a zone is local. Raises VersionError if it is not retained, MissingError for a name.
+        A time without a zone is local. Raises VersionError if it is not retained, MissingError for an unknown name.
         """
         return snapshot.snapshot_at(self._handle, version)
 
     # --- versions -------------------------------------------------------------------------------
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
-        """The retained versions, newest first. O(versions listed)."""
+        """Return the retained versions, newest first. O(versions listed)."""
         from pagestore.admin import version_log
 
         return version_log.describe_versions(self._handle, limit, branch)
@@ -222,7 +222,7 @@ class Store:
         return dict(self._handle.refresh().settings.tags)
 
     def tag(self, name: str, version: int | str | datetime | None = None) -> None:
-        """Give a version (the newest by default) a name; it is retained as long as it has one.
+        """Tag a version (the newest by default); it is retained as long as it has a tag.
 
         `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
@@ -232,7 +232,7 @@ class Store:
             tags.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
-        """Take a name back. Raises MissingError."""
+        """Remove a tag. Raises MissingError."""
         from pagestore.admin import tags
 
         with self._handle.administering():
@@ -240,7 +240,7 @@ class Store:
 
     @property
     def retain(self) -> int | str:
-        """How many versions of each branch are kept, or "all"; assign to change it."""
+        """The number of versions of each branch that are kept, or "all"; assign to change it."""
         return self._handle.refresh().settings.retain or "all"
 
     @retain.setter
@@ -255,20 +255,20 @@ class Store:
         """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by default),
         or those in `drop`. Free pages at the end of the file are cut off.
 
-        What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's
-        `kept`, and asking for it by number raises RetainedError. Without `drop`, texts that no version holds any
-        more leave the dictionary, which makes a version if there are any: O(records + changes + pages freed). A
-        `dry_run` does not look for such texts, so it leaves out the version that the new one takes the place of.
+        Versions that are tagged, read, or the head or origin of a branch are kept: the result lists them in `kept`, and
+        naming one in `drop` raises RetainedError. Without `drop`, texts that no version holds any more are removed from
+        the dictionary, which makes a version if there are any: O(records + changes + pages freed). A `dry_run` does not
+        look for such texts, so it leaves out the version that the new one replaces.
         """
         from pagestore.admin import vacuum
 
         return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
 
     def compact(self) -> Compact:
-        """Write everything anew, as `bulk` does, to the front of the file, and cut the rest off.
+        """Rewrite everything to the front of the file, as `bulk` does, and cut the rest off.
 
-        Versions but the newest of each branch and what is tagged or read are dropped, and then texts that none of
-        these holds. O(store).
+        Drops all versions except the newest of each branch and those that are tagged or read, and then texts that none
+        of these holds. O(store).
         """
         from pagestore.admin import compact
 
@@ -276,16 +276,16 @@ class Store:
 
     @property
     def texts_removed(self) -> int:
-        """How many texts have left the dictionary. While it is the same, a text keeps its id."""
+        """The number of texts removed from the dictionary. While it is the same, a text keeps its id."""
         return self._handle.refresh().texts_removed
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
-        """What changed from version a to version b, in key order, streaming: an Arrow stream of the
+        """Stream the changes from version a to version b, in key order, as an Arrow stream of the
         relation's columns and `_change_type`, "insert" or "delete"; a changed value is a delete and an
         insert.
 
         Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
-        SchemaError if the relation's columns differ. Pages read: O(changes * height); all of them where a scan
+        SchemaError if the relation's columns differ. Reads O(changes * height) pages, or all of them if a scan
         was added or dropped between the versions, since that builds the tree anew.
         """
         return diff.stream_changes(self.at(a), self.at(b), relation)
@@ -327,7 +327,7 @@ class Store:
     ) -> None:
         """Write versions (the newest by default) and relations (all) to a binary stream or a file; see admin/dump.py.
 
-        A file that is there is replaced once all is written.
+        An existing file is replaced once all is written.
         """
         from pagestore.admin import dump
 
@@ -335,9 +335,9 @@ class Store:
             dump.dump(self._handle, stream, versions, relations)
 
     def restore(self, source: IO[bytes] | str | os.PathLike[str]) -> list[int]:
-        """Read a dump, a binary stream or a file, into this store, which must be empty; returns the versions made.
+        """Read a dump, a binary stream or a file, into this store, which must be empty; return the versions made.
 
-        On an error the store is as it was: a dump of several versions is restored into a file beside it first.
+        On an error the store is unchanged: a dump of several versions is first restored into a file next to it.
         Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         from pagestore.admin import dump
@@ -347,7 +347,7 @@ class Store:
 
     @contextmanager
     def _trial(self) -> Iterator[Handle]:
-        """An empty store beside this one, removed afterwards."""
+        """Yield an empty store next to this one, which is removed afterwards."""
         if self._handle.file.path == Path(IN_MEMORY):
             with open(IN_MEMORY, page_size=self.page_size, retain=self.retain, threads=self.threads) as store:
                 yield store._handle
@@ -359,10 +359,10 @@ class Store:
 
     def backup(self, out: IO[bytes] | str | os.PathLike[str], since: int | str | None = None) -> int:
         """Write the newest version's pages to a binary stream or a file while others read and write; see
-        admin/backup.py. A file that is there is replaced once all is written.
+        admin/backup.py. An existing file is replaced once all is written.
 
         With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
-        the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
+        the version of a backup that later increments build on. Returns the version. Raises VersionError,
         MissingError.
         """
         from pagestore.admin import backup
@@ -373,16 +373,16 @@ class Store:
     # --- inspection -----------------------------------------------------------------------------
 
     def check(self) -> list[Violation]:
-        """All violations of the store's invariants (see admin/check.py), empty when all is well. O(pages).
+        """Return all violations of the store's invariants (see admin/check.py), empty if there are none. O(pages).
 
-        Where a writer never pauses, those that several passes found.
+        If a writer never pauses, those that several passes found.
         """
         from pagestore.admin import check
 
         return check.check_store(self._handle)
 
     def stat(self) -> Stat:
-        """What holds space: pages by kind, by version, by reader. O(pages)."""
+        """Measure what uses space: pages by kind, by version, by reader. O(pages)."""
         from pagestore.admin import stat
 
         readers = self.readers()
@@ -390,7 +390,7 @@ class Store:
             return stat.measure_store(self._handle, readers)
 
     def readers(self) -> list[Reader]:
-        """The versions that are being read now, and by which processes where that can be seen."""
+        """Return the versions that are being read now, and by which processes where that is visible."""
         from pagestore.admin import stat
 
         self._handle.refresh()
@@ -399,16 +399,16 @@ class Store:
     # --- writing --------------------------------------------------------------------------------
 
     def transaction(self, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
-        """Begin a transaction; another thread's is waited for, `timeout` seconds at most if that is given.
+        """Begin a transaction, waiting for another thread's to end, for `timeout` seconds at most if given.
 
         A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
-        Raises ReadOnlyError, PoisonedError, LockedError after the time, MovedError where the file was deleted or
+        Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the file was deleted or
         replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
         """
         return transaction.begin_transaction(self._handle, message, branch, timeout)
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
-        """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
+        """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""
         return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
 
     def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
@@ -420,7 +420,7 @@ class Store:
         return ephemeral.begin_ephemeral(self._handle, version)
 
     def reopen(self) -> None:
-        """Go back to the last commit that is on disk, after a failed write or sync. Snapshots stay open."""
+        """Return to the last commit on disk, after a failed write or sync. Snapshots stay open."""
         self._handle.reopen()
 
     def close(self) -> None:
@@ -434,7 +434,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A store is pickled as (path, version); unpickled, it is a reader of that version.
+        """Pickle as (path, version); unpickled, it is a reader of that version.
 
         Raises TransactionError for one in memory.
         """

@@ -1,1 +1,1 @@
-"""What users hold: snapshots, transactions, relations, ranges, differences."""
+"""The objects that users work with: snapshots, transactions, relations, ranges, differences."""

@@ -1,7 +1,7 @@
-"""A cursor: a place between or at the records of a range, that moves forward and back.
+"""A cursor: a position at a record of a range, or before or after all, that moves forward and back.
 
 cursor.seek((2,))      the first record whose key is at least (2,)
-cursor.next()          the one behind it; cursor.prev() the one before it
+cursor.next()          the next one; cursor.prev() the one before
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ BEFORE, BEHIND = "before", "behind"
 
 
 class Cursor:
-    """A place in a range. It begins before the first record; a move gives the record that it comes to, or None.
+    """A position in a range. It begins before the first record; a move returns the record that it reaches, or None.
 
-    In a transaction it sees the edits made so far. Moves cost O(log n), and less in a row;
-    where texts are compared, as reading a range.
+    In a transaction it sees the edits made so far. Moves cost O(log n), and less in sequence;
+    where texts are compared, as much as reading the range.
 
     >>> import pagestore
     >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -33,13 +33,13 @@ class Cursor:
 
     def __init__(self, within: Range) -> None:
         self._range = within
-        self._words: tuple[int, ...] | str = BEFORE  # of the record that it is at, or where it is without one
+        self._words: tuple[int, ...] | str = BEFORE  # of the record that it is at, or BEFORE or BEHIND
         self._ahead: Iterator[tuple[int, ...]] = iter(())
-        self._going: Any = None  # the direction and the order that `_ahead` is of
+        self._going: Any = None  # the direction and the order of `_ahead`
 
     @property
     def record(self) -> tuple[Any, ...] | None:
-        """The record that the cursor is at, as a tuple; None before the first one and behind the last one."""
+        """The record that the cursor is at, as a tuple; None before the first one and after the last one."""
         if isinstance(self._words, str):
             return None
         columns = self._range.record_batch(np.array(self._words)[:, None]).columns
@@ -60,7 +60,7 @@ class Cursor:
         return self._move(1, self._forward(max(self._range._bound(key), self._range._lo)))
 
     def next(self) -> tuple[Any, ...] | None:
-        """Move to the next record; from the last one behind it."""
+        """Move to the next record, or from the last one to the end."""
         if self._words == BEHIND:
             return None
         if not self._goes_on(1):
@@ -70,7 +70,7 @@ class Cursor:
         return self._move(1, self._ahead)
 
     def prev(self) -> tuple[Any, ...] | None:
-        """Move to the record before; from the first one before it."""
+        """Move to the previous record, or from the first one to the start."""
         if self._words == BEFORE:
             return None
         if not self._goes_on(-1):
@@ -79,7 +79,7 @@ class Cursor:
         return self._move(-1, self._ahead)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The records from here on."""
+        """Yield the records from here on."""
         while (record := self.next()) is not None:
             yield record
 
@@ -88,13 +88,13 @@ class Cursor:
         return len(self._range.schema.key)
 
     def _goes_on(self, way: int) -> bool:
-        """Whether what is read ahead is what comes next this way."""
+        """Return whether `_ahead` continues from here in this direction."""
         return not isinstance(self._words, str) and self._going == (way, self._range._order())
 
     def _move(self, way: int, ahead: Iterator[tuple[int, ...]]) -> tuple[Any, ...] | None:
         self._going, self._ahead = (way, self._range._order()), ahead
         self._words = next(ahead, BEHIND if way > 0 else BEFORE)
-        _ = self._range.source.pages  # raises if it was closed: the pages may be others now
+        _ = self._range.source.pages  # raises if it was closed: the pages may have been reused
         return self.record
 
     def _forward(self, lo: Bound) -> Iterator[tuple[int, ...]]:

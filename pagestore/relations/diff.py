@@ -33,20 +33,20 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
 
 
 def was_made_anew(before: Range, after: Range) -> bool:
-    """Whether a relation has other columns or another tree than in a version before; scans may be others."""
+    """Return whether a relation has other columns or another tree than in an earlier version; its scans may differ."""
     return before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=())
 
 
 def pages_of_both(old: Snapshot, new: Snapshot) -> Pages:
-    """The map that has the pages of two snapshots."""
+    """Return the page map that has the pages of both snapshots."""
     return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
 
 
 def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterator[Edits]:
-    """The difference of two trees in the first words of their records: actions int64[n] and words int64[visible, n].
+    """Yield the difference of two trees in the first words of their records: actions int64[n], words int64[visible, n].
 
-    Words that users do not see, as how often a row of a view is derived, may change alone; that is no change. An
-    erasure and the insertion at its key are in one batch.
+    A change of only the hidden words, such as how often a row of a view is derived, is left out. An erasure and the
+    insertion at its key are in one batch.
     """
     held: Edits | None = None  # an erasure at the end of a batch, whose key the next one may insert
     for actions, words in Delta(pages, old, new):
@@ -61,7 +61,7 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
 
 
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
-    """Edits without those that put back the words that they took; nothing if there are no others."""
+    """Yield the edits without erasures that the next insertion restores; nothing if none are left."""
     taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
     back = np.flatnonzero(taken & (words[:, :-1] == words[:, 1:]).all(axis=0))
     there = np.ones(len(actions), bool)
@@ -72,7 +72,7 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
 
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = pages_of_both(old, new)
-    latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
+    latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # its dictionary has the texts of both
     changes = visible_changes(pages, old.tree(relation), new.tree(relation), len(schema) - 1)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
@@ -85,13 +85,13 @@ def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> 
             )
             columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
-        _ = pages_of_both(old, new)  # raises if one was closed: the pages may be others now
+        _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
     old.close()
     new.close()
 
 
 def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.ndarray:
-    """Which of some changes are any, bool[n]: not those that put back the computed value that they took from a key."""
+    """Return which changes are real, bool[n]: those that do not restore an erased computed value of the same key."""
     rows = [*zip(map(tuple, keys.T.tolist()), values.to_pylist(), strict=True)]
     erased = {row for row, action in zip(rows, actions.tolist(), strict=True) if action == ERASE}
     inserted = {row for row, action in zip(rows, actions.tolist(), strict=True) if action != ERASE}
@@ -100,7 +100,7 @@ def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.nda
 
 
 def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.ndarray) -> pa.Array:
-    """The values of a column that a host computes: of what was erased by the old version, of the rest by the new."""
+    """Return the values of a computed column: by the old version for erased records, by the new one for the others."""
     erased = actions == ERASE
     parts = [
         side.record_batch(words[:, of]).columns[side.computed_place]
@@ -110,7 +110,7 @@ def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.n
 
 
 def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
-    """Changes in the order of the texts in their keys; a changed record's old values stay in front of its new ones."""
+    """Yield changes in the order of the texts in their keys; a changed record's old values precede its new ones."""
     if parts:
         actions, words = one_batch(parts)
         order = relation.key_order(words)
@@ -121,7 +121,7 @@ def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
 
 
 def _kinds(actions: np.ndarray) -> pa.Array:
-    """ "insert" or "delete" for each action, as an Arrow array; both words have six letters."""
+    """Return "insert" or "delete" for each action, as an Arrow array; both words have six letters."""
     letters = np.where(actions == INSERT, b"insert", b"delete")
     ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)])

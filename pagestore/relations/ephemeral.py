@@ -1,7 +1,7 @@
 """A transaction over a snapshot that is never committed; users call it a sketch.
 
-It begins at any version, in a store opened for reading too, and takes no writer's lock: what it makes stands in a
-temporary file behind the store's (storage/overlay_file.py). Queries are answered in one.
+It begins at any version, in a store opened for reading too, and takes no writer's lock: its pages are in a temporary
+file that extends the store's (storage/overlay_file.py). Queries are answered in one.
 """
 
 from datetime import datetime
@@ -20,7 +20,7 @@ from pagestore.versions.turns import Turn
 
 
 class EphemeralTransaction(Transaction):
-    """As a Transaction, whose end leaves nothing behind. Use it in `with`, or roll it back.
+    """A transaction that leaves nothing behind at its end. Use it in `with`, or roll it back.
 
     >>> import pagestore, tempfile
     >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
@@ -51,16 +51,16 @@ class EphemeralTransaction(Transaction):
 
     @property
     def pages(self) -> Pages:
-        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
+        """The page map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
         _ = self._snapshot.pages
         return super().pages
 
     def commit(self) -> int:
-        """Raises TransactionError."""
+        """Raise TransactionError."""
         raise TransactionError("a sketch is never committed; make the changes in store.transaction()")
 
     def rollback(self) -> None:
-        """Leave nothing behind, and let the version go. Idempotent."""
+        """Discard all changes, and release the version. Idempotent."""
         if self._open:
             self._let_go()
             self._overlay.close()

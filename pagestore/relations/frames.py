@@ -13,19 +13,19 @@ ROWS_SHOWN = 10  # in HTML
 
 
 class Frames:
-    """What has its rows as an Arrow table (`to_arrow`), for those who want them otherwise.
+    """An object whose rows are available as an Arrow table (`to_arrow`), and so in other forms.
 
-    Names and types stay: a text is a text, a decimal a decimal.
+    Names and types are kept: a text is a text, a decimal a decimal.
     """
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Return all rows as an Arrow table."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame. O(rows). Raises ImportError where pandas is not installed.
+        """Return all rows as a pandas DataFrame. O(rows). Raises ImportError if pandas is not installed.
 
-        Integers of a type that has nulls come as pandas' Int64 or UInt64.
+        Integer columns with nulls become pandas' Int64 or UInt64.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -40,13 +40,13 @@ class Frames:
         return table.to_pandas(types_mapper=lambda kind: whole.get(kind) if kind in lacking else None)
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame. O(rows). Raises ImportError where polars is not installed."""
+        """Return all rows as a polars DataFrame. O(rows). Raises ImportError if polars is not installed."""
         return _library("polars").from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """All rows as a relation of DuckDB, of a connection or of the default one. O(rows).
+        """Return all rows as a DuckDB relation, of a connection or of the default one. O(rows).
 
-        Raises ImportError where DuckDB is not installed. DuckDB also reads the object itself by the name of its
+        Raises ImportError if DuckDB is not installed. DuckDB also reads the object itself by the name of its
         variable: `duckdb.sql("from rel")`.
         """
         return _library("duckdb").from_arrow(self.to_arrow(), connection=connection)
@@ -62,7 +62,7 @@ def _library(name: str) -> Any:
 def html_table(
     caption: str, head: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]], more: int = 0, things: str = "rows"
 ) -> str:
-    """An HTML table; `head` has a name and a note for each column, `more` says how many rows are not shown.
+    """Return an HTML table; `head` has a name and a note for each column, `more` is the number of rows not shown.
 
     >>> html_table("r", [("x", "")], [(1,)], 2)
     '<table><caption>r</caption><tr><th>x</th></tr><tr><td>1</td></tr></table>... and 2 more rows'

@@ -1,4 +1,4 @@
-"""A range of a relation as a dict has it: keys and values, forward and back."""
+"""A range of a relation with a dict's methods: keys and values, forward and back."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pagestore.runtime.lazy import pyarrow as pa
 
 
 class Keyed(Range):
-    """Keys and values of a range. A key or value of one column is that value, of several a tuple, of none ()."""
+    """Keys and values of a range.
+
+    A key or value of one column is that value, of several columns a tuple, of none ().
+    """
 
     def keys(self) -> Iterator[Any]:
-        """The keys in order, lazily.
+        """Yield the keys in order, lazily.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -26,11 +29,11 @@ class Keyed(Range):
         return (key for key, _ in self.items())
 
     def values(self) -> Iterator[Any]:
-        """The values, in the order of the keys, lazily."""
+        """Yield the values, in the order of the keys, lazily."""
         return (value for _, value in self.items())
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """(key, value) of each record in key order, lazily, in batches underneath."""
+        """Yield (key, value) of each record in key order, lazily, read in batches."""
         for batch in self.batches():
             yield from self._items_of(batch)
 
@@ -41,13 +44,13 @@ class Keyed(Range):
         return zip(_joined(columns, key, len(batch)), _joined(columns, values, len(batch)), strict=True)
 
     def cursor(self) -> Cursor:
-        """A place in the range, that moves forward and back."""
+        """Return a cursor over the range, which moves forward and back."""
         return Cursor(self)
 
     def mapping(self) -> RelationMapping:
-        """The range as a Mapping from keys to values; of a relation in a transaction, a MutableMapping.
+        """Return the range as a Mapping from keys to values; for a relation in a transaction, as a MutableMapping.
 
-        A relation itself iterates over its records, and a dict over its keys: this is for what wants a dict.
+        A relation itself iterates over its records, a dict over its keys: use this where a dict is expected.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -60,7 +63,7 @@ class Keyed(Range):
 
 
 class RelationMapping(Mapping[Any, Any]):
-    """A relation from keys to values."""
+    """A relation as a mapping from keys to values."""
 
     def __init__(self, relation: Any) -> None:
         self.relation = relation
@@ -79,7 +82,7 @@ class RelationMapping(Mapping[Any, Any]):
 
 
 class WritableMapping(RelationMapping, MutableMapping[Any, Any]):
-    """A relation of a transaction, from keys to values."""
+    """A relation of a transaction as a mapping from keys to values."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.relation[key] = value
@@ -93,7 +96,7 @@ class WritableMapping(RelationMapping, MutableMapping[Any, Any]):
 
 
 def _joined(columns: Mapping[str, list[Any]], names: Any, rows: int) -> Any:
-    """One value a row: that of one column, or a tuple of several."""
+    """Return one value a row: that of one column, or a tuple of several."""
     if len(names) == 1:
         return columns[names[0]]
     return zip(*(columns[name] for name in names), strict=True) if names else [()] * rows

@@ -24,7 +24,7 @@ from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 from pagestore.versions.hosts import Computed, computed_column
 
-TUPLES_ROWS = 4096  # as many as become tuples at once
+TUPLES_ROWS = 4096  # records that are converted to tuples at a time
 
 
 class Range(Frames):
@@ -44,12 +44,12 @@ class Range(Frames):
         return schema.text_keys if schema else ()
 
     def _text_range(self, pages: Pages, tree: Tree, lo: Bound | None = None, hi: Bound | None = None) -> TextRange:
-        """This range, or one with other bounds, of a relation that has texts in its key."""
+        """Return the TextRange of this range, or of one with other bounds; the key must have texts."""
         lo, hi = self._lo if lo is None else lo, self._hi if hi is None else hi
         return TextRange(pages, tree, self._source.dictionary, self._texts, lo, hi, self._source.threads)
 
     def _stored(self, pages: Pages, tree: Tree) -> tuple[Words, Words] | None:
-        """The bounds in words; None where the records between them are not one piece of the tree."""
+        """Return the bounds in words; None if the records between them are not contiguous in the tree."""
         return (
             self._text_range(pages, tree).stored() if self._texts else cast(tuple[Words, Words], (self._lo, self._hi))
         )
@@ -68,18 +68,18 @@ class Range(Frames):
 
     @cached_property
     def _computed(self) -> Computed | None:
-        """The column whose values a host computes when they are read."""
+        """The column whose values a host computes when they are read, if there is one."""
         return computed_column(self._source, self.info.name)
 
     @property
     def computed_place(self) -> int | None:
-        """Which of the columns that is, if there is one."""
+        """The place of that column among the columns, if there is one."""
         schema, computed = self.info.schema, self._computed
         return schema.places.index(computed.place) if schema and computed else None
 
     @cached_property
     def _read_as(self) -> Schema | None:
-        """The schema of what is read, where that is not what is stored."""
+        """The schema of the records as they are read, if it differs from the stored one."""
         schema, computed, place = self.info.schema, self._computed, self.computed_place
         if schema is None or computed is None or place is None:
             return None
@@ -98,17 +98,17 @@ class Range(Frames):
 
     @property
     def tree(self) -> Tree:
-        """The tree of words behind the relation, whole."""
+        """The whole tree of words that stores the relation."""
         return self._source.tree(self.name)
 
     def view(self) -> tuple[Pages, Tree]:
-        """The map and the tree, as functions of trees take them; applying buffered edits may replace the map."""
+        """Return the page map and the tree, to call functions of trees; applying buffered edits may replace the map."""
         source = self._source
         tree = source.tree(self.info.name)
         return source.pages, tree
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int | None = None) -> Iterator[np.ndarray]:
-        """Batches int64[columns, <= rows] of stored words in key order: the key columns, then the values.
+        """Yield batches int64[columns, <= rows] of stored words in key order: the key columns, then the values.
 
         Without `rows`, a batch has 65,536 of them, or fewer of many columns."""
         pages, tree = self.view()
@@ -117,7 +117,7 @@ class Range(Frames):
         with naming_path(pages, tree):
             for batch in self._read_batches(pages, tree, columns, rows):
                 yield batch
-                _ = self._source.pages  # raises if it was closed: the pages may be others now
+                _ = self._source.pages  # raises if it was closed: the pages may have been reused
 
     def _words_backward(self, rows: int = TUPLES_ROWS) -> Iterator[np.ndarray]:
         """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""
@@ -125,7 +125,7 @@ class Range(Frames):
         with naming_path(pages, tree):
             for batch in self._read_backward(pages, tree, rows):
                 yield batch
-                _ = self._source.pages  # raises if it was closed: the pages may be others now
+                _ = self._source.pages  # raises if it was closed: the pages may have been reused
 
     def _read_backward(self, pages: Pages, tree: Tree, rows: int) -> Iterator[np.ndarray]:
         stored = self._stored(pages, tree) if self._kept_in_order(pages, tree) else None
@@ -142,17 +142,17 @@ class Range(Frames):
         return read_batches(pages, tree, self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of at most `rows` records (as `words`), in the schema's column order."""
+        """Yield Arrow record batches of at most `rows` records (as `words`), in the schema's column order."""
         for batch in self.words(rows=rows):
             yield from self.record_batches(batch)
 
     def to_arrow(self) -> pa.Table:
-        """All records as an Arrow table, in the schema's column order."""
+        """Return all records as an Arrow table, in the schema's column order."""
         words = self._all_words()
         return pa.Table.from_batches(self.record_batches(words) if words.shape[1] else (), self.schema.arrow)
 
     def to_numpy(self) -> dict[str, np.ndarray]:
-        """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
+        """Return columns by name: the native dtype where one exists, objects for decimals, texts and bytes."""
         words = self._all_words()
         if self._computed:
             return dict(zip(self.schema.names, (one.to_numpy(False) for one in self._arrays(words)), strict=True))
@@ -162,23 +162,23 @@ class Range(Frames):
         }
 
     def _all_words(self) -> np.ndarray:
-        """The stored words of all records, int64[C, n]."""
+        """Return the stored words of all records, int64[C, n]."""
         pages, tree = self.view()
         with naming_path(pages, tree):
             return self._text_range(pages, tree).read() if self._texts else read(pages, tree, self._lo, self._hi)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Records as tuples, lazily, in batches underneath."""
+        """Yield records as tuples, lazily, read in batches."""
         for words in self.words(rows=TUPLES_ROWS):
             yield from self._tuples(words)
 
     def __reversed__(self) -> Iterator[tuple[Any, ...]]:
-        """Records as tuples, the last key first, lazily: a leaf at once, or as `batches` where texts are compared."""
+        """Yield records as tuples, the last key first, lazily: by leaf, or as `batches` where texts are compared."""
         for words in self._words_backward():
             yield from self._tuples(words)
 
     def first(self, default: Any = None) -> Any:
-        """The record with the least key, or `default` where there is none.
+        """Return the record with the least key, or `default` if there is none.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
@@ -190,11 +190,14 @@ class Range(Frames):
         return next(self.range_head(1), default)
 
     def last(self, default: Any = None) -> Any:
-        """The record with the greatest key, or `default`. O(log n), or as reading all where texts are compared."""
+        """Return the record with the greatest key, or `default`.
+
+        O(log n), or as reading all where texts are compared.
+        """
         return next(reversed(self), default)
 
     def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
-        """The first n records."""
+        """Yield the first n records."""
         words = next(self.words(rows=n), None)
         if words is not None:
             yield from self._tuples(words)
@@ -205,11 +208,11 @@ class Range(Frames):
         return reader.__arrow_c_stream__(requested_schema)
 
     def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
-        """Stored words int64[C, n] as an Arrow record batch of the schema, of at most 2 GiB of texts a column."""
+        """Return stored words int64[C, n] as an Arrow record batch of the schema, at most 2 GiB of texts a column."""
         return pa.RecordBatch.from_arrays(self._arrays(words), schema=self.schema.arrow)
 
     def record_batches(self, words: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """As `record_batch`, cut into more batches where texts need it."""
+        """As `record_batch`, split into more batches where texts exceed the limit."""
         arrays, n = self._arrays(words), words.shape[1]
         if n > 1 and [array.type for array in arrays] != self.schema.arrow.types:
             yield from self.record_batches(words[:, : n // 2])
@@ -218,7 +221,7 @@ class Range(Frames):
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
     def _tuples(self, words: np.ndarray) -> list[tuple[Any, ...]]:
-        """Stored words int64[C, n] as n records."""
+        """Return stored words int64[C, n] as n records."""
         if self._computed:
             return list(zip(*(array.to_pylist() for array in self._arrays(words)), strict=True))
         typed = zip(self.schema.columns, self.schema.places, strict=True)
@@ -235,7 +238,7 @@ class Range(Frames):
         ]
 
     def _read_computed(self, words: np.ndarray, found: np.ndarray) -> dict[str, np.ndarray]:
-        """The columns of values of looked up records int64[C, n], of which some were found."""
+        """Return the value columns of records int64[C, n] that were looked up, where `found`."""
         schema, out = self.schema, {}
         arrays = dict(zip(schema.names, self._arrays(words[:, found]), strict=True))
         for column in schema.stored[len(schema.key) :]:
@@ -245,34 +248,34 @@ class Range(Frames):
         return out
 
     def _stored_key(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The key of a record, as far as it is stored."""
+        """Return the key of a record, without a computed column."""
         schema, place = self.schema, self.computed_place
         key = [name for name in schema.key if place is None or schema.names[place] != name]
         return tuple(record[schema.names.index(name)] for name in key)
 
     def _order(self) -> tuple[Tree, Any]:
-        """What says which records come behind which; it is another one after an edit."""
+        """Return the objects that determine the order of records; an edit replaces them."""
         return self.tree, self._source.dictionary.order if self._texts else None
 
     def _kept_in_order(self, pages: Pages, tree: Tree) -> bool:
-        """Whether the tree has the records of the range in the order of their keys: they differ in no text."""
+        """Return whether the range is in key order in the tree, that is, whether its keys differ in no text."""
         return not self._texts or self._texts[-1] < len(self._text_range(pages, tree).part().group)
 
     @property
     def sorts_texts(self) -> bool:
-        """Whether the key has texts, so that the tree's order is another one than the keys'."""
+        """Whether the key has texts, so that the tree's order differs from the keys' order."""
         return bool(self._texts)
 
     def key_order(self, words: np.ndarray) -> np.ndarray:
-        """The places int64[n] of stored words int64[C, n], which are in the order of the tree, in the order of keys."""
+        """Return the places int64[n] that sort stored words int64[C, n], which are in tree order, by key."""
         return self._text_range(*self.view()).order_of(words)
 
     def _in_order(self, words: np.ndarray) -> np.ndarray:
-        """Stored words int64[C, n] in the order of the tree, in the order of keys."""
+        """Return stored words int64[C, n], which are in tree order, in key order."""
         return self._text_range(*self.view()).sorted(words) if self._texts else words
 
     def _inside(self, keys: np.ndarray) -> np.ndarray:
-        """Which of some keys int64[K, n] are in the range, bool[n]."""
+        """Return which keys int64[K, n] are in the range, bool[n]."""
         if self._texts:
             return self._text_range(*self.view()).inside(keys)
         rows = map(tuple, keys.T.tolist())
@@ -291,7 +294,7 @@ class Range(Frames):
         )
 
     def _bound_at(self, words: tuple[int, ...]) -> Bound:
-        """The key of stored words as a bound."""
+        """Return the key of stored words as a bound."""
         keys: list[int | bytes] = [*words[: len(self.schema.key)]]
         if self._texts:
             texts = self._source.dictionary.loaded(np.array([keys[place] for place in self._texts]))
@@ -300,16 +303,16 @@ class Range(Frames):
         return tuple(keys)
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
-        """Words of a record or a prefix of one, in stored order: the key, then the values."""
+        """Return the words of a record or a prefix of one, in stored order: the key, then the values."""
         schema = self.schema
         if schema.plain and are_words(row):
             return row
-        id_of = self._source.dictionary.id_of  # raises where the transaction has ended
+        id_of = self._source.dictionary.id_of  # raises if the transaction has ended
         return tuple([word_of_value(*each, id_of) for each in zip(schema.stored, row, strict=False)])
 
 
 def are_ints(row: tuple[Any, ...]) -> bool:
-    """Whether a tuple is nothing but int."""
+    """Return whether a tuple contains only int."""
     for value in row:  # noqa: SIM110
         if type(value) is not int:
             return False
@@ -317,7 +320,7 @@ def are_ints(row: tuple[Any, ...]) -> bool:
 
 
 def are_words(row: tuple[Any, ...]) -> bool:
-    """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
+    """Return whether a tuple contains only int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
         if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False

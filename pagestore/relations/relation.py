@@ -64,7 +64,7 @@ class Relation(Keyed):
         return len(schema.key) if schema and plain else -1
 
     def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> Relation:
-        """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
+        """Return the records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
         Strings and bytes are in the order of their bytes. Raises SchemaError for more values than key columns,
         WordError for a value of another type.
@@ -83,7 +83,7 @@ class Relation(Keyed):
         return self._within(low, high)
 
     def prefix(self, *values: Any) -> Relation:
-        """The records whose keys begin with these values. O(1). Raises as `range`.
+        """Return the records whose keys begin with these values. O(1). Raises as `range`.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
@@ -96,9 +96,9 @@ class Relation(Keyed):
         return self._within(bound, end_of(bound))
 
     def starts_with(self, *values: Any) -> Relation:
-        """The records whose keys begin with these values, of which the last one is the beginning of a text. O(1).
+        """Return the records whose keys begin with these values, the last of which is the beginning of a text. O(1).
 
-        Raises as `range`, and SchemaError where the column of the last value holds no texts.
+        Raises as `range`, and SchemaError if the column of the last value has no texts.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
@@ -137,13 +137,13 @@ class Relation(Keyed):
         return next(iter(self.words(rows=1)), None) is not None
 
     def __contains__(self, record: Any) -> bool:
-        """Whether a key, or a whole record, is there. O(log n)."""
+        """Return whether a key, or a whole record, exists. O(log n)."""
         row = record if isinstance(record, tuple) else (record,)
         if len(row) == self._plain and are_ints(row):
             try:
                 return self._find(row) is not None
             except OverflowError:
-                pass  # what does not fit is said below
+                pass  # values that do not fit raise below
         schema = self.schema
         keys = len(schema.key)
         if self._computed and len(row) == len(schema.columns):
@@ -159,13 +159,13 @@ class Relation(Keyed):
         return values is not None and values[: len(words) - keys] == words[keys:]
 
     def get(self, keys: Any, default: Any = None) -> Any:
-        """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
+        """Return the values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) == self._plain and are_ints(row):
             try:
                 found = self._find(row)
             except OverflowError:
-                pass  # what does not fit is said below
+                pass  # values that do not fit raise below
             else:
                 if found is None:
                     return default
@@ -176,7 +176,7 @@ class Relation(Keyed):
         words = self._find(self._words_of(row))
         if words is None:
             return default
-        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
+        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words come after these
         if self._computed:
             record = self._tuples(np.array([*self._words_of(row), *out], np.int64)[:, None])[0]
             out = tuple(record[schema.names.index(column.name)] for column in schema.stored[len(row) :])
@@ -187,7 +187,7 @@ class Relation(Keyed):
         return out[0] if len(out) == 1 else out
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The value words of the words of a key; None where it is not there, or out of range."""
+        """Return the value words for the words of a key; None if it does not exist, or is out of range."""
         if (self._lo or self._hi) and not self._holds(key):
             return None
         finder = self._source.finder(self.info.name)
@@ -197,7 +197,7 @@ class Relation(Keyed):
             raise with_path(error, finder.pages, finder.tree) from None
 
     def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Look up many keys at once: (found bool[n], columns of the values by name; 0 or "" where not found).
+        """Look up many keys: return found bool[n] and the value columns by name, 0 or "" where not found.
 
         `keys` is a list of tuples, a list of arrays, one column, or anything with `__arrow_c_stream__` and the
         key's column names. O(n log records), and less where they ascend.
@@ -233,13 +233,13 @@ class Relation(Keyed):
         return found, out
 
     def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keys int64[K, n]: (found bool[n], values int64[V, n])."""
+        """Look up keys int64[K, n]: return (found bool[n], values int64[V, n])."""
         pages, tree = self.view()
         with naming_path(pages, tree):
             return get(pages, tree, keys, self._source.threads)
 
     def __getitem__(self, key: Any) -> Any:
-        """The values of a key; KeyError if it is not there. A slice `relation[lo:hi]` is a range."""
+        """Return the values of a key; KeyError if it does not exist. A slice `relation[lo:hi]` is a range."""
         if isinstance(key, slice):
             lo, hi = (b if isinstance(b, tuple) else () if b is None else (b,) for b in (key.start, key.stop))
             return self.range(lo, hi)
@@ -250,12 +250,12 @@ class Relation(Keyed):
         return value
 
     def scan(self, text: str) -> Any:
-        """The fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", "checksum", ...
+        """Return the fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", ...
 
-        The relation carries the scan since `create(scans=...)` or `add_scan`; "concat:col" of a string column needs
-        none, and gives a `Rope`. Of no records: 0 for counts, sums and
-        checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
-        that makes no sense, MissingError for one that the relation does not carry.
+        The relation must store the scan, by `create(scans=...)` or `add_scan`; only "concat:col" of a string column,
+        which returns a `Rope`, needs none. Without records: 0 for counts, sums and checksums, the identity of a
+        registered operator, otherwise None. O(log n). Raises SchemaError for an invalid scan, MissingError for one that
+        the relation does not store.
         """
         if isinstance(text, str) and text.startswith("concat:"):
             return Rope(self, concatenated(text, self.schema))
@@ -263,7 +263,7 @@ class Relation(Keyed):
         return value_of(scan, words, full, self._source.dictionary)
 
     def _fold(self, text: str) -> tuple[ScanSpec, list[int], bool]:
-        """A scan of this range, its fold words, and whether there is a record."""
+        """Return a scan of this range, its fold words, and whether there is a record."""
         source, known = self._source, self._ready.get(text)
         tree = source.tree(self.info.name)
         pages = source.pages
@@ -279,11 +279,11 @@ class Relation(Keyed):
         return scan, *range_fold.fold(*stored)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
-        """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
+        """Return the folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
 
         Bounds are a list of tuples (keys, or prefixes of one length), a list of arrays, or one column; () is
-        unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan` and `range`, and
-        WordError naming the first interval whose sum does not fit 64 bits.
+        unbounded. An interval without records gives 0, an operator's identity or null. Raises as `scan` and
+        `range`, and WordError naming the first interval whose sum does not fit 64 bits.
         """
         if self.bounded:
             raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
@@ -304,7 +304,7 @@ class Relation(Keyed):
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     def _scan_each(self, text: str, lo: Any, hi: Any, n: int) -> pa.Array:
-        """As `scan_many`, one interval after the other, where some are no piece of the tree."""
+        """As `scan_many`, interval by interval, for intervals that are not contiguous in the tree."""
         bounds = [[()] * n if not len(side) else [*zip(*as_columns("bounds", side), strict=True)] for side in (lo, hi)]
         folds = [self.range(*map(_plain_values, pair))._fold(text) for pair in zip(*bounds, strict=True)]
         words = np.array([words for _, words, _ in folds], np.int64).reshape(n, -1).T
@@ -312,13 +312,13 @@ class Relation(Keyed):
 
     @property
     def scans(self) -> list[str]:
-        """The names of the scans that the relation carries."""
+        """The names of the scans that the relation stores."""
         return scan_names(self.tree.spec.scans, self.schema)
 
     def rank(self, key: Any) -> int:
-        """How many of the records are below a key (or a prefix of one); it need not be there. O(log n).
+        """Return how many of the records are below a key (or a prefix of one), which need not exist. O(log n).
 
-        Raises MissingError without a "count" scan. O(records) where texts are in no piece of the tree.
+        Raises MissingError without a "count" scan. O(records) where the range is not contiguous in the tree.
         """
         pages, tree = self.view()
         count_rows(tree)
@@ -331,9 +331,9 @@ class Relation(Keyed):
         return min(max(place, start), stop) - start
 
     def select(self, rank: int) -> tuple[Any, ...]:
-        """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
+        """Return the record with `rank` records before it, or -rank - 1 after it; `relation[key]` is by key. O(log n).
 
-        O(records) where they differ in texts of the key. Raises IndexError beyond the ends, MissingError without a
+        O(records) if their keys differ in texts. Raises IndexError beyond the ends, MissingError without a
         "count" scan.
         """
         pages, tree = self.view()
@@ -349,10 +349,10 @@ class Relation(Keyed):
         return self._tuples(record)[0]
 
     def complement(self, part: Relation) -> Iterator[tuple[Any, ...]]:
-        """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
+        """Yield the records whose keys are not in `part`, a subset, in order; O((those + 1) log n) by "count" scans.
 
-        `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
-        MissingError without count scans, OrderError where the counts show that it is no subset;
+        `part` is a whole relation of the same store with the same key types. Raises SchemaError for others,
+        MissingError without count scans, OrderError if the counts show that it is no subset;
         `pagestore.trees.complement.subset` makes sure beforehand.
         """
         keys = len(self.schema.key)
@@ -368,31 +368,31 @@ class Relation(Keyed):
             yield from self._tuples(words)
 
     def stab(self, *point: Any) -> list[tuple[Any, ...]]:
-        """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
+        """Return the records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
         """
         return self._tuples(self._in_order(overlapping_words(self, [point], 1)))
 
     def stab_many(self, points: Any) -> pa.RecordBatch:
-        """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
+        """Return the records that any of many points (alpha..., x) stabs, each once, in key order; one pass.
 
         `points` are a list of tuples, a list of arrays, or one column. Raises SchemaError, WordError.
         """
         return self.record_batch(self._in_order(overlapping_words(self, points, 1))[: len(self.schema.columns)])
 
     def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
-        """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
+        """Return the records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
         return self._tuples(self._in_order(overlapping_words(self, [point], 2)))
 
     def _holds(self, key: tuple[int, ...]) -> bool:
-        """Whether the words of a key are in the range."""
+        """Return whether the words of a key are in the range."""
         if self._texts:
             return bool(self._inside(np.array(key, np.int64)[:, None])[0])
         return key >= self._lo and (not self._hi or key < self._hi)
 
     def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows | None]:
-        """A scan and where the tree carries it; None where no tree can."""
+        """Return a scan and its place in the tree's folds; None if no tree can store it."""
         scan = parse_scan(text, self.schema)
         if self._computed and self.schema.stored[self._computed.place] in scan.columns:
             raise SchemaError(f"{text!r}: the values of {self.name!r} are computed when they are read; fold the rows")
@@ -401,14 +401,14 @@ class Relation(Keyed):
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
-            address_of(scan.rows[0][0])  # raises where not even the operator is known
+            address_of(scan.rows[0][0])  # raises if even the operator is unknown
             raise MissingError(
                 f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
             )
         return scan, rows
 
     def _bounds(self, values: Any) -> np.ndarray | None:
-        """Words int64[m, n] of many bounds; None for ()."""
+        """Return words int64[m, n] of many bounds; None for ()."""
         if isinstance(values, tuple) and not values:
             return None
         columns = as_columns("bounds", values)
@@ -422,7 +422,7 @@ class Relation(Keyed):
         return html_table(self.name, head, rows, len(self) - len(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
+        """Pickle a relation with its snapshot, without the folds prepared in this process."""
         return Relation, (self._source, self.info, self._lo, self._hi)
 
     def __repr__(self) -> str:
@@ -431,12 +431,12 @@ class Relation(Keyed):
 
 
 def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
-    """The ranks, in a whole tree, of the first record from `lo` on and of the end below `hi`."""
+    """Return the ranks, in a whole tree, of the first record from `lo` on and of the end below `hi`."""
     start = int(ranks(pages, tree, np.array(lo)[:, None])[0]) if lo else 0
     stop = int(ranks(pages, tree, np.array(hi)[:, None])[0]) if hi else tree.count
     return start, max(start, stop)
 
 
 def _plain_values(bound: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A bound out of columns, numpy's and Arrow's scalars as Python's values."""
+    """Convert the numpy and Arrow scalars of a bound to Python values."""
     return tuple(v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v for v in bound)

@@ -1,8 +1,8 @@
-"""The concatenation of a column's texts over a range of keys, read when it is asked for (*ropes*, Boehm 1995).
+"""The concatenation of a column's texts over a range of keys, read on demand (*ropes*, Boehm 1995).
 
-A rope is a tree of texts that never changes and shares what it has in common with others. The pages of a relation
+A rope is an immutable tree of texts that shares common parts with others. The pages of a relation
 are such a tree: a range of it is O(log n) subtrees, two versions of it share all pages but those on the paths to what
-changed. So a rope is the range, and nothing is folded or kept for it (docs/decisions/0014-concat.md).
+changed. So a rope is the range, and nothing is folded or stored for it (docs/decisions/0014-concat.md).
 
     key    1       2        3      4             a relation with the column text
     text   "To"    " be "   "or"   " not"        range((2,), (4,)).scan("concat:text")  is the rope  " be " + "or"
@@ -22,9 +22,9 @@ PIECES = 4096  # texts read at a time
 
 
 class Rope:
-    """Texts in key order as one text. Made in O(1); iterating gives the pieces, lazily, and `str` all of them.
+    """Texts in key order as one text. Made in O(1); iterating yields the pieces, lazily, and `str` joins all.
 
-    `rope[a:b]` is a part as a plain text and reads no piece behind it; `length` counts characters, and reads them
+    `rope[a:b]` is a part as a plain text and reads no piece after it; `length` counts characters, and reads them
     all. A column of bytes has `bytes(rope)`, and counts bytes. A rope reads the version that it was made
     at for as long as its snapshot is open.
 
@@ -47,7 +47,7 @@ class Rope:
             yield from texts.to_pylist()
 
     def __getitem__(self, part: slice) -> Any:
-        """The characters from one place to another, as of a text; O(log n + pieces up to the end)."""
+        """Return the characters from one place to another, as for a str; O(log n + pieces up to the end)."""
         if not isinstance(part, slice):
             raise TypeError(f"rope[{part!r}]: a rope gives slices, as rope[a:b]")
         start, stop = part.start or 0, part.stop
@@ -75,8 +75,8 @@ class Rope:
 
     @property
     def length(self) -> int:
-        """Characters, or bytes; O(records), without making the text."""
-        import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+        """The number of characters, or bytes; O(records), without making the text."""
+        import pyarrow.compute as pc  # imported here: it takes as long to import as the rest of pyarrow
 
         return sum(pc.sum(pc.binary_length(t) if self._bytes else pc.utf8_length(t)).as_py() for t in self._texts())
 

@@ -1,4 +1,4 @@
-"""A snapshot: one version, unchanging, for as long as it is held.
+"""A snapshot: one version, unchanged for as long as it is open.
 
 It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
 """
@@ -32,15 +32,15 @@ from pagestore.versions.version_locks import Pin
 
 
 class Snapshot(Mapping[str, Relation]):
-    """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
+    """A mapping from relation names to relations, in one version. Close it, or use it in `with`."""
 
     _open = False  # until it is made
 
     def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
         self._handle, self._version, self._pin = handle, version, pin
         self._readable = _readable(handle, version.version, pages, pin)
-        self._trees: dict[str, Tree] = {}  # trees by relation, once asked for
-        self._finders: dict[str, RecordFinder] = {}  # likewise finders
+        self._trees: dict[str, Tree] = {}  # cached trees by relation
+        self._finders: dict[str, RecordFinder] = {}  # cached finders by relation
         self._open = True
         self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
@@ -61,28 +61,31 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def pages(self) -> Pages:
-        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed, ForkError after a fork."""
+        """The page map, for kernels.
+
+        Raises ClosedError once the snapshot or its store is closed, ForkError after a fork.
+        """
         return self._readable()
 
     @property
     def threads(self) -> int:
-        """How many threads look many keys up."""
+        """The number of threads that look many keys up."""
         return self._handle.threads
 
     @property
     def properties(self) -> dict[str, str | bytes]:
-        """What the host keeps beside its relations; a copy."""
+        """What the host stores in addition to its relations; a copy."""
         return dict(self._version.catalog.properties)
 
     def tree(self, name: str) -> Tree:
-        """The tree of words behind a relation, or a hidden tree."""
+        """Return the tree of words of a relation, or a hidden tree."""
         tree = self._trees.get(name)
         if tree is None:
             tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
         return tree
 
     def finder(self, name: str) -> RecordFinder:
-        """A finder of single keys in a relation."""
+        """Return a finder of single keys in a relation."""
         pages, finder = self._readable(), self._finders.get(name)
         if finder is None:
             finder = self._finders[name] = RecordFinder(pages, self.tree(name))
@@ -95,22 +98,22 @@ class Snapshot(Mapping[str, Relation]):
         return name in self._version.catalog.relations
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the relations; hidden trees of words are left out."""
+        """Yield the names of the relations, without hidden trees of words."""
         return (info.name for info in self._version.catalog.relations.values() if not info.hidden)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
-        """Words int64[n] of values; a text that the store has never seen becomes 0, which no record holds."""
+        """Encode values as words int64[n]; a text that the store does not have becomes 0, which no record holds."""
         return encode(Column("value", Type.parse(type_)), values, self.dictionary)
 
     def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
-        """The Arrow array of words int64[n]."""
+        """Decode words int64[n] as an Arrow array."""
         return decode(Type.parse(type_), words, self.dictionary)
 
     def close(self) -> None:
-        """Let the version go. Idempotent."""
+        """Release the version. Idempotent."""
         if self._open:
             self._open = False
             self._finders.clear()
@@ -123,14 +126,14 @@ class Snapshot(Mapping[str, Relation]):
         self.close()
 
     def __del__(self) -> None:
-        """Let the version go, unless something still reads it: its dictionary, say."""
-        if self._open and not is_finalizing():  # then modules are half gone, and locks go with the process
+        """Release the version, unless something still reads it, such as its dictionary."""
+        if self._open and not is_finalizing():  # then modules may not exist any more, and locks end with the process
             handle = self._handle
             self.__dict__.clear()
             handle.unlock_unread()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""
+        """Pickle as (path, version); unpickling opens the store anew."""
         self._handle.check_shared()
         return _reopened, (str(self._handle.file.path), self.version)
 
@@ -157,7 +160,7 @@ class Snapshot(Mapping[str, Relation]):
 
 
 def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[[], Pages]:
-    """What gives the map as long as its pages are those of the version. Raises ClosedError, ForkError."""
+    """Return a function that returns the page map while the version is pinned. It raises ClosedError, ForkError."""
 
     def read() -> Pages:
         if pin.over:
@@ -189,7 +192,7 @@ def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:
 
 
 def take_snapshot(handle: Handle, number: int) -> Snapshot | None:
-    """A snapshot of a version, or None if it was dropped."""
+    """Return a snapshot of a version, or None if it was dropped."""
     pin = handle.pin(number)
     if pin is None:
         return None
@@ -203,7 +206,7 @@ def take_snapshot(handle: Handle, number: int) -> Snapshot | None:
 
 
 def moment(timestamp: int) -> datetime:
-    """The time of a commit, which is kept in microseconds since 1970."""
+    """Return the time of a commit from microseconds since 1970."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp)
 
 

@@ -9,11 +9,11 @@ from pagestore.values.dictionary import Dictionary
 
 
 class Source(Protocol):
-    """A version's trees and texts, as relations ask for them."""
+    """A version's trees and texts, as relations use them."""
 
     @property
     def pages(self) -> Pages:
-        """The map, for kernels."""
+        """The page map, for kernels."""
 
     @property
     def dictionary(self) -> Dictionary:
@@ -21,10 +21,10 @@ class Source(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many threads look many keys up."""
+        """The number of threads that look many keys up."""
 
     def tree(self, name: str) -> Tree:
-        """The tree of words behind a relation."""
+        """Return the tree of words of a relation."""
 
     def finder(self, name: str) -> RecordFinder:
-        """A finder of single keys in a relation."""
+        """Return a finder of single keys in a relation."""

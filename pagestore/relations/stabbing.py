@@ -1,6 +1,6 @@
 """Interval relations: which records' intervals hold a point, or overlap another interval (*Interval trees*).
 
-alpha...  a    b   gamma...         a, b are two neighbouring key columns; a point brings the alphas before them
+alpha...  a    b   gamma...         a, b are two adjacent key columns; a point has values for the alphas before them
 "room 1"  900  1030  "Ada"          stab("room 1", 1000)           a <= 1000 <= b
 "room 1"  1015 1200  "Bob"          overlaps("room 1", 1030, 1100)     a <= 1100 and 1030 <= b
 """
@@ -16,7 +16,7 @@ from pagestore.values.row_formats import as_columns, looked_up
 
 
 def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
-    """Stored words int64[C, m] of the records that one of the points meets, each once, in key order.
+    """Return stored words int64[C, m] of the records that any of the points meets, each once, in key order.
 
     A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or arrays, one a column.
     Raises SchemaError for a relation without intervals or for points of another length, WordError for values

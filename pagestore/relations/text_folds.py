@@ -1,7 +1,7 @@
-"""Folds of records that were read: of a range that is no piece of a tree, and of columns that a tree cannot fold.
+"""Folds of records that were read: of a range that is not contiguous in a tree, or of columns that a tree cannot fold.
 
-min:item, max:item,price      texts are compared by their labels, which may change, so no tree carries such a scan
-sum:price  in a range of texts      the records between two texts stand apart in the tree
+min:item, max:item,price      texts are compared by their labels, which may change, so no tree stores such a scan
+sum:price  in a range of texts      the records between two texts are scattered in the tree
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from pagestore.values.types import Schema
 
 
 def fold_read(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.ndarray) -> tuple[list[int], bool]:
-    """The fold words of stored words int64[C, n], in their order, and whether there are any; nulls are skipped."""
+    """Return the fold words of stored words int64[C, n], in their order, and whether there are any; skips nulls."""
     if scan.operator not in ("count", "checksum") or scan.columns:
         folded = schema.stored.index(scan.columns[0]) if scan.operator == "count" else scan.rows[0][1]
         if schema.stored[folded].type.nullable:
@@ -27,7 +27,7 @@ def fold_read(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.n
 
 
 def _extreme(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.ndarray) -> list[int]:
-    """The words of the columns of a min or max, in the record that has it."""
+    """Return the words of a min or max's columns, from the record that attains it."""
     places = [place for _, place in scan.rows]
     columns = [
         dictionary.order.keys(read[place]) if schema.stored[place].type.interned else read[place] for place in places

@@ -1,13 +1,13 @@
-"""Ranges of a relation that has texts in its key: records are kept by the ids of texts, and read in the order of texts.
+"""Ranges of a relation that has texts in its key: records are stored by text ids, and read in the order of the texts.
 
     key      ("bee", 2)  ("ape", 7)  ("ape", 3)        bounds are words, and bytes where the key has a text
-    kept        (1, 2)      (2, 3)      (2, 7)         as the tree has them: "bee" was given its id before "ape"
+    stored      (1, 2)      (2, 3)      (2, 7)         in the tree's order: "bee" got its id before "ape"
     read     ("ape", 3)  ("ape", 7)  ("bee", 2)        range(("ape", 5), ("bee",)) is the one with the 7
 
-What all keys of a range begin with, and where nothing but words follows, is one piece of the tree. Else a piece around
-it is read and what lies between the bounds is taken; or, where that is less work, the dictionary says which texts there
-are between two others, and the tree is asked for each. What was read is sorted by the labels of its texts. The order of
-texts is asked for when records are read, so that a range of a transaction has what was added since.
+A range is contiguous in the tree if after the common prefix of its keys its bounds have only words. Else a contiguous
+range around it is read and filtered by the bounds; or, if that is less work, the dictionary lists the texts between two
+others, and each is looked up in the tree. The records read are sorted by the labels of their texts. The order of texts
+is fetched at each read, so that a range of a transaction includes texts added since.
 """
 
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ from pagestore.values.dictionary import Dictionary
 Bound = tuple[int | bytes, ...]  # a prefix of a key: words, and bytes for texts; () is unbounded
 Words = tuple[int, ...]
 
-LOOK_UP, READ_ONE = 4, 500  # the records that are read and sorted in the time of a look-up, and of a range
-SORTED_AT_ONCE = 1 << 17  # records that are sorted in memory without asking whether fewer would do
+LOOK_UP, READ_ONE = 4, 500  # records that are read and sorted in the time of a look-up, and of a range
+SORTED_AT_ONCE = 1 << 17  # up to this many records are sorted in memory, without looking for a cheaper way
 
 
 def end_of(prefix: Bound) -> Bound:
-    """The bound behind all keys that begin with a prefix; () where that is the end.
+    """Return the bound after all keys that begin with a prefix; () if that is the end.
 
     >>> end_of((7, b"tea")), end_of((7, 2**63 - 1)), end_of(())
     ((7, b'tea\\x00'), (8,), ())
@@ -45,7 +45,7 @@ def _next(value: int | bytes) -> int | bytes:
 
 
 class Part(NamedTuple):
-    """A range: the words that all its keys begin with, and the bounds of what stands behind these.
+    """A range: the words that all its keys begin with, and the bounds of the columns after these.
 
     An unknown text among the words is 0, which no record holds.
     """
@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it is one piece of the tree."""
+        """Whether it is contiguous in the tree."""
         return not any(isinstance(value, bytes) for value in self.low + self.high)
 
 
@@ -74,7 +74,7 @@ class TextRange:
         self._texts, self._lo, self._hi = texts, lo, hi
 
     def part(self) -> Part:
-        """What all keys begin with, and the rest of the bounds."""
+        """Split the bounds into the common prefix of all keys, as words, and the rest."""
         lo, hi, n = self._lo, self._hi, 0
         if hi and lo >= hi:
             return NOTHING
@@ -90,17 +90,17 @@ class TextRange:
         return Part(tuple(group), lo[n:], hi[n:])
 
     def stored(self) -> tuple[Words, Words] | None:
-        """The bounds of the piece of the tree that the range is; None where it is more than one."""
+        """Return the key bounds of the range, if it is contiguous in the tree; else None."""
         part = self.part()
         return _piece(part.group, part.low, part.high) if part.plain else None
 
     def __len__(self) -> int:
-        """O(its leaves); where it is no piece of the tree, as `read`."""
+        """Return the number of records. O(its leaves); if not contiguous in the tree, as `read`."""
         stored = self.stored()
         return count(self._pages, self._tree, *stored) if stored else self.read().shape[1]
 
     def read(self) -> np.ndarray:
-        """All records in order, int64[C, n]."""
+        """Return all records in order, int64[C, n]."""
         part = self.part()
         ids = None if part.plain else self._few(part)
         if ids is None:
@@ -111,15 +111,15 @@ class TextRange:
         )
 
     def batches(self, rows: int, backward: bool = False) -> Iterator[np.ndarray]:
-        """The records in order, or `backward` in the order from the last to the first, in batches int64[C, <= rows].
+        """Yield the records in order, or `backward` from the last to the first, in batches int64[C, <= rows].
 
-        Where the text is the last column of the key, memory is bounded, however many there are.
+        If the text is the last column of the key, memory is bounded for any number of records.
         """
         for words in self._stretches(rows, backward):
             yield from _cut(words[:, ::-1] if backward else words, rows)
 
     def _stretches(self, rows: int, backward: bool) -> Iterator[np.ndarray]:
-        """The records in stretches, each in order, the last stretch first if `backward`."""
+        """Yield the records in chunks, each in order, the last chunk first if `backward`."""
         part = self.part()
         keys = self._tree.spec.keys
         chunk = max(64, rows)
@@ -133,9 +133,9 @@ class TextRange:
         yield self.read()
 
     def _ids(self, part: Part, chunk: int, backward: bool) -> Iterator[np.ndarray]:
-        """The ids of the texts behind a part's words, in order and in chunks, the last chunk first if `backward`.
+        """Yield the ids of the texts after a part's words, in order and in chunks, the last chunk first if `backward`.
 
-        A text that is added meanwhile changes the ranks of those behind it.
+        A text that is added meanwhile changes the ranks of those after it.
         """
         order = self._dictionary.order
         start, stop = self._ranks(part)
@@ -150,7 +150,7 @@ class TextRange:
                 start, stop = (ranks[0], order.rank(seen)) if backward else (order.rank(seen + b"\0"), ranks[1])
 
     def sorted(self, rows: np.ndarray) -> np.ndarray:
-        """Stored words int64[C, n], which the tree has in this order, in the order of their values."""
+        """Sort stored words int64[C, n], which are in tree order, by their values."""
         last = self._texts[-1] + 1
         if rows.shape[1] < 2 or (rows[:last, 0] == rows[:last, -1]).all():
             return rows  # one text each
@@ -158,7 +158,7 @@ class TextRange:
         return rows.take(order, axis=1)
 
     def order_of(self, rows: np.ndarray) -> np.ndarray:
-        """The places int64[n] of stored words int64[C, n], which the tree has in this order, by their values."""
+        """Return the places int64[n] that sort stored words int64[C, n], which are in tree order, by their values."""
         columns = [self._comparable(rows, place) for place in range(self._texts[-1] + 1)]
         if len(columns) > 1:
             return np.lexsort(columns[::-1])
@@ -167,7 +167,7 @@ class TextRange:
         return np.argsort(columns[0], kind="stable")
 
     def inside(self, rows: np.ndarray) -> np.ndarray:
-        """Which of some keys int64[K, n] lie between the bounds, bool[n]."""
+        """Return which keys int64[K, n] lie between the bounds, bool[n]."""
         low, high = np.ones(rows.shape[1], bool), np.zeros(rows.shape[1], bool)
         for place in reversed(range(len(self._lo))):
             equal, below = self._compared(rows, place, self._lo[place])
@@ -178,18 +178,18 @@ class TextRange:
         return low & high if self._hi else low
 
     def _comparable(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Words int64[n] in the order of the values of a column."""
+        """Return words int64[n] that order as the values of a column do."""
         return self._dictionary.order.keys(rows[place]) if place in self._texts else rows[place]
 
     def _compared(self, rows: np.ndarray, place: int, value: int | bytes) -> tuple[np.ndarray, np.ndarray]:
-        """Which values of a column are equal to one, and which are below it."""
+        """Return which values of a column are equal to a value, and which are below it."""
         if isinstance(value, int):
             return rows[place] == value, rows[place] < value
         below = self._comparable(rows, place) < self._dictionary.order.threshold(value)
         return rows[place] == (self._dictionary.id_of(value) or -1), below
 
     def _few(self, part: Part) -> np.ndarray | None:
-        """The ids, in order, of the texts behind a part's words, if there are so few that asking for each pays."""
+        """Return the ids, in order, of the texts after a part's words; None if looking up each does not pay."""
         n = len(part.group)
         if n not in self._texts:
             return None
@@ -200,7 +200,7 @@ class TextRange:
         return self._dictionary.order.slice(start, stop)
 
     def _around(self, part: Part) -> np.ndarray:
-        """The records of a part, in the order of the tree, of which a piece is read."""
+        """Return the records of a part, in tree order, from a contiguous range around it."""
         if part.plain:
             return read(self._pages, self._tree, *_piece(part.group, part.low, part.high))
         low, high = _words_before(part.low), _words_before(part.high)
@@ -208,7 +208,7 @@ class TextRange:
         return self._between(read(self._pages, self._tree, *around))
 
     def _whole(self, part: Part) -> bool:
-        """Whether a part's words and one more value are a key."""
+        """Return whether a part's words and one more value are a key."""
         return len(part.group) + 1 == self._tree.spec.keys
 
     def _between(self, rows: np.ndarray) -> np.ndarray:
@@ -216,7 +216,7 @@ class TextRange:
         return rows if inside.all() else rows[:, inside]
 
     def _ranks(self, part: Part) -> tuple[int, int]:
-        """The ranks of the first text behind a part's words, and behind the last one."""
+        """Return the ranks of the first text after a part's words, and of the end after the last."""
         order = self._dictionary.order
         start = order.rank(part.low[0]) if part.low and isinstance(part.low[0], bytes) else 0
         if not part.high or not isinstance(part.high[0], bytes):
@@ -224,7 +224,7 @@ class TextRange:
         return start, order.rank(part.high[0] + b"\0" if len(part.high) > 1 else part.high[0])
 
     def _asked(self, group: Words, ids: np.ndarray) -> np.ndarray:
-        """The records whose keys begin with some words and one of the ids, in the order of the ids."""
+        """Return the records whose keys begin with some words and one of the ids, in the order of the ids."""
         tree = self._tree
         if len(group) + 1 == tree.spec.keys:
             keys = np.concatenate([np.repeat(np.array(group, np.int64)[:, None], len(ids), axis=1), ids[None]])
@@ -235,18 +235,18 @@ class TextRange:
 
 
 def end_words(prefix: Words) -> Words:
-    """As `end_of`, of words alone."""
+    """As `end_of`, for words only."""
     return tuple(value for value in end_of(prefix) if isinstance(value, int))
 
 
 def _words_before(bound: Bound) -> Words:
-    """A bound up to its first text."""
+    """Return a bound up to its first text."""
     n = next((i for i, value in enumerate(bound) if isinstance(value, bytes)), len(bound))
     return tuple(value for value in bound[:n] if isinstance(value, int))
 
 
 def _piece(group: Words, low: Bound, high: Bound) -> tuple[Words, Words]:
-    """Bounds of the keys that begin with some words and lie between two bounds of words behind these."""
+    """Return the bounds of the keys with a prefix whose next words lie between two bounds."""
     below = tuple(value for value in low if isinstance(value, int))
     above = tuple(value for value in high if isinstance(value, int))
     return group + below, group + above if above else end_words(group)

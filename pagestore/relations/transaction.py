@@ -1,8 +1,8 @@
-"""A transaction: edits that become one version together, or leave nothing behind.
+"""A transaction: edits that together become one version, or are all discarded.
 
-Edits through relations are buffered in order and applied once per tree, at the latest with the commit;
+Edits through relations are buffered in order and applied once per tree, at the latest at the commit;
 reading a relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`)
-are made at once.
+are applied at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ENDED: Any = Invalidated(ClosedError, "the transaction has ended; begin another"
 
 
 class Transaction(WorkingTrees):
-    """Use it in `with`: it commits on success and rolls back on an exception.
+    """A transaction in progress. In `with`, it commits on success and rolls back on an exception.
 
     >>> import pagestore, tempfile
     >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
@@ -74,15 +74,15 @@ class Transaction(WorkingTrees):
         hidden: int = 0,
         if_not_exists: bool = False,
     ) -> WritableRelation:
-        """Make an empty relation. Without `key` all columns are the key.
+        """Create an empty relation. Without `key` all columns are the key.
 
-        With `if_not_exists`, one that is there with these columns and this key is returned as it is.
+        With `if_not_exists`, an existing relation with these columns and this key is returned unchanged.
 
-        Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
+        Each record has `hidden` more value words after its columns (such as a support count) that only edits of
         words see.
 
         `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see
-        values/scan_spec.py); `intervals` names two neighbouring key columns that are the ends of an interval. Raises
+        values/scan_spec.py); `intervals` names two adjacent key columns that are the ends of an interval. Raises
         ExistsError, SchemaError.
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
@@ -114,10 +114,10 @@ class Transaction(WorkingTrees):
         key: Iterable[str] | str | None = None,
         scans: Iterable[str] | str = (),
     ) -> WritableRelation:
-        """Make an empty interval relation, to `stab`: `ends` are two neighbouring key columns, an interval's ends.
+        """Create an empty interval relation, to `stab`: `ends` are two adjacent key columns, an interval's ends.
 
-        Key columns before them part the intervals into groups, key columns behind them tell equal intervals
-        apart. Both ends belong to an interval; no point is in one that ends before it begins.
+        Key columns before them divide the intervals into groups, key columns after them distinguish equal intervals.
+        Both ends belong to an interval; an interval that ends before it begins contains no point.
         Raises ExistsError, SchemaError.
 
         >>> import pagestore, tempfile
@@ -131,7 +131,7 @@ class Transaction(WorkingTrees):
 
     @step
     def add_scan(self, name: str, scan: str) -> None:
-        """Maintain one more scan of a relation, which is built anew: O(records). Versions before have none.
+        """Maintain one more scan of a relation, which is built anew: O(records). Earlier versions do not have it.
 
         Raises ExistsError, SchemaError, MissingError for an operator that this process has not registered.
         """
@@ -144,7 +144,7 @@ class Transaction(WorkingTrees):
 
     @step
     def drop_scan(self, name: str, scan: str) -> None:
-        """Maintain a scan of a relation no longer: O(records). Raises MissingError where there is none."""
+        """Stop maintaining a scan of a relation: O(records). Raises MissingError if there is none."""
         info = self._info(name)
         scans = info.spec.scans
         rows = rows_of(info.spec, parse_scan(scan, self[name].schema).rows)
@@ -168,8 +168,8 @@ class Transaction(WorkingTrees):
     def add_column(self, name: str, column: str, default: Any) -> WritableRelation:
         """Add a value column, written `name: type`, that has `default` in all records. O(records).
 
-        The relation is made anew: objects that stand for it become invalid, and the new one is returned. Versions
-        before are without the column. Raises SchemaError, WordError.
+        The relation is made anew: existing objects for it become invalid, and the new one is returned. Earlier versions
+        do not have the column. Raises SchemaError, WordError.
         """
         info, schema = self._columns_of(name)
         (added,) = parse_columns(column)
@@ -191,9 +191,9 @@ class Transaction(WorkingTrees):
 
     @step
     def refuse_nulls(self, name: str, columns: Sequence[str]) -> None:
-        """Let columns of values be null no more. O(records), which are read.
+        """Make columns of values not nullable. Reads all records, O(records).
 
-        Raises WordError where one is null, SchemaError for a column of uint64, whose values have other words then.
+        Raises WordError if one is null, SchemaError for a column of uint64, whose values would have other words.
         """
         info, schema = self._columns_of(name)
         stored = [column.name for column in schema.stored]
@@ -214,9 +214,9 @@ class Transaction(WorkingTrees):
 
     @step
     def rename(self, name: str, new: str) -> None:
-        """Give a relation another name; objects that stand for it become invalid. O(1).
+        """Rename a relation; existing objects for it become invalid. O(1).
 
-        Versions before know it by its old name. Raises ExistsError, MissingError, SchemaError.
+        Earlier versions have it by its old name. Raises ExistsError, MissingError, SchemaError.
         """
         info = self._info(name)
         if new == name:
@@ -236,24 +236,24 @@ class Transaction(WorkingTrees):
         return relation
 
     def vouch(self, *hosts: str) -> None:
-        """Vouch for keeping up to date what these hosts keep, or all unless named (versions/dependants.py)."""
+        """Declare that the caller maintains the data of these hosts, or all unless named (versions/dependants.py)."""
         self.vouched.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
-        """Words int64[n] of values; new texts enter the dictionary."""
+        """Encode values as words int64[n], adding new texts to the dictionary."""
         return encode(Column("value", Type.parse(type_)), values, self.dictionary)
 
     def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
-        """The Arrow array of words int64[n]."""
+        """Decode words int64[n] as an Arrow array."""
         return decode(Type.parse(type_), words, self.dictionary)
 
     # --- the end --------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Make the version and return its number; where nothing was edited, return that of the newest and make none.
+        """Commit a version and return its number; if nothing was edited, make none and return the newest number.
 
-        On an error the store is as it was; where that is not known, the handle is poisoned. Where an exception (an
-        interrupt, say) comes when the version was made already, a note on it says the version's number.
+        After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an exception (such as
+        an interrupt) comes after the commit, a note on it gives the version's number.
         """
         committer, before, turn = self._committer, self._committer.state, self._turn
         try:
@@ -271,13 +271,13 @@ class Transaction(WorkingTrees):
         return made
 
     def _make(self) -> tuple[int, list[Callable[[], None]]]:
-        """Apply buffered edits, let hosts follow, and commit; returns the version, and functions to call afterwards."""
+        """Apply buffered edits, let hosts follow, and commit; return the version, and functions to call afterwards."""
         self._handle.check()
         self.pager.work.check()
         told = let_hosts_follow(self)
         for name in list(self._buffers):
             self._flush(name)
-        texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
+        texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions use it
         if texts:
             texts.settle()
         if self._changed_nothing():
@@ -301,7 +301,7 @@ class Transaction(WorkingTrees):
         return version.version, told
 
     def _changed_nothing(self) -> bool:
-        """Whether no edit of rows was given, and the version would hold just what the one before it holds."""
+        """Return whether no rows were edited, and the version would be the same as the one before."""
         base = self.base
         if (
             self._edited
@@ -312,7 +312,7 @@ class Transaction(WorkingTrees):
         return self._trees == _trees_of(base, self._committer.state)
 
     def rollback(self) -> None:
-        """Leave nothing behind: every page of the transaction is free again. O(1).
+        """Discard all changes: every page of the transaction is free again. O(1).
 
         The next transaction reads the free pages of the last commit anew: O(pages of the store).
         """
@@ -335,13 +335,13 @@ class Transaction(WorkingTrees):
             self._turn.over = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Raises TransactionError: the transaction's pages are in this process."""
+        """Raise TransactionError: the transaction's pages are in this process."""
         raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _adopt(self, info: Info) -> None:
-        """Make a relation with the info that another store has for it, unless it is here with just that."""
+        """Create a relation with its info from another store, unless it exists with exactly this info."""
         here = self._catalog.relations.get(info.name)
         if here is not None and here == info:
             return
@@ -369,7 +369,7 @@ class Transaction(WorkingTrees):
         self._follow()
 
     def _columns_of(self, name: str) -> tuple[Info, Schema]:
-        """A relation and its columns. Raises SchemaError where a host keeps words behind them."""
+        """Return a relation and its columns. Raises SchemaError if a host stores words after them."""
         info, schema = self._info(name), self[name].schema
         if info.spec.columns != len(schema.columns):
             raise SchemaError(f"{name!r} has words of its host's own; change its columns through the host")
@@ -380,7 +380,7 @@ class Transaction(WorkingTrees):
         return read_batches(self.pages, tree) if tree.root else ()
 
     def _remake(self, info: Info, schema: Schema, rows: Iterable[np.ndarray]) -> WritableRelation:
-        """Put a relation with other columns, and the same key and scans, in place of one."""
+        """Replace a relation by one with other columns, and the same key and scans."""
         self._grows()
         keys = len(schema.key)
         scans = _rows(scan_names(info.spec.scans, self[info.name].schema), schema)
@@ -394,14 +394,14 @@ class Transaction(WorkingTrees):
         return self[info.name]
 
     def _end(self) -> None:
-        """End the turn, and keep nothing."""
+        """Release the write lock and everything else."""
         if self._open:
             handle = self._handle
             self._let_go()
             handle.give_turn_back(self._turn)
 
     def _let_go(self) -> None:
-        """Keep nothing, so that whatever still refers to the transaction cannot change what it made."""
+        """Release everything, so that remaining references to the transaction cannot change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
         self._handle = self._committer = self.vouched = ENDED
@@ -424,13 +424,14 @@ def begin_transaction(
 
 
 def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
-    """The trees that a transaction begins with: those of a version, and those of all texts."""
+    """Return the trees that a transaction begins with: those of a version, and those of all texts."""
     return {**version.trees, **{number: state.system[number] for number in TEXT_TREES}}
 
 
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
-    """The rows of several scans. Raises SchemaError for one that is there twice, MissingError for an operator that
-    this process has not registered.
+    """Return the rows of several scans.
+
+    Raises SchemaError for a repeated scan, MissingError for an operator that this process has not registered.
     """
     rows: list[tuple[int, int]] = []
     seen = set()

@@ -1,4 +1,4 @@
-"""A relation as a transaction has it: edits of rows in any form become edits of words."""
+"""A relation in a transaction: edits of rows in any form become edits of words."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pagestore.versions.working_trees import WorkingTrees
 
 
 class WritableRelation(Relation):
-    """A relation in a transaction. Edits are buffered in order, and reading sees them."""
+    """A relation in a transaction. Edits are buffered in order; reads see them."""
 
     _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
-        """Go on with the relation as it is now; False if it was dropped or made anew, and this object is invalid."""
+        """Adopt the relation's current info; return False if it was dropped or made anew (and is invalid)."""
         if info is not None and info.spec.tree_id == self.info.spec.tree_id:
             self.info = info
             return True
@@ -37,24 +37,24 @@ class WritableRelation(Relation):
         return False
 
     def insert(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add records; where the key is there already nothing changes (`set` replaces).
+        """Add records; an existing key is left unchanged (`set` replaces its values).
 
         `rows` is a list of tuples, or of rows with names (dicts, dataclasses, sqlite3.Row), a dict of columns (numpy
-        arrays, lists, Arrow arrays), or anything of Arrow with the relation's column names, in any order: a table, a
+        arrays, lists, Arrow arrays), or any Arrow object with the relation's column names, in any order: a table, a
         reader, a data set or its scanner, a frame of pandas or polars, a relation of DuckDB. Readers and scanners are
-        read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError, by its
-        name, for a column that is missing or too many, WordError; nothing of `rows` is added then.
+        read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError naming a
+        missing or unknown column, WordError; then nothing of `rows` is added.
         """
         self._edit(INSERT, given_rows(rows, columns))
 
     def set(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add records, replacing the values where the key is there."""
+        """Add records, replacing the values of existing keys."""
         self._edit(SET, given_rows(rows, columns))
 
     def add(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only.
+        """Add to the value words; a record whose last value reaches 0 is removed. Int64 and decimal values only.
 
-        Raises WordError for a sum with more digits than its column; what was added is undone then. EditError, when the
+        Raises WordError, undoing the call, for a sum with more digits than its column. Raises EditError, when the
         edits are applied, for a last value that would fall below 0 or a sum beyond 64 bits.
         """
         values = self.schema.stored[len(self.schema.key) :]
@@ -73,7 +73,7 @@ class WritableRelation(Relation):
                     raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
 
     def delete(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
+        """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same."""
         words = self.encode(given_rows(rows, columns), keys_allowed=True, add=False)
         keys = len(self.schema.key)
         if len(words) > keys:
@@ -84,14 +84,14 @@ class WritableRelation(Relation):
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
 
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
-        """Remove the records that one of many points (alpha..., x) stabs, and return them; see `stab_many`.
+        """Remove the records that any of many points (alpha..., x) stabs, and return them; see `stab_many`.
 
-        They come in key order, so one pass finds them all and a second takes them all out, O((m + 1) log n) each.
+        They are in key order, so one pass finds them all and a second removes them all, O((m + 1) log n) each.
         """
         return self._remove(overlapping_words(self, points, 1))
 
     def remove_overlaps(self, points: Any) -> pa.RecordBatch:
-        """Remove the records that one of many points (alpha..., lo, hi) overlaps, and return them."""
+        """Remove the records that any of many points (alpha..., lo, hi) overlaps, and return them."""
         return self._remove(overlapping_words(self, points, 2))
 
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
@@ -100,11 +100,11 @@ class WritableRelation(Relation):
         return self.record_batch(self._in_order(words)[: len(self.schema.columns)])
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """`relation[key] = value`, or a tuple of values."""
+        """Set the value of a key, or a tuple of its values."""
         self.set([self._record(key, values)])
 
     def _record(self, key: Any, values: Any) -> tuple[Any, ...]:
-        """A record in the order of the columns. Raises SchemaError."""
+        """Return a record in the order of the columns. Raises SchemaError."""
         row = key if isinstance(key, tuple) else (key,)
         row += values if isinstance(values, tuple) else (values,)
         stored = [column.name for column in self.schema.stored]
@@ -113,7 +113,7 @@ class WritableRelation(Relation):
         return tuple(row[stored.index(name)] for name in self.schema.names)
 
     def __delitem__(self, key: Any) -> None:
-        self[key]  # KeyError if it is not there
+        self[key]  # raises KeyError if it does not exist
         row = key if isinstance(key, tuple) else (key,)
         self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
 
@@ -125,13 +125,13 @@ class WritableRelation(Relation):
             self.set(rows)
 
     def setdefault(self, key: Any, values: Any) -> Any:
-        """The values of a key; if it is not there, they are set to these."""
+        """Return the values of a key; if it does not exist, set it to these first."""
         if key not in self:
             self[key] = values
         return self[key]
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its values; without it, the default if there is one, else raise KeyError."""
+        """Remove a key and return its values; if it does not exist, return the default, else raise KeyError."""
         try:
             values = self[key]
         except KeyError:
@@ -146,28 +146,28 @@ class WritableRelation(Relation):
         self._source.truncate(self.name)
 
     def mapping(self) -> WritableMapping:
-        """The relation as a MutableMapping from keys to values, see `Relation.mapping`."""
+        """Return the relation as a MutableMapping from keys to values, see `Relation.mapping`."""
         return WritableMapping(self)
 
     def bulk(self, batches: Iterable[Any]) -> int:
         """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
 
-        With texts in the key, all is in memory, and may come in any order. Returns the number of records. Raises
-        OrderError naming the first record out of order.
+        With texts in the key, all batches are held in memory, and may be in any order. Returns the number of records.
+        Raises OrderError naming the first record out of order.
         """
         if self.tree.count:
             raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
         encoded = (self.encode(batch) for batch in batches)
-        if self.sorts_texts:  # they ascend otherwise in the tree
+        if self.sorts_texts:  # their order in the tree differs
             words = np.concatenate([np.empty((self.info.spec.columns, 0), np.int64), *encoded], axis=1)
             encoded = (words[:, sort_order(words[: self.info.spec.keys])] for _ in (0,))
         return self._source.bulk(self.info, encoded)
 
     def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True, first: int = 0) -> np.ndarray:
-        """The stored words int64[C, n] of rows in any of the forms that `insert` takes.
+        """Return the stored words int64[C, n] of rows in any of the forms that `insert` takes.
 
-        Texts that are not in the dictionary are added, or become 0. Raises SchemaError or WordError with all that is
-        wrong with any column; `first` is the number of the first row.
+        Texts that are not in the dictionary are added if `add`, else become 0. Raises SchemaError or WordError with the
+        problems of all columns; `first` is the number of the first row.
         """
         schema = self.schema
         if self.info.spec.columns != len(schema.columns):
@@ -198,7 +198,7 @@ class WritableRelation(Relation):
             self._edit_words(action, self.encode(rows))
             return
         first = 0
-        with self._source.savepoint():  # none of the rows is added where one is refused
+        with self._source.savepoint():  # if one row is refused, none is added
             for batch in batches:
                 self._edit_words(action, self.encode(batch, first=first))
                 first += len(batch)
@@ -208,7 +208,7 @@ class WritableRelation(Relation):
 
 
 def _refuse(problems: list[PagestoreError], lengths: dict[str, int]) -> None:
-    """Raise what is wrong with some columns, if anything is; all at once where there are several things."""
+    """Raise the problems of some columns, if there are any; several in one error."""
     if len({*lengths.values()}) > 1:
         said = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
         problems.append(SchemaError(f"columns of several lengths: {said}; all columns need the same number of rows"))

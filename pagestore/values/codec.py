@@ -1,5 +1,4 @@
-"""Values and words: how a column of values becomes signed 64-bit words whose order is the order of the
-values.
+"""Convert column values to words: signed 64-bit integers whose order is the order of the values.
 
 type             word
 int64            the value
@@ -13,11 +12,11 @@ timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, 
 duration         microseconds
 decimal(p,s)     the value times 10**s, p <= 18
 string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
-                 beside (text_order.py)
+                 separately (text_order.py)
 
-A null, which a column of a nullable type (`int64?`) may hold, is the least word, which no other value of such a column
-has: of int64 and duration it is refused there. For the same reason `uint64?` has the word of the next value, and none
-for the greatest one, 2**64 - 1.
+A null, which a column of a nullable type (`int64?`) may hold, is the least word. No other value of a nullable column
+has this word: int64 and duration refuse it there, and each value of `uint64?` has the word of the next greater value,
+so that 2**64 - 1 has none.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from pagestore.values.misfit import Misfit
 from pagestore.values.types import Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
-_NO_TEXTS: Any = None  # in place of a dictionary, for values that are no texts
+_NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
-YEARS = {  # the words of the first and the last value that Python has
+YEARS = {  # the words of the first and the last value that Python can represent
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
@@ -49,10 +48,10 @@ MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 
 
 def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> np.ndarray:
-    """Words int64[n] of a column's values: a list, a numpy array, an Arrow array or a column of a frame.
+    """Encode a column's values (a list, numpy or Arrow array, or column of a frame) as words int64[n].
 
-    Raises WordError naming column and row, of which the first one is `first`, for a null, a NaN or a value the type
-    cannot hold exactly. O(n), and for texts the dictionary's O(distinct log dictionary).
+    Raises WordError naming column and row, counted from `first`, for a null, a NaN or a value that the type cannot hold
+    exactly. O(n), and for texts the dictionary's O(distinct log dictionary).
 
     >>> encode(Column("x", Type.parse("float64")), [-1.5, -0.0, 2.0], None)
     array([-4609434218613702657,                    0,  4611686018427387904])
@@ -64,7 +63,10 @@ def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> n
 
 
 def typed(column: Column, values: Any) -> pa.Array:
-    """A column's values as an Arrow array of its type, with nulls. Raises WordError for values as `encode` does."""
+    """Convert a column's values to an Arrow array of its type, with nulls.
+
+    Raises WordError for values as `encode` does.
+    """
     try:
         array, there = exact(column.type, values)
     except Misfit as misfit:
@@ -100,7 +102,7 @@ def _words(wanted: Type, values: Any, interner: Interner) -> np.ndarray:
 
 
 def _without_null(wanted: Type, words: np.ndarray) -> np.ndarray:
-    """The words of values, if none of them is the word of a null."""
+    """Return the words of values. Raises Misfit if one of them is the word of a null."""
     if wanted.nullable and wanted.name in ("int64", "duration") and words.min(initial=0) == NULL:
         raise _taken(wanted, int(np.argmin(words)), NULL)
     return words
@@ -115,7 +117,7 @@ def _taken(wanted: Type, row: int, value: int) -> Misfit:
 
 
 def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
-    """The words of an Arrow array of the column's type, without nulls."""
+    """Encode an Arrow array of the column's type, without nulls."""
     if wanted.interned:
         return interner.intern(array)
     if wanted.name == "float64":
@@ -135,26 +137,26 @@ def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
 
 
 def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
-    """The word of one value, as `encode`; of a text that the dictionary does not have 0."""
+    """Encode one value as `encode` does; a text that the dictionary does not have becomes 0."""
     if column.type.interned and value is not None:
         return id_of(text_of(column, value))
     return word_without_texts(column, value)
 
 
 def word_without_texts(column: Column, value: Any) -> int:
-    """The word of one value that is no text, as `encode`."""
+    """Encode one value that is not a text, as `encode` does."""
     if column.type.name == "int64" and type(value) is int and WORD_MIN < value <= WORD_MAX:
         return value
     return int(encode(column, [value], _NO_TEXTS)[0])
 
 
 def text_of(column: Column, value: Any) -> bytes:
-    """A value of a column of texts as bytes. Raises WordError as `encode`."""
+    """Return a value of a column of texts as bytes. Raises WordError as `encode`."""
     if type(value) is str and column.type.name == "string":
         try:  # `suppress` takes as long as the rest
             return value.encode()
         except UnicodeError:
-            pass  # it is said below where it is
+            pass  # reported with its row below
     if type(value) is bytes and column.type.name == "bytes":
         return value
     try:
@@ -175,7 +177,7 @@ def _null(wanted: Type, there: np.ndarray) -> Misfit:
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
-    """The words of numpy int64 or of a short list of nothing but int, without Arrow; None for anything else."""
+    """Return the words of a numpy int64 array or of a short list of only int, without Arrow; None for anything else."""
     if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:  # others may have a mask
         return values
     if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
@@ -187,7 +189,7 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 
 
 def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
-    """The words of dates or timestamps, refusing those that have no value in Python."""
+    """Return the words of dates or timestamps. Raises Misfit for those that Python cannot represent."""
     least, most = bounds_of(wanted)
     bad = (words < least) | (words > most)
     if bad.any():
@@ -221,7 +223,7 @@ def _float_words(values: np.ndarray) -> np.ndarray:
 
 
 def bounds_of(column_type: Type) -> tuple[int, int]:
-    """The least and the greatest word that a value of a type can have, besides a null; of texts, any id.
+    """Return the least and the greatest word of the values of a type, nulls aside; for texts, of all ids.
 
     >>> bounds_of(Type.parse("decimal(3,1)")), bounds_of(Type.parse("bool"))
     ((-999, 999), (0, 1))
@@ -235,7 +237,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         return least, most
     if name in YEARS:
         least, most = YEARS[name]
-        margin = MIDNIGHT if column_type.zone else 0  # in every zone it is in these years
+        margin = MIDNIGHT if column_type.zone else 0  # so that it is in these years in every time zone
         return least + margin, most - margin
     if name in ("int64", "uint64", "duration"):
         return WORD_MIN, WORD_MAX
@@ -243,7 +245,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
-    """Words int64[n] of float64[n] without a NaN."""
+    """Return the words int64[n] of float64[n] without a NaN."""
     bits = (values + 0.0).view(np.int64)
     return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
@@ -252,7 +254,7 @@ def float_words(values: np.ndarray) -> np.ndarray:
 
 
 def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
-    """The Arrow array of words int64[n]; int64 without a copy."""
+    """Decode words int64[n] as an Arrow array; int64 without a copy."""
     if column_type.nullable:
         null = words == NULL
         if null.any():
@@ -272,19 +274,19 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
         values = words.astype(np.int32)
     elif name == "decimal":
         values = np.stack([words, words >> 63], axis=1)
-    # not pa.array, which imports pandas where there is one
+    # pa.array would import pandas where it is installed
     return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:
-    """The values of words int64[n], as Arrow's `to_pylist` gives them; most numbers without Arrow."""
+    """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without Arrow."""
     if column_type.name not in ("int64", "float64", "bool") or (column_type.nullable and (words == NULL).any()):
         return decode(column_type, words, interner).to_pylist()  # type: ignore[no-any-return]
     return to_numpy(column_type, words, interner).tolist()  # type: ignore[no-any-return]
 
 
 def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
-    """The value of one word, as Arrow's `as_py` gives it."""
+    """Return the value of one word as Arrow's `as_py` does."""
     if column_type.nullable and word == NULL:
         return None
     if column_type.name == "int64":
@@ -296,21 +298,21 @@ def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
 
 
 def float_values(words: np.ndarray) -> np.ndarray:
-    """float64[n] of a float column's words."""
+    """Return the float64[n] values of a float column's words."""
     bits: np.ndarray = words ^ (words >> 63 & np.int64(WORD_MAX))
     return bits.view(np.float64)
 
 
 def unsigned_values(column_type: Type, words: np.ndarray) -> np.ndarray:
-    """uint64[n] of the words of a uint64 column, of which none is null."""
+    """Return the uint64[n] values of the words of a uint64 column, none of which is null."""
     values: np.ndarray = ((words - 1 if column_type.nullable else words) ^ WORD_MIN).view(np.uint64)
     return values
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
-    """A column as a numpy array: of the native dtype where there is one, of objects for decimals and texts.
+    """Convert a column to a numpy array: of the native dtype where one exists, of objects for decimals and texts.
 
-    Where a value is null there is NaN, NaT or None; int64, uint64 and bool come as a masked array.
+    Nulls become NaN, NaT or None; int64, uint64 and bool with nulls become a masked array.
     """
     name = column_type.name
     if column_type.nullable and (null := words == NULL).any():

@@ -1,15 +1,14 @@
 """The dictionary: every distinct text of a store has one id, for all versions and branches.
 
-Its trees are of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
+Its trees belong to the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
 length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
 finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
-the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1, and one that was given is never given
-again: a text keeps its id until no version holds it (admin/unused_texts.py), and gets another one if it comes back.
-Where a text stands among the others is kept beside (text_order.py).
+the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1 and are never reused: a text keeps its id
+until no version holds it (admin/unused_texts.py), and gets a new id if it is added again. The order of the texts is
+kept separately (text_order.py).
 
-A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first
-page and words of a TEXT run (versions/commit_record.py), offset and length in what the run's zstandard frame unpacks
-to.
+A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 locate it: first page and words of
+a TEXT run (versions/commit_record.py), offset and length in the unpacked zstandard frame of that run.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
-FEW_IDS = 1 << 10  # ids that are looked up in less time than the distinct ones among them are found
+FEW_IDS = 1 << 10  # up to this many ids, looking all up is faster than finding the distinct ones
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 
 class Dictionary:
-    """The texts of a version, to be read. `trees` maps tree ids to trees, `read_run` gives a run's words."""
+    """The texts of a version, for reading. `trees` maps tree ids to trees, `read_run` returns a run's words."""
 
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
@@ -54,7 +53,7 @@ class Dictionary:
 
     @property
     def order(self) -> TextOrder:
-        """The order of the texts, for as long as no text is added. O(1), or a sort of all where none is kept."""
+        """The order of the texts, valid until a text is added. O(1), or a sort of all texts if no order is stored."""
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
             if order.count or not texts.count:
@@ -65,16 +64,16 @@ class Dictionary:
         return self._order[1]
 
     def id_of(self, text: bytes) -> int:
-        """The id of a text, 0 if there is none. O(log dictionary)."""
+        """Return the id of a text, 0 if there is none. O(log dictionary)."""
         found = self.search.id_of(text)
         return int(self._find(PackedTexts.of([text]))[0]) if found is None else found
 
     def text(self, id_: int) -> bytes:
-        """The text of an id. O(log dictionary + bytes)."""
+        """Return the text of an id. O(log dictionary + bytes)."""
         return self.loaded(np.array([id_]))[0]
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
-        """The texts of ids int64[n]; bytes, also of strings. O(n log dictionary + bytes)."""
+        """Return the texts of ids int64[n], as bytes even for strings. O(n log dictionary + bytes)."""
         texts: list[bytes] = []
         for at in range(0, len(ids), LOADED_AT_ONCE):
             offsets, data = self._load(ids[at : at + LOADED_AT_ONCE])
@@ -83,18 +82,18 @@ class Dictionary:
         return texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts; 0 for those the store has never seen."""
+        """Return ids int64[n] of texts; 0 for those that the store does not have."""
         return self.known(texts)
 
     def known(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
+        """Return ids int64[n] of texts, 0 for unknown ones; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find(PackedTexts.of(distinct.dictionary))
         ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
-        """The texts of ids int64[n] as an Arrow array, of a large type where they take more than 2 GiB.
+        """Return the texts of ids int64[n] as an Arrow array, of a large type if they take more than 2 GiB.
 
         O(distinct log dictionary + bytes).
         """
@@ -108,7 +107,10 @@ class Dictionary:
         return taken(texts, places)
 
     def lengths(self, first: int, end: int) -> np.ndarray:
-        """How many bytes the texts of ids from `first` up to `end` have, int64[n]; -1 for no text. O(their bytes)."""
+        """Return the length in bytes of each text of ids `first` up to `end`, int64[n]; -1 for no text.
+
+        O(their bytes).
+        """
         lengths = np.full(end - first, -1)
         for ids, parts, words in read_batches(self._pages(), self._tree(TEXTS), (first,), (end,)):
             heads, fourth = parts == 0, parts == 4
@@ -119,13 +121,13 @@ class Dictionary:
         return lengths
 
     def ids(self) -> np.ndarray:
-        """The ids of all texts, in no order. O(texts)."""
+        """Return the ids of all texts, unordered. O(texts)."""
         tree = self._tree(PLACES)
         batches = read_batches(self._pages(), tree, columns=(1,)) if tree.count else ()
         return np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in batches)])
 
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
-        """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
+        """Yield (id, first page, words) of every text that is stored in a run, by id. O(texts)."""
         heads: dict[int, list[int]] = {}
         tree = self._tree(TEXTS)
         for batch in read_batches(self._pages(), tree) if tree.count else ():
@@ -142,7 +144,7 @@ class Dictionary:
 
     @property
     def search(self) -> TextSearch:
-        """What looks for texts in the trees as they are now."""
+        """The search over the current trees."""
         pages, found = self._pages(), self._searched
         places, texts = self._tree(PLACES), self._tree(TEXTS)
         if found is None or found.pages is not pages or found.places is not places or found.texts is not texts:
@@ -150,11 +152,11 @@ class Dictionary:
         return found
 
     def _find(self, texts: PackedTexts) -> np.ndarray:
-        """Ids of distinct texts, 0 where there is none."""
+        """Return ids of distinct texts, 0 where there is none."""
         return self._probe(texts)[0]
 
     def _probe(self, texts: PackedTexts) -> tuple[np.ndarray, np.ndarray]:
-        """(ids, places): where each text is, or the first free place for it."""
+        """Return (ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
         places = hashes_of(texts)
         open_ = np.arange(len(texts))
@@ -171,12 +173,12 @@ class Dictionary:
         return ids, places
 
     def _same(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray:
-        """As `TextSearch.match`, of texts of any length."""
+        """As `TextSearch.match`, for texts of any length."""
         loaded = self.loaded(ids[some])
         return np.array([text == texts.text(i) for text, i in zip(loaded, some.tolist(), strict=True)], bool)
 
     def _load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Texts of ids as Arrow keeps them: offsets int64[n + 1], bytes uint8[...]."""
+        """Load the texts of ids in Arrow's layout: offsets int64[n + 1], bytes uint8[...]."""
         found = self.search.load(ids)
         if found is not None:
             return found
@@ -190,12 +192,12 @@ class Dictionary:
         return offsets, words.view(np.uint8)[take]
 
     def _short(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The words of short texts, and where those of each start."""
+        """Return the words of short texts, and the start of each text in them."""
         counts = parts_of(lengths)
         return np.cumsum(counts) - counts, self._words(*keys_of(ids, counts))
 
     def _load_long(self, ids: np.ndarray, long: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `_load`, where some texts stand in runs."""
+        """As `_load`, where some texts are stored in runs."""
         offsets, data = self._load(ids[~long])
         raw = data.tobytes()
         short = iter([raw[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)])
@@ -223,12 +225,12 @@ class Dictionary:
 
 
 def parts_of(lengths: np.ndarray) -> np.ndarray:
-    """How many records short texts of so many bytes have, int64[n]."""
+    """Return the number of records of short texts by their lengths, int64[n]."""
     return (lengths + 9) // 8
 
 
 def keys_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The keys of the records of texts that have so many each: ids and parts.
+    """Return the keys (ids and parts) of the records of texts, given the number of records of each.
 
     >>> [column.tolist() for column in keys_of(np.array([7, 9]), np.array([2, 1]))]
     [[7, 7, 9], [0, 1, 0]]
@@ -238,19 +240,19 @@ def keys_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 class TextFinder:
-    """An interner that looks up ids and adds none; keys and bounds are encoded with it."""
+    """An interner that looks up ids and adds none, to encode keys and bounds."""
 
     def __init__(self, dictionary: Dictionary):
         self._dictionary = dictionary
         self.texts = dictionary.texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts, 0 for those that the store does not hold."""
+        """Return ids int64[n] of texts, 0 for those that the store does not hold."""
         return self._dictionary.known(texts)
 
 
 def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct ids, ascending, and the place of each id among them; without a sort where they lie close together.
+    """Return the distinct ids, ascending, and the place of each id among them; sorts only if they lie far apart.
 
     >>> [part.tolist() for part in _distinct(np.array([7, 5, 7]))]
     [[5, 7], [1, 0, 1]]
@@ -265,7 +267,7 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _arrow_texts(offsets: np.ndarray, data: np.ndarray, binary: bool, large: bool = False) -> pa.Array:
-    """Texts as Arrow, of a large type on demand. Raises CorruptionError for bytes that cannot be a string."""
+    """Return texts as an Arrow array, of a large type if `large`. Raises CorruptionError if bytes are no string."""
     kinds = (pa.binary, pa.large_binary) if binary else (pa.string, pa.large_string)
     places = offsets if large else offsets.astype(np.int32)
     texts = pa.Array.from_buffers(kinds[large](), len(offsets) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)])
@@ -278,7 +280,7 @@ def _arrow_texts(offsets: np.ndarray, data: np.ndarray, binary: bool, large: boo
 
 
 def _frame(content: np.ndarray, page: int) -> bytes:
-    """What the record of a run of long texts unpacks to. Raises CorruptionError."""
+    """Unpack the record of a run of long texts. Raises CorruptionError."""
     source = RecordReader(content, TEXT)
     packed, size = source.take_bytes(), source.take()
     try:
@@ -290,12 +292,12 @@ def _frame(content: np.ndarray, page: int) -> bytes:
 
 
 def taken(texts: pa.Array, places: np.ndarray) -> pa.Array:
-    """The texts at places int64[n]."""
+    """Return the texts at places int64[n]."""
     return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
 
 def all_as_bytes(texts: pa.Array) -> list[bytes]:
-    """Texts as their bytes."""
+    """Return texts as their bytes."""
     for kind, raw in (pa.string(), pa.binary()), (pa.large_string(), pa.large_binary()):
         if texts.type == kind:
             return texts.cast(raw).to_pylist()  # type: ignore[no-any-return]
@@ -303,18 +305,18 @@ def all_as_bytes(texts: pa.Array) -> list[bytes]:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """A text as its bytes."""
+    """Return a text as its bytes."""
     return text.encode() if isinstance(text, str) else text
 
 
 def broken_among(texts: Sequence[bytes]) -> list[int]:
-    """The places of texts that are no UTF-8.
+    """Return the places of texts that are not UTF-8.
 
     >>> broken_among([b"caf\\xc3\\xa9", b"caf\\xe9", b""])
     [1]
     """
     try:
-        b"\\0".join(texts).decode()  # a zero is within no other character
+        b"\\0".join(texts).decode()  # no other character contains a zero byte
         return []
     except UnicodeDecodeError:
         return [place for place, text in enumerate(texts) if not is_utf8(text)]

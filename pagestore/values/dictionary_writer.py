@@ -1,4 +1,4 @@
-"""A transaction's dictionary: what is new gets an id, and before the commit a label (text_labels.py)."""
+"""A transaction's dictionary: new texts get an id, and before the commit a label (text_labels.py)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from pagestore.values.text_table import TextTable
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
 CACHE_MAX = 1 << 17
-MANY = 1 << 12  # texts; of fewer Arrow finds the distinct ones
+MANY = 1 << 12  # texts; in fewer, Arrow finds the distinct ones
 REMOVED_AT_ONCE = 1 << 16  # texts
 
 
 class DictionaryWriter(Dictionary):
-    """A transaction's dictionary: `intern` adds what is new. `cache` remembers ids of committed texts."""
+    """A transaction's dictionary: `intern` adds new texts. `cache` keeps ids of committed texts."""
 
     def __init__(self, pager: Pager, trees: dict[int, Tree], next_id: int, cache: dict[bytes, int]):
         super().__init__(lambda: pager.pages, trees, pager.mapping.read_run)
@@ -52,16 +52,16 @@ class DictionaryWriter(Dictionary):
         self.next_id = next_id
         self.added: dict[bytes, int] = {}
         self._cache = cache
-        self._table: TextTable | None = None  # it is of no use after a call that does not come to its end
+        self._table: TextTable | None = None  # None also after a call that failed halfway
         self._first, self._labelled = next_id, self._tree(LABELS).count
-        self._whole = self._labelled == self._tree(PLACES).count  # else it was made before labels were kept
+        self._whole = self._labelled == self._tree(PLACES).count  # else made before labels were kept
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts, new ones added. O(bytes + distinct log dictionary)."""
+        """Return ids int64[n] of texts, adding new ones. O(bytes + distinct log dictionary)."""
         if JIT and len(texts) >= MANY:
             table, self._table = self._table or TextTable(), None
             ids = table.ids_of(PackedTexts.of(texts), lambda places: self._ids_of(taken(texts, places)))
-            if ids is not None:  # else it broke off, at a long text
+            if ids is not None:  # else it stopped at a long text
                 self._table = table
                 return ids
         distinct = texts.dictionary_encode()
@@ -70,7 +70,7 @@ class DictionaryWriter(Dictionary):
         return words
 
     def _ids_of(self, texts: pa.Array) -> list[int]:
-        """Ids of distinct texts, new ones added."""
+        """Return ids of distinct texts, adding new ones."""
         keys = all_as_bytes(texts)
         known = zip(map(self.added.get, keys), map(self._cache.get, keys), strict=True)
         ids = [added or cached or 0 for added, cached in known]
@@ -82,28 +82,28 @@ class DictionaryWriter(Dictionary):
 
     @property
     def order(self) -> TextOrder:
-        """The order of the texts, new ones among them."""
+        """The order of the texts, including new ones."""
         self.settle()
         return super().order
 
     def settle(self) -> None:
-        """Give labels to the texts that have none yet. O(those log texts), with what text_labels.py says."""
+        """Label the texts that have no label yet. O(those log texts), plus the moves that text_labels.py explains."""
         if self._tree(LABELS).count < self._tree(PLACES).count:
             self._label(self._unlabelled())
 
     def committed(self) -> None:
-        """Remember the ids of the transaction's texts, now that it is durable."""
+        """Cache the ids of the transaction's texts, now that it is durable."""
         if len(self._cache) + len(self.added) > CACHE_MAX:
             self._cache.clear()
         self._cache.update(self.added)
 
     def go_back(self, next_id: int, added: dict[bytes, int]) -> None:
-        """Forget the ids that were given since there were these."""
+        """Restore an earlier `next_id` and `added`, forgetting the ids given since."""
         self.next_id, self.added, self._table = next_id, added, None
 
     @step
     def move_long(self) -> None:
-        """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
+        """Rewrite the runs of long texts into the lowest free pages. O(long texts)."""
         moved: dict[int, Run] = {}
         edits = []
         for id_, page, words in self.long_texts():
@@ -117,16 +117,16 @@ class DictionaryWriter(Dictionary):
             self._apply(TEXTS, np.array(edits, np.int64).T, SET)
 
     def skip(self, count: int) -> None:
-        """Give the next ids to no text, as though their texts had left."""
+        """Skip the next `count` ids, as though their texts had been removed."""
         self.settle()
         self.next_id += count
         self._first += count
 
     @step
     def remove(self, ids: np.ndarray) -> None:
-        """Take the texts of ids int64[n] out of the dictionary; these ids are never given again.
+        """Remove the texts of ids int64[n] from the dictionary; these ids are never given again.
 
-        Long texts that shared a run with them are written anew. O((n + texts in those runs) log texts).
+        Rewrites long texts that shared a run with them. O((n + texts in those runs) log texts).
         """
         self._table = None
         runs = self._runs_without(ids)
@@ -147,7 +147,7 @@ class DictionaryWriter(Dictionary):
                 self.pager.retire_run(run)
 
     def _runs_without(self, ids: np.ndarray) -> dict[Run, np.ndarray]:
-        """The runs that hold some of these texts, and the ids of the other texts there."""
+        """Return the runs that hold some of these texts, each with the ids of the other texts in it."""
         runs: dict[Run, list[int]] = {}
         for id_, page, words in self.long_texts():
             runs.setdefault(Run(page, words), []).append(id_)
@@ -155,7 +155,7 @@ class DictionaryWriter(Dictionary):
         return {run: rest for run, rest in kept.items() if len(rest) < len(runs[run])}
 
     def _remove_places(self, ids: np.ndarray) -> None:
-        """Empty the places of texts, and let those that a search found behind them move up."""
+        """Free the places of texts, and move up the texts that were probed past them."""
         places = self._probe(PackedTexts.of(self.loaded(ids)))[1]
         behind, at = [np.zeros(0, np.int64)], places
         while len(at):
@@ -172,7 +172,7 @@ class DictionaryWriter(Dictionary):
 
     @step
     def _resolve(self, texts: list[bytes]) -> list[int]:
-        """Ids of distinct texts that no cache knows."""
+        """Return ids of distinct texts that no cache has, adding new ones."""
         ids, places = self._probe(PackedTexts.of(texts))
         new = np.flatnonzero(ids == 0)
         if len(new):
@@ -185,7 +185,7 @@ class DictionaryWriter(Dictionary):
         return resolved
 
     def _unlabelled(self) -> np.ndarray:
-        """The ids of the texts that have no label yet."""
+        """Return the ids of the texts that have no label yet."""
         labels = self._tree(LABELS)
         if self._whole:
             return np.arange(self._first + labels.count - self._labelled, self.next_id)
@@ -194,7 +194,7 @@ class DictionaryWriter(Dictionary):
 
     @step
     def _label(self, ids: np.ndarray) -> None:
-        """Give labels to texts, so many at once as fit in memory."""
+        """Give labels to texts, in batches that fit in memory."""
         start, parts, size = 0, list[pa.Array](), 0
         for at in range(0, len(ids), LOADED_AT_ONCE):
             some = self.texts(ids[at : at + LOADED_AT_ONCE], binary=True)
@@ -210,7 +210,7 @@ class DictionaryWriter(Dictionary):
                 start, parts, size = end, [], 0
 
     def _place(self, ids: np.ndarray, texts: list[bytes]) -> None:
-        """Give labels to ascending texts."""
+        """Give labels to ascending texts of these ids."""
         order = self._stored_order()
         gaps = gaps_at(order, order.ranks(texts))
         labels, full = fitting_labels(gaps)
@@ -226,14 +226,14 @@ class DictionaryWriter(Dictionary):
         return StoredOrder(self._pages, self._tree(ORDER), self._tree(LABELS), self)
 
     def _relabel(self, before: np.ndarray, after: np.ndarray) -> None:
-        """Put labels and ids int64[2, n] in place of others."""
+        """Replace labels and ids int64[2, n] by others."""
         if before.shape[1]:
             self._apply(ORDER, before, ERASE)
         self._apply(ORDER, after)
         self._apply(LABELS, after[::-1], SET)
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Add new ids at their places; where two texts want the same free place, the later one moves on."""
+        """Add new ids at their places; if two texts want the same free place, the later one probes on."""
         wanted = places[new]
         while True:
             order = np.argsort(wanted, kind="stable")
@@ -270,7 +270,7 @@ class DictionaryWriter(Dictionary):
             self._add_frame(group)
 
     def _add_frame(self, group: list[tuple[bytes, int]]) -> None:
-        """Write long texts as one zstandard frame and say where each is."""
+        """Write long texts as one zstandard frame and record where each is."""
         raw = b"".join(text for text, _ in group)
         out = RecordWriter(TEXT)
         out.put_bytes(zstandard.compress(raw))

@@ -1,4 +1,4 @@
-"""Values from outside as an Arrow array of a column's type: exactly, or refused with the row and a remedy.
+"""Convert values from outside to an Arrow array of a column's type: exactly, or refused with the row and a remedy.
 
     7, 3.5           into decimal(9,2)     7.00, 3.50
     0.1              into decimal(9,2)     refused: the float 0.1 is no decimal; Decimal('0.1') is one
@@ -6,8 +6,8 @@
     True, "7"        into int64            refused: neither is a number
     2020-01-31 00:00 into date             2020-01-31
 
-docs/in-and-out.md has the whole table. Arrow and numpy arrays are converted here, at once; lists of Python's values one
-by one, where Arrow would take some of them for something else (objects.py).
+docs/in-and-out.md has the whole table. Arrow and numpy arrays are converted here as a whole; lists of Python values
+one by one where Arrow would misread some of them (objects.py).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pagestore.values.types import Type, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, LookupError, NotImplementedError, OverflowError
-_UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # of numpy's moments that Arrow has, too
+_UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # numpy's time units that Arrow has, too
 Words = np.ndarray
 
 
 def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
-    """The values that are no nulls, as an Arrow array of the type, and which rows have one, bool[n]; None for all.
+    """Return the non-null values as an Arrow array of the type, and which rows have one, bool[n]; None for all.
 
-    Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may come as a large type. Raises Misfit.
+    Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may be of a large type. Raises Misfit.
     """
     array = _array(wanted, values)
     if not array.null_count:
@@ -45,13 +45,13 @@ def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
 
 
 def numbers_of(array: pa.Array, dtype: Any, each: int = 1) -> np.ndarray:
-    """The numbers of an Arrow array without nulls, as they lie in memory, so many of each value.
+    """Return the numbers of an Arrow array without nulls from its buffer, `each` of them per value.
 
     Arrow's to_numpy would import pandas."""
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(0, dtype)
-    size = np.dtype(dtype).itemsize  # of a buffer that may end within an element
+    size = np.dtype(dtype).itemsize  # the buffer may end within an element
     return np.frombuffer(buffer, dtype, each * len(array), size * each * array.offset)
 
 
@@ -73,7 +73,7 @@ def _array(wanted: Type, values: Any) -> pa.Array:
 
 
 def _of_arrow(wanted: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """An Arrow array in one piece and without a dictionary, after a look at all of it."""
+    """Return a validated Arrow array in one chunk and without a dictionary."""
     if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
         raise _no_source(wanted, array.type)
     damage = damage_of(array)
@@ -81,13 +81,13 @@ def _of_arrow(wanted: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
         raise damage
     if pa.types.is_dictionary(array.type):
         array = _taken_out(array)  # first: Arrow cannot combine zero chunks of dictionaries
-    if wanted.interned and (not _packed(array.type) or array.nbytes > BYTES_MAX):  # of views Arrow filters none
+    if wanted.interned and (not _packed(array.type) or array.nbytes > BYTES_MAX):  # Arrow cannot filter views
         array = array.cast(pa.large_string() if wanted.name == "string" else pa.large_binary())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """The plain values of a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
+    """Decode a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
     kind = values.type.value_type
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     if kind in views:
@@ -96,7 +96,7 @@ def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
 
 
 def _of_series(wanted: Type, values: Any) -> pa.Array:
-    """A column of pandas, where NaN is a null."""
+    """Convert a pandas column, where NaN is a null."""
     if str(values.dtype) == "object":
         return from_objects(wanted, Objects(values.tolist()))
     try:
@@ -112,7 +112,7 @@ def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
         return from_objects(wanted, values.tolist())
     if values.dtype.kind in "Mm" and np.datetime_data(values.dtype) not in _UNITS:
         values = in_whole_microseconds(values)
-    if not values.dtype.isnative:  # Arrow has none of the other byte order
+    if not values.dtype.isnative:  # Arrow has only the native byte order
         values = values.astype(values.dtype.newbyteorder("="))
     try:
         array = pa.array(values, from_pandas=False)
@@ -136,16 +136,16 @@ def _no_source(wanted: Type, have: pa.DataType) -> Misfit:
 
 
 def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
-    """What is wrong with an Arrow array from outside: a text that is no UTF-8, or offsets that lead outside its data.
+    """Return what is wrong with an Arrow array from outside: a text that is not UTF-8, or offsets outside its data.
 
-    O(bytes), a tenth of a second for 10,000,000 short texts. Nothing else may look at the array before.
+    O(bytes), a tenth of a second for 10,000,000 short texts. Must be the first access to the array.
     """
     first = 0
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else (array,):
         try:
             chunk.validate(full=True)
             if chunk.type in (pa.string_view(), pa.binary_view()) and chunk.null_count:
-                _without_nulls(chunk).validate(full=True)  # Arrow follows what stands in the place of a null, too
+                _without_nulls(chunk).validate(full=True)  # Arrow also follows the views of nulls
         except pa.ArrowException as error:
             damage = _damage(chunk, error)
             return damage if damage.row is None else damage.at(first + damage.row)
@@ -154,7 +154,7 @@ def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
 
 
 def _without_nulls(views: pa.Array) -> pa.Array:
-    """An array of views where nulls are whatever stands in their place."""
+    """Return an array of views with its nulls unmasked."""
     _, *buffers = views.buffers()
     return pa.Array.from_buffers(pa.binary_view(), len(views), [None, *buffers], offset=views.offset)
 
@@ -167,7 +167,7 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
             return Misfit(None, damaged)
         uses = np.flatnonzero(array.indices.fill_null(-1).to_numpy(zero_copy_only=False) == inner.row)
         return Misfit(int(uses[0]) if len(uses) else None, inner.said)
-    if pa.types.is_nested(array.type):  # whose parts do not tell where they belong
+    if pa.types.is_nested(array.type):  # its errors do not say to which row they belong
         return Misfit(None, damaged)
     row = _first_failing(len(array), lambda a, b: array.slice(a, b - a).validate(full=True))
     if row is None or _kind_of(array.type) != "text":
@@ -181,7 +181,7 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
 
 
 def _first_failing(n: int, attempt: Callable[[int, int], Any]) -> int | None:
-    """The first of n rows with which an attempt at rows a to b fails; None where it fails with no single one. O(n)."""
+    """Return the first of n rows for which attempt(a, b) fails; None if it fails for no single row. O(n)."""
     start, end = 0, n
     while end - start > 1:
         middle = (start + end) // 2
@@ -200,10 +200,10 @@ def _fails(attempt: Callable[[int, int], Any], start: int, end: int) -> bool:
     return False
 
 
-# --- which types become which -------------------------------------------------------------------
+# --- which types convert to which ---------------------------------------------------------------
 
 _NUMBERS, _MOMENTS = ("number", "float", "decimal", "null"), ("date", "moment", "null")
-SOURCES = {  # by the type of the column
+SOURCES = {  # by the column's type
     "int64": _NUMBERS,
     "uint64": _NUMBERS,
     "float64": _NUMBERS,
@@ -220,7 +220,7 @@ SOURCES = {  # by the type of the column
 
 @lru_cache(256)
 def _kind_of(kind: pa.DataType) -> str | None:
-    """What the values of an Arrow type are; None for those that no column has."""
+    """Return the kind of an Arrow type's values; None for types that no column takes."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     of = pa.types
@@ -237,20 +237,20 @@ def _kind_of(kind: pa.DataType) -> str | None:
 
 
 def _same_zone(have: pa.DataType, wanted: Type) -> bool:
-    """Whether both are moments with a zone, or neither is."""
+    """Return whether both are moments with a zone, or neither is."""
     kind = _kind_of(have)
     return kind == "null" or (kind == "zoned") == bool(wanted.zone)
 
 
 def _converted(wanted: Type, array: pa.Array) -> pa.Array:
-    """An Arrow array without nulls as one of the type. Raises Misfit."""
+    """Convert an Arrow array without nulls to the type. Raises Misfit."""
     target = wanted.arrow
     if array.type == target and wanted.name != "decimal":
         return array
     kind = _kind_of(array.type)
     if kind == "null":
         return pa.array([], target)
-    if kind == "decimal" and array.type.bit_width < 128:  # of which Arrow has fewer casts
+    if kind == "decimal" and array.type.bit_width < 128:  # Arrow has fewer casts for these
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     special = _SPECIAL.get((kind, wanted.name))
     if special:
@@ -270,7 +270,7 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
 
 
 def _packed(kind: pa.DataType) -> bool:
-    """Whether an Arrow array of texts has offsets and one buffer of bytes."""
+    """Return whether an Arrow array of texts has offsets and one buffer of bytes."""
     of = pa.types
     return bool(of.is_string(kind) or of.is_binary(kind) or of.is_large_string(kind) or of.is_large_binary(kind))
 
@@ -278,7 +278,7 @@ def _packed(kind: pa.DataType) -> bool:
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     found = array.cast(target)
     if pa.types.is_decimal(target) and len(found):
-        found.validate(full=True)  # a cast does not look at the number of digits
+        found.validate(full=True)  # a cast does not check the number of digits
     return found
 
 
@@ -292,8 +292,8 @@ def _misfit(wanted: Type, array: pa.Array, row: int) -> Misfit:
     return misfit_of(wanted, row, one[0].as_py())
 
 
-# --- conversions that Arrow has not, or rounds by -----------------------------------------------
-# Each gives words int64[n], and which of them are the values, bool[n].
+# --- conversions that Arrow lacks, or does with rounding ----------------------------------------
+# Each returns words int64[n], and which of them are exact, bool[n].
 
 
 def _float_to_whole(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
@@ -320,7 +320,7 @@ def _whole_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
-    """A float is m / 2**k, so that it has at most s decimals just where it is a whole number times 2**-s."""
+    """Convert floats: m / 2**k has at most s decimals if and only if it is a whole number times 2**-s."""
     values = _floats(array)
     good = np.abs(values) < 10.0 ** (wanted.precision - wanted.scale)
     halves = np.ldexp(np.where(good, values, 0.0), wanted.scale)
@@ -329,7 +329,7 @@ def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 def _decimal_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
-    """One by one, since Arrow rounds, and few decimals of people's are floats."""
+    """Convert one by one, since Arrow rounds, and few decimals in practice are exact floats."""
     values = array.to_pylist()
     found = [float(value) for value in values]
     good = [number == value for number, value in zip(found, values, strict=True)]
@@ -345,7 +345,7 @@ def _moment_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 def _date_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
-    """Of date64, in milliseconds."""
+    """Convert date64, which is in milliseconds."""
     days, rest = np.divmod(numbers_of(array, np.int64), DAY // 1000)
     good = (rest == 0) & (np.abs(days) < 2**31)
     return np.where(good, days, 0), good
@@ -373,7 +373,7 @@ _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, W
 
 
 def _array_of(wanted: Type, words: np.ndarray) -> pa.Array:
-    """The Arrow array of numbers int64[n] as they lie in memory; decimals as their words, dates as days."""
+    """Build an Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as days."""
     values = words
     if wanted.name == "decimal":
         values = np.stack([words, words >> 63], axis=1)

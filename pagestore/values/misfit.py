@@ -1,4 +1,4 @@
-"""Why a value does not go into a column, in words, with a remedy."""
+"""Explain why a value does not fit into a column, with a remedy."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ FINER = "is finer than microseconds; cut or round it"
 
 
 class Misfit(Exception):
-    """A value that a column does not take: its row, None for the column as a whole, and what is said of it."""
+    """A value that a column does not accept: its row (None for the column as a whole), and the message."""
 
     def __init__(self, row: int | None, said: str) -> None:
         super().__init__(said)
         self.row, self.said = row, said
 
     def at(self, row: int) -> Misfit:
-        """The same of another row."""
+        """Return the same misfit for another row."""
         return Misfit(row, self.said)
 
     def among(self, there: np.ndarray) -> Misfit:
-        """The same of the row that it is, when its own counts only those that are there, bool[n]."""
+        """Return the misfit with its row counted among all rows, if it was counted among those of there, bool[n]."""
         return self if self.row is None else Misfit(int(np.flatnonzero(there)[self.row]), self.said)
 
 
 def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
-    """What is said of a value that a column of a type does not take; a value of time may come as a text instead."""
+    """Return the misfit of a value that a column's type refuses; a time value may be given as `text` instead."""
     shown = text or repr(value)
     shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
     if text:
@@ -54,14 +54,14 @@ def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value is a number, and neither infinite nor NaN."""
+    """Return whether a value is a number, and neither infinite nor NaN."""
     if isinstance(value, Decimal):
         return value.is_finite()
     return isinstance(value, Integral) or (isinstance(value, float) and isfinite(value))
 
 
 def _no_decimal(wanted: Type, value: Any) -> str:
-    """Why a number is no decimal of a type."""
+    """Explain why a number is no decimal of a type."""
     if not is_finite(value):
         return f"is no {wanted}: leave it out, or make it a null"
     written = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -78,12 +78,12 @@ def _no_decimal(wanted: Type, value: Any) -> str:
 
 
 def digits_before(value: Decimal) -> int:
-    """How many digits a finite decimal has before the point, besides zeros in front."""
+    """Return the number of digits of a finite decimal before the point, without leading zeros."""
     return max(0, value.adjusted() + 1) if value else 0
 
 
 def decimals_of(value: Decimal) -> int:
-    """How many digits behind the point a finite decimal needs.
+    """Return the number of digits after the point that a finite decimal needs.
 
     >>> decimals_of(Decimal("1.50")), decimals_of(Decimal("1E+3"))
     (1, 0)
@@ -103,7 +103,7 @@ def _remedy_of_time(wanted: Type, text: str) -> str:
 
 
 def _conversion(wanted: Type, value: Any) -> str:
-    """How a value of another kind becomes one of a type."""
+    """Explain how to convert a value of another kind to a type."""
     if value is None:
         return "drop or replace it"
     by_text = {

@@ -1,7 +1,7 @@
-"""Lists of Python's values as Arrow arrays of a column's type: what Arrow would take for something else is refused.
+"""Convert lists of Python values to Arrow arrays of a column's type; values that Arrow would misread are refused.
 
-Arrow by itself makes True a 1, a datetime its date, a text its bytes, and cuts the nanoseconds of pandas' and numpy's
-moments. Values of the one type that a column holds are given to it as they are, others are converted one by one.
+Arrow by itself makes True a 1, a datetime its date, a text its bytes, and truncates the nanoseconds of pandas and
+numpy times. Lists of only the column's own type go to Arrow as they are, others are converted value by value.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pagestore.values.misfit import FINER, WHOLE, Misfit, decimals_of, digits_be
 from pagestore.values.types import Type
 
 _NONE = type(None)
-_PLAIN: dict[str, set[type]] = {  # what Arrow takes as it is, if it is tame
+_PLAIN: dict[str, set[type]] = {  # types that Arrow converts exactly, if `_tame`
     "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
     "decimal": {int, Decimal, _NONE}, "date": {date, _NONE}, "time": {time, _NONE}, "timestamp": {datetime, _NONE},
     "string": {str, _NONE}, "bytes": {bytes, _NONE}, "duration": set(),
 }  # fmt: skip
-_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}  # of no library
+_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}  # no `plain` needed
 DAY = 24 * 60 * 60 * 10**6  # microseconds
-_EXACT = Context(prec=1200)  # digits of any float
+_EXACT = Context(prec=1200)  # enough digits for any float
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
 
 
 class Objects(list[Any]):
-    """Values of a column of objects of pandas, where NaN is a null."""
+    """Values of a pandas column of objects, where NaN is a null."""
 
 
 def from_objects(wanted: Type, values: Any) -> pa.Array:
-    """An Arrow array of the type, with nulls. Raises Misfit."""
+    """Convert values to an Arrow array of the type, with nulls. Raises Misfit."""
     lacking = isinstance(values, Objects)
     plain_ = set(map(type, values)) <= _PLAIN[wanted.name] and not (lacking and wanted.name == "float64")
     if not plain_ or not _tame(wanted, values):
@@ -51,7 +51,7 @@ def from_objects(wanted: Type, values: Any) -> pa.Array:
 
 
 def _tame(wanted: Type, values: Iterable[Any]) -> bool:
-    """Whether no moment has another zone than the type, and no decimal an exponent that ends Arrow."""
+    """Return whether Arrow can convert the values: the zones are the type's, and no decimal's exponent crashes it."""
     if wanted.name in ("time", "timestamp"):
         return all(value is None or (value.tzinfo is not None) == bool(wanted.zone) for value in values)
     if wanted.name == "decimal":
@@ -60,7 +60,7 @@ def _tame(wanted: Type, values: Iterable[Any]) -> bool:
 
 
 def _first_refused(wanted: Type, values: Iterable[Any]) -> Misfit:
-    """The first value of which Arrow makes none of the type."""
+    """Return the misfit of the first value that Arrow cannot convert to the type."""
     for row, value in enumerate(values):
         try:
             pa.array([value], wanted.arrow, from_pandas=False).validate(full=True)
@@ -87,7 +87,10 @@ def _each(wanted: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[An
 
 
 def plain(value: Any) -> Any:
-    """A value of numpy, of pandas or of Arrow as Python's; others as they are. Raises Misfit for nanoseconds."""
+    """Convert a value of numpy, pandas or Arrow to Python's; return others as they are.
+
+    Raises Misfit for nanoseconds.
+    """
     if isinstance(value, pa.Scalar):
         value = _of_scalar(value)
     if isinstance(value, np.generic):
@@ -103,7 +106,7 @@ def plain(value: Any) -> Any:
 
 
 def _of_scalar(value: pa.Scalar) -> Any:
-    """As Arrow gives it, but for nanoseconds, which it cuts or has as pandas'."""
+    """Convert as Arrow does, but refuse nanoseconds, which it truncates or returns as pandas objects."""
     of, kind = pa.types, value.type
     micro = pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None
     micro = pa.timestamp("us", kind.tz) if of.is_timestamp(kind) else micro
@@ -134,7 +137,7 @@ def _of_numpy_scalar(value: np.generic) -> Any:
 
 
 def in_whole_microseconds(values: np.ndarray) -> np.ndarray:
-    """Moments or durations of numpy in microseconds. Raises Misfit for those that are none."""
+    """Convert numpy datetimes or timedeltas to microseconds. Raises Misfit for those that do not convert exactly."""
     unit, _ = np.datetime_data(values.dtype)
     if unit in ("Y", "M", "generic"):
         raise Misfit(0, f"{values.dtype} values have no length in microseconds; take another unit")
@@ -228,7 +231,7 @@ def _timestamp(wanted: Type, value: Any) -> datetime:
 
 
 def _duration(wanted: Type, value: Any) -> int:
-    """In microseconds: of timedeltas Arrow takes all but the least."""
+    """Convert to microseconds, since Arrow takes all timedeltas but the least."""
     if not isinstance(value, timedelta):
         raise misfit_of(wanted, 0, value)
     found = value // timedelta(microseconds=1)

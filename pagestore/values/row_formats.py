@@ -1,11 +1,11 @@
-"""Rows in any form that callers give (tuples, dicts, records, columns, Arrow tables, frames), as columns of a schema.
+"""Convert rows in any form (tuples, dicts, records, columns, Arrow tables, frames) to columns of a schema.
 
     [(1, "a"), (2, "b")]   [[1, "a"], [2, "b"]]   np.array([[1, 7], [2, 8]])      rows, in the order of the columns
     dicts, sqlite3.Row, dataclasses, records of structured arrays                 rows, by the names of the columns
     {"x": [1, 2], "y": ["a", "b"]}   Arrow tables, frames, structured arrays      columns, by their names
     [np.array([1, 2]), pa.array(["a", "b"])]   Columns(...), from columns=        columns, in the order of the schema
 
-Lists of lists are rows, however many there are: nothing says of two lists of two values that they are columns.
+Lists of lists are always rows: two lists of two values could not be told from columns.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Columns(list[Any]):
 
 
 def given_rows(rows: Any, columns: Any) -> Any:
-    """What a caller gave as rows, or by `columns=`. Raises SchemaError for both, or neither."""
+    """Return what a caller passed as rows or by `columns=`. Raises SchemaError for both, or neither."""
     if (rows is None) == (columns is None):
         raise SchemaError(
             "give rows or columns=, and not both" if rows is not None else f"None is no list of rows; {GIVE}"
@@ -50,14 +50,14 @@ def given_rows(rows: Any, columns: Any) -> Any:
 
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
-    """Keys in any form as a list of columns."""
+    """Return keys in any form as a list of columns."""
     return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
 
 
 def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """The words int64[C, n] of whole records that are tuples of nothing but int, or columns of words; else None.
+    """Return words int64[C, n] of whole records, if these are tuples of only int, or columns of words; else None.
 
-    Most small transactions have their rows so, and need no more than this."""
+    A fast path for most small transactions."""
     if not isinstance(rows, list) or not rows:
         return None
     width = len(schema.columns)
@@ -85,7 +85,10 @@ def _of_columns(columns: list[Any], width: int) -> np.ndarray | None:
 
 
 def as_columns(what: str, values: Any) -> Sequence[Any]:
-    """Rows of one length, or columns, as columns; a flat list is one column. `what` names them in a SchemaError."""
+    """Return columns of rows of equal length, or of columns; a flat list is one column.
+
+    `what` names them in a SchemaError.
+    """
     if _is_column(values):
         return [values]
     if isinstance(values, np.ndarray):
@@ -98,7 +101,7 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
 
 
 def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
-    """Words int64[m, n] of m columns to look for, with the types of the first m `wanted`; unknown texts become 0.
+    """Encode m columns to look for as words int64[m, n], by the types of the first m `wanted`; unknown texts become 0.
 
     `what` names them in a SchemaError for columns of different lengths."""
     finder = TextFinder(dictionary)
@@ -109,7 +112,7 @@ def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dicti
 
 
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
+    """Return rows in any form as a list of columns: all of the schema's, or if `keys_allowed`, only its key's."""
     keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
     if isinstance(rows, Columns):
         return _counted(rows, schema, keys_allowed)
@@ -133,14 +136,14 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
 
 
 def _counted(columns: list[Any], schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Columns in order. Raises SchemaError for more or fewer than there are."""
+    """Return columns given in order. Raises SchemaError for too many or too few."""
     if len(columns) != len(schema.columns) and not (keys_allowed and len(columns) == len(schema.key)):
         raise SchemaError(f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})")
     return list(columns)
 
 
 def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Named columns in the order of the schema, or of its key. Raises Misnamed."""
+    """Return named columns in the order of the schema, or of its key. Raises Misnamed."""
     given, columns = [name for name, _ in named], dict(named)
     names = schema.key if keys_allowed and sorted(given) == sorted(schema.key) else schema.names
     for name, values in columns.items():
@@ -156,18 +159,18 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
 
 
 class Misnamed(SchemaError):
-    """Columns are missing, or too many; `columns` are those that are there, in which more may be wrong."""
+    """Columns are missing or unknown; `columns` are the known ones, which may have errors of their own."""
 
     def __init__(self, said: str, columns: Mapping[str, Any]) -> None:
         super().__init__(said)
         self.columns = columns
 
 
-# --- what has the names of its columns ----------------------------------------------------------
+# --- forms with named columns -------------------------------------------------------------------
 
 
 def columns_by_name(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]] | None:
-    """The columns of what has them by name: a dict, an Arrow table, a frame, a structured array; else None."""
+    """Return the named columns of a dict, an Arrow table, a frame or a structured array; None for other forms."""
     if isinstance(rows, Mapping):
         return list(rows.items())
     if isinstance(rows, np.ndarray) and rows.dtype.names:
@@ -181,7 +184,7 @@ def columns_by_name(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple
 
 
 def _of_frame(frame: Any) -> Iterator[tuple[str, Any]]:
-    """The columns of a frame of pandas, those of its index that have names first."""
+    """Yield the columns of a pandas frame, the named levels of its index first."""
     for level, name in enumerate(frame.index.names):
         if name is not None:
             yield str(name), frame.index.get_level_values(level)
@@ -190,12 +193,12 @@ def _of_frame(frame: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_arrow(rows: Any) -> bool:
-    """Whether rows are of Arrow: a table, a reader, a data set or its scanner, a frame of pandas or polars, ..."""
+    """Return whether rows have an Arrow interface: a table, reader, data set, scanner, pandas or polars frame, ..."""
     return any(hasattr(rows, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_reader", "scanner"))
 
 
 def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
-    """The reader of Arrow rows that come as a stream; None for those that are in memory, and for other rows."""
+    """Return the reader of Arrow rows that are streamed; None for those that are in memory, and for other rows."""
     if not is_arrow(rows):
         return None
     if hasattr(rows, "scanner"):  # a pyarrow.dataset.Dataset
@@ -206,7 +209,7 @@ def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
 
 
 def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]]:
-    """The columns of a table; of a relation or key of one column, that column alone will do."""
+    """Return the columns of a table; an unnamed column will do for a relation or key of one column."""
     try:
         table = _table_of(rows)
         names = table.column_names
@@ -224,25 +227,25 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, 
 
 
 def unnamed_index(schema: pa.Schema) -> set[str]:
-    """The columns that are an index of pandas without a name, as pandas' metadata in a schema says."""
+    """Return the columns that are an unnamed pandas index, according to the pandas metadata in a schema."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = {one for one in said["index_columns"] if isinstance(one, str)}
         return {one["field_name"] for one in said["columns"] if one["name"] is None and one["field_name"] in index}
-    except (ValueError, KeyError, TypeError):  # there is none, or not as pandas writes it
+    except (ValueError, KeyError, TypeError):  # absent, or not as pandas writes it
         return set()
 
 
 def _table_of(rows: Any) -> pa.Table:
-    """The table that Arrow rows are."""
+    """Convert Arrow rows to a table."""
     if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])  # pa.table would import pandas, where there is one
+        return pa.Table.from_batches([rows])  # pa.table would import pandas where it is installed
     batches = arrow_batches(rows)
     return rows if isinstance(rows, pa.Table) else pa.table(rows) if batches is None else batches.read_all()
 
 
 def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows") -> None:
-    """Raise SchemaError where the names that `what` has are not those of the columns that are wanted, each once."""
+    """Raise SchemaError unless the given names are the wanted columns, each once; `what` names their source."""
     missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
     twice = [name for name, count in Counter(given).items() if count > 1]
     if missing or extra or twice:
@@ -252,11 +255,11 @@ def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], wha
         raise SchemaError(f"{what}: {' and '.join(said)}; it is ({schema})")
 
 
-# --- one row after the other --------------------------------------------------------------------
+# --- row by row ---------------------------------------------------------------------------------
 
 
 def _is_column(values: Any) -> bool:
-    """Whether a value is an array or a column of a frame, and so no row."""
+    """Return whether a value is an array or a column of a frame, and so not a row."""
     if isinstance(values, tuple | list | Mapping | np.generic):
         return False
     if isinstance(values, np.ndarray):
@@ -266,7 +269,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
-    """The names of a row's values, in its order; None for one that has none, or, of a named tuple, quite others."""
+    """Return the names of a row's values, in its order; None if it has none, or, as a named tuple, only unknown."""
     if isinstance(row, Mapping):
         return tuple(row)
     if isinstance(row, np.void) and row.dtype.names:
@@ -280,7 +283,7 @@ def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
 
 
 def _of_records(rows: list[Any], names: tuple[str, ...], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
-    """The columns of rows that have names."""
+    """Return the columns of rows with named values."""
     wanted = schema.key if keys_allowed and {*names} == {*schema.key} else schema.names
     before = object()
     for place, row in enumerate(rows):
@@ -295,7 +298,7 @@ def _of_records(rows: list[Any], names: tuple[str, ...], schema: Schema, keys_al
 
 
 def _single(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[tuple[Any]]:
-    """Rows of one value each that are given as these values. Raises SchemaError where rows have more."""
+    """Wrap bare values as rows of one value. Raises SchemaError where rows have more columns."""
     narrow = 1 in (len(schema.columns), len(schema.key) if keys_allowed else 0)
     plain = (str, bytes, bytearray, memoryview)
     strays = (i for i, row in enumerate(rows) if not narrow or (hasattr(row, "__len__") and not isinstance(row, plain)))

@@ -1,12 +1,12 @@
-"""Scans by the names that users give them: from text to the rows of a tree's scans, from fold words to values.
+"""Scans (folds) as users name them: parsed to the scans of a tree, with results from fold words to values.
 
 count                 records                         max:price         greatest value
 count:price           records whose price is not null
 sum:price             exact sum                       max:price,item    greatest tuple
 checksum              of whole records                argmax:price,item the item at the greatest price
 gcd:x                 a registered operator           min:, argmin:     likewise
-max:item              of texts, and every scan of a column that may be null: read from the records, and not carried
-concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
+max:item              of texts, and every scan of a nullable column: computed from the records, not stored in a tree
+concat:item           a rope of the texts, computed from the records, not stored in a tree (relations/rope.py)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
 class ScanSpec(NamedTuple):
-    """One scan: its operator's name, its rows in a tree, its result's columns, and how many fold words come before.
+    """A scan: its operator's name, its rows in a tree, its result's columns, and the number of fold words before them.
 
-    `whole` says whether its value is an integer that the fold words are, `carried` whether a tree can carry it: none
-    can compare texts or skip nulls.
+    `whole` says whether its value is the integer in the fold words, `carried` whether a tree can store it: no tree can
+    compare texts or skip nulls.
     """
 
     operator: str
@@ -44,7 +44,7 @@ class ScanSpec(NamedTuple):
 
 @lru_cache(256)
 def parse_scan(text: str, schema: Schema) -> ScanSpec:
-    """Read a scan of a relation. Raises SchemaError for one that makes no sense."""
+    """Parse a scan of a relation. Raises SchemaError for an invalid one."""
     if not isinstance(text, str):
         raise SchemaError(f"scan {text!r}: {USE}")
     name, _, rest = text.partition(":")
@@ -82,7 +82,7 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
 
 
 def concatenated(text: str, schema: Schema) -> Column:
-    """The column of a scan "concat:column". Raises SchemaError for one without texts."""
+    """Return the column of a scan "concat:column". Raises SchemaError if it is no column of texts."""
     column = _column(text, text.removeprefix("concat:").strip(), schema)
     if not column.type.interned:
         raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")
@@ -97,7 +97,7 @@ def _column(text: str, name: str, schema: Schema) -> Column:
 
 
 def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
-    """The names of a tree's scans; an arg-max is its tuple's max, unless only an arg-max can ask for that."""
+    """Return the names of a tree's scans; an arg-max is named as the max of its tuple, unless texts rule that out."""
     names = {COUNT: "count", CHECKSUM: "checksum", SUM: "sum", MIN: "min", MAX: "max"}
     out: list[str] = []
     for op, c in scans:
@@ -113,9 +113,9 @@ def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
 
 
 def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
-    """Fold words int64[rows, n] as an Arrow array; of no records: 0, an operator's identity, or null.
+    """Convert fold words int64[rows, n] to an Arrow array; without records: 0, an operator's identity, or null.
 
-    A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone gives it.
+    A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone returns it.
     Several columns make a struct.
     """
     words = np.where(full, words, 0)
@@ -137,13 +137,13 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
         return pa.StructArray.from_arrays(arrays, [column.name for column in scan.columns], mask=mask)
     if full.all():
         return arrays[0]
-    import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+    import pyarrow.compute as pc  # imported here: it takes as long to import as the rest of pyarrow
 
     return pc.if_else(mask, pa.scalar(None, arrays[0].type), arrays[0])
 
 
 def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
-    """The texts of ids[n], null where there was no record."""
+    """Return the texts of ids[n], null where there was no record."""
     texts = decode(column.type, ids[full], interner)
     places = pa.array(np.cumsum(full) - 1, mask=~full)
     return texts.take(places)

@@ -1,14 +1,14 @@
-"""Labels for new texts: numbers between those of their neighbours, and room made where there is none between these.
+"""Labels for new texts: numbers between those of their neighbours; where none is free, nearby texts are relabelled.
 
     gap         100 .......... 200             two new texts between two others
     labels      100   133  166 200             their labels part the gap
     full gap    100 101                        nothing is between: the labels of the least range around it that has
                                                room are spread out, and some texts get other labels
 
-The range is one of 2^b labels, aligned, that has at most (2 / CROWD)^b texts; so a text is moved O(log texts) times an
-insertion, amortised, whatever comes (Bender, Cole, Demaine, Farach-Colton, Zito 2002, *Two simplified algorithms for
-maintaining order in a list*). In front of the first text and behind the last one new texts stand `STRIDE` apart, so
-that texts that come in ascending order leave the room behind them whole.
+The range is one of 2^b labels, aligned, that has at most (2 / CROWD)^b texts; so an insertion moves O(log texts) texts,
+amortised, in any order of insertion (Bender, Cole, Demaine, Farach-Colton, Zito 2002, *Two simplified algorithms for
+maintaining order in a list*). Before the first text and after the last one, new texts are `STRIDE` apart, so that texts
+added in ascending order leave the room after them whole.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LABEL_BITS = 62
 
 
 class Gaps(NamedTuple):
-    """Where new texts go: each gap's neighbours (their labels, and the left one's id), and how many texts it takes."""
+    """Where new texts go: each gap's neighbours (their labels, and the left one's id), and the number of new texts."""
 
     left: np.ndarray
     right: np.ndarray
@@ -33,7 +33,7 @@ class Gaps(NamedTuple):
 
 
 def gaps_at(order: StoredOrder, ranks: np.ndarray) -> Gaps:
-    """The gaps for texts that have `ranks`, ascending, in an order."""
+    """Return the gaps for texts of these ranks, ascending, in an order."""
     ranks, counts = np.unique(ranks, return_counts=True)
     left, left_ids = np.zeros(len(ranks), np.int64), np.zeros(len(ranks), np.int64)
     right = np.full(len(ranks), LABEL_END)
@@ -46,7 +46,7 @@ def gaps_at(order: StoredOrder, ranks: np.ndarray) -> Gaps:
 
 
 def fitting_labels(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
-    """Labels int64[n] of all texts that go to the gaps, and which gaps have no room (their labels mean nothing)."""
+    """Return labels int64[n] of all texts that go to the gaps, and which gaps are full (with meaningless labels)."""
     left, right, _, counts = gaps
     first, last = left == 0, right == LABEL_END
     step = (right - left) // (counts + 1)
@@ -60,9 +60,9 @@ def fitting_labels(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
 def make_room(
     order: StoredOrder, left: int, ids: np.ndarray, replace: Callable[[np.ndarray, np.ndarray], None]
 ) -> None:
-    """Give labels to new ids int64[n], which stand behind the label `left` in this order, and others to those around.
+    """Insert new ids int64[n] after the label `left` in this order, relabelling the least range that has room for them.
 
-    `replace` takes the labels and ids int64[2, n] that were in a range of labels, and those that are to be there.
+    Calls `replace` with the labels and ids int64[2, n] that were in the range, and those that replace them.
     """
     for bits in range(1, LABEL_BITS + 1):
         start = left >> bits << bits

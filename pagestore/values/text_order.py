@@ -1,12 +1,12 @@
-"""The order of a dictionary's texts: a text keeps its id for ever, and beside it a label says where the text stands.
+"""The order of a dictionary's texts: a text keeps its id for ever; a label, stored separately, gives its position.
 
     text     "ape"  "bee"  "cow"          the rank of a text is how many texts are below it
-    id         2      1      3            ids are given as texts come; rows, indices and joins know nothing else
+    id         2      1      3            ids are given as texts are added; rows, indices and joins use only these
     label     100    200    300           labels ascend as the bytes of texts do; they may change, ids do not
 
-`ORDER` finds the text at a rank or behind a label: record (label) -> id, with counts. `LABELS` finds the label: record
+`ORDER` finds the text at a rank or after a label: record (label) -> id, with counts. `LABELS` finds the label: record
 (id) -> label. Both are trees of the store's own lineage, and each version has those of its commit. Labels are only
-compared within one version, so that a label that changes (text_labels.py) concerns no row of any relation.
+compared within one version, so that a label that changes (text_labels.py) affects no row of any relation.
 
 A version that was made before labels were kept has neither tree; its order is found by sorting its texts.
 """
@@ -31,9 +31,9 @@ ORDER = Spec(5, 1, 1, ((COUNT, 0),))
 LABELS = Spec(6, 1, 1)
 LABEL_END = 1 << 62  # above all labels, which are positive
 COUNTS = Rows(0, 1)
-DENSE = 4  # ids from the first to the last, for each that is wanted, that are read rather than looked up
-MERGED = 4  # texts between the new ones, for each of these, that are read rather than searched
-FAN = 16  # texts that are read at once to find the place of one
+DENSE = 4  # a range of ids is read, not looked up, if it has at most this many for each wanted id
+MERGED = 4  # existing texts are read, not searched, if at most this many for each new text lie in their range
+FAN = 16  # texts that each step of a search loads
 PLACES_KEPT = 4096
 
 
@@ -42,7 +42,7 @@ class Texts(Protocol):
 
     @property
     def search(self) -> TextSearch:
-        """What looks for texts by kernels."""
+        """The search by kernels."""
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
         """The texts of ids int64[n]."""
@@ -56,26 +56,26 @@ class TextOrder:
 
     def __init__(self, count: int, texts: Texts):
         self.count, self._dictionary = count, texts
-        self._kept: dict[int, bytes] = {}  # texts by rank, which every search begins with
+        self._kept: dict[int, bytes] = {}  # texts by rank, with which every search begins
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Words int64[n] that are in the order of the texts of ids int64[n]; any word for what is no id."""
+        """Return words int64[n] that order as the texts of ids int64[n] do; any word for an unknown id."""
         raise NotImplementedError
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]."""
+        """Return the ids int64[n] of the texts at ranks int64[n]."""
         raise NotImplementedError
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts with keys int64[n], as `keys` gives them."""
+        """Return the ids int64[n] of the texts with keys int64[n], as `keys` returns them."""
         raise NotImplementedError
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """The ids of the texts from one rank up to another, in order."""
+        """Return the ids of the texts from one rank up to another, in order."""
         raise NotImplementedError
 
     def threshold(self, text: bytes) -> int:
-        """The word below which the keys of lesser texts are, and no others. O(log texts)."""
+        """Return the word such that exactly the lesser texts have keys below it. O(log texts)."""
         known = self._key_of(self._dictionary.id_of(text))
         if known is not None:
             return known
@@ -83,14 +83,17 @@ class TextOrder:
         return LABEL_END if rank == self.count else int(self.keys(self.ids(np.array([rank])))[0])
 
     def rank(self, text: bytes) -> int:
-        """How many texts are below a text, which need not be there. O(log texts)."""
+        """Return how many texts are below a text, which need not exist. O(log texts)."""
         known = self._key_of(self._dictionary.id_of(text))
         if known is not None:
             return self._rank_of(known)
         return self._search(text, 0, self.count)
 
     def ranks(self, texts: list[bytes]) -> np.ndarray:
-        """As `rank`, int64[n] for ascending texts. O(n log texts), or less where few texts lie between the ends."""
+        """As `rank`, int64[n] for ascending texts.
+
+        O(n log texts), or less if few texts lie between the first and the last.
+        """
         if len(texts) < 2 or not self.count:
             return np.array([self.rank(text) if self.count else 0 for text in texts], np.int64)
         first, last = self.rank(texts[0]), self.rank(texts[-1])
@@ -102,7 +105,7 @@ class TextOrder:
         return ranks
 
     def _search(self, text: bytes, low: int, high: int) -> int:
-        """How many texts are below a text, from `low` to `high`. O(log texts)."""
+        """Return how many texts are below a text, known to be `low` to `high`. O(log texts)."""
         while low < high:
             step = max(1, (high - low) // FAN)
             ranks = np.arange(low + step - 1, high, step)
@@ -111,15 +114,15 @@ class TextOrder:
         return low
 
     def _key_of(self, id_: int) -> int | None:
-        """The key of an id, None where it has none."""
+        """Return the key of an id, None if it has none."""
         raise NotImplementedError
 
     def _rank_of(self, key: int) -> int:
-        """How many texts have lesser keys."""
+        """Return how many texts have lesser keys."""
         raise NotImplementedError
 
     def _at(self, ranks: np.ndarray) -> list[bytes]:
-        """The texts at some ranks."""
+        """Return the texts at some ranks."""
         wanted = ranks.tolist()
         missing = [rank for rank in wanted if rank not in self._kept]
         if missing:
@@ -132,7 +135,7 @@ class TextOrder:
 
 
 def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
-    """How many of some ascending texts are below each of others, which ascend, int64[n].
+    """Return how many of `between`, ascending, are below each of `texts`, ascending, int64[n].
 
     >>> _merged([b"b", b"d"], [b"a", b"c", b"d", b"e"]).tolist()
     [0, 1, 1, 2]
@@ -148,7 +151,7 @@ def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
 
 
 class StoredOrder(TextOrder):
-    """The order that a version's trees keep."""
+    """The order that is stored in a version's trees."""
 
     def __init__(self, pages: Callable[[], Pages], order: Tree, labels: Tree, texts: Texts):
         super().__init__(order.count, texts)
@@ -157,7 +160,7 @@ class StoredOrder(TextOrder):
         self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """The labels of ids int64[n], int64[n]. O(n log texts), and less where ids lie close together."""
+        """Return the labels int64[n] of ids int64[n]. O(n log texts), and less where ids lie close together."""
         if len(ids) > FEW:
             first, end = int(ids.min()), int(ids.max()) + 1
             if first > 0 and end - first <= DENSE * len(ids):
@@ -169,26 +172,26 @@ class StoredOrder(TextOrder):
         return labels
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
+        """Return the ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
         found: np.ndarray = self.entries(ranks)[1]
         return found
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
+        """Return the ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
         found: np.ndarray = get(self._pages(), self._order, keys[None])[1][0]
         return found
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """The ids of the texts from one rank up to another, in order. O(log texts + those)."""
+        """Return the ids of the texts from one rank up to another, in order. O(log texts + those)."""
         found: np.ndarray = self.between(start, stop)[1]
         return found
 
     def entries(self, ranks: np.ndarray) -> np.ndarray:
-        """Labels and ids int64[2, n] at ranks int64[n]. O(n log texts)."""
+        """Return labels and ids int64[2, n] at ranks int64[n]. O(n log texts)."""
         return select(self._pages(), self._order, ranks)
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts + those)."""
+        """Return labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts + those)."""
         if start >= stop:
             return np.zeros((2, 0), np.int64)
         low = int(self.entries(np.array([start]))[0, 0])
@@ -206,14 +209,14 @@ class StoredOrder(TextOrder):
         return super()._search(text, low, high) if found is None else found
 
     def labels_below(self, labels: np.ndarray) -> np.ndarray:
-        """How many labels are below each of labels int64[n], int64[n]. O(n log texts)."""
+        """Return how many labels are below each of labels int64[n], int64[n]. O(n log texts)."""
         if not self.count:
             return np.zeros(len(labels), np.int64)
         return ranks_in(self._pages(), self._order, labels[None])
 
 
 class SortedOrder(TextOrder):
-    """The order of a version that keeps none, found by sorting its texts once. O(texts log texts)."""
+    """The order of a version that stores none, found by sorting its texts once. O(texts log texts)."""
 
     def __init__(self, ids: np.ndarray, texts: Texts):
         super().__init__(len(ids), texts)
@@ -222,22 +225,22 @@ class SortedOrder(TextOrder):
         self._by_id = np.argsort(self._ids)
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """The ranks of ids int64[n], int64[n]."""
+        """Return the ranks int64[n] of ids int64[n]."""
         places = np.searchsorted(self._ids, ids, sorter=self._by_id)
         ranks: np.ndarray = self._by_id[np.minimum(places, self.count - 1)] if self.count else places
         return ranks
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]."""
+        """Return the ids int64[n] of the texts at ranks int64[n]."""
         ids: np.ndarray = self._ids[ranks]
         return ids
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts at ranks int64[n]."""
+        """Return the ids int64[n] of the texts at ranks int64[n]."""
         return self.ids(keys)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """The ids of the texts from one rank up to another, in order."""
+        """Return the ids of the texts from one rank up to another, in order."""
         return self._ids[start:stop]
 
     def _key_of(self, id_: int) -> int | None:

@@ -1,6 +1,6 @@
-"""Texts found, compared and copied by kernels, in one version of a dictionary's trees.
+"""Find, compare and copy texts by kernels, in one version of a dictionary's trees.
 
-A method answers None where it meets a text that is long, which stands in no record; then the dictionary does without.
+A method returns None when it meets a long text, which is not stored in records; then the dictionary uses no kernel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANK = Door(text_rank.rank_text, int, int, int, int, int, int)
 
 
 class PackedTexts(NamedTuple):
-    """n texts as Arrow has them: offsets int64[n + 1] into a buffer of bytes."""
+    """n texts in Arrow's layout: offsets int64[n + 1] into a buffer of bytes."""
 
     offsets: np.ndarray
     data: Any
@@ -55,7 +55,7 @@ class PackedTexts(NamedTuple):
 
 
 def hashes_of(texts: PackedTexts) -> np.ndarray:
-    """Where texts are looked for first, int64[n]: their 8-byte blake2b digests."""
+    """Return the first places to look for texts, int64[n]: their 8-byte blake2b digests."""
     if not JIT:
         digests = [blake2b(texts.text(i), digest_size=8).digest() for i in range(len(texts))]
         return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
@@ -65,22 +65,25 @@ def hashes_of(texts: PackedTexts) -> np.ndarray:
 
 
 class TextSearch:
-    """Looks for texts in trees of places and of texts; what its kernels are given is packed once."""
+    """Search for texts in the trees of places and of texts; the kernels' arguments are packed once."""
 
     def __init__(self, pages: Pages, places: Tree, texts: Tree) -> None:
-        self.pages, self.places, self.texts = pages, places, texts  # keeps alive what is packed
+        self.pages, self.places, self.texts = pages, places, texts  # keeps alive what the packed trees point to
         self._packed = packed_tree(pages, places), packed_tree(pages, texts)
         self._places, self._texts = (packed.ctypes.data for packed in self._packed)
 
     def id_of(self, text: bytes) -> int | None:
-        """The id of a text, 0 if there is none. O(log texts)."""
+        """Return the id of a text, 0 if there is none. O(log texts)."""
         if len(text) >= LONG or not JIT:
             return None
         found = FIND.call(self._places, self._texts, _ROOM.hold(text), len(text), _ROOM.address)
         return int(found) if self._readable(found) else None
 
     def match(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray | None:
-        """Which ids[i], of texts that are there, are those of texts i, for i of some[m]: bool[m]. O(m log texts)."""
+        """Return whether ids[i], which must exist, is the id of text i, for each i of some[m]: bool[m].
+
+        O(m log texts).
+        """
         same = np.zeros(len(texts), bool)
         order = some[lookup_order(ids[None, some])]
         buffer = texts.data
@@ -88,8 +91,11 @@ class TextSearch:
         return same[some] if self._readable(status) else None
 
     def load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The texts of ids int64[n]: offsets int64[n + 1], bytes uint8[...]. O(n log texts + bytes), less in order."""
-        ids = np.ascontiguousarray(ids)  # a range that is read backward has them in steps of -1
+        """Load the texts of ids int64[n]: offsets int64[n + 1], bytes uint8[...].
+
+        O(n log texts + bytes), less in order.
+        """
+        ids = np.ascontiguousarray(ids)  # a range that is read backward has ids in steps of -1
         places, offsets = np.empty((2, len(ids)), np.int64), np.zeros(len(ids) + 1, np.int64)
         status = MEASURE.call(self._texts, ids, places, offsets)
         if not self._readable(status):
@@ -99,19 +105,19 @@ class TextSearch:
         return (offsets, data) if self._readable(status) else None
 
     def rank(self, order: int, text: bytes, low: int, high: int) -> int | None:
-        """How many texts are below a text, from `low` to `high`, by the packed order at an address."""
+        """Return how many texts are below a text, known to be `low` to `high`; `order` is a packed tree's address."""
         if len(text) >= LONG:
             return None
         found = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)
         return int(found) if self._readable(found) else None
 
     def _readable(self, status: int) -> bool:
-        """Whether a kernel came to an end. Raises CorruptionError for a bad page."""
+        """Return whether a kernel succeeded; False at a long text. Raises CorruptionError for a bad page."""
         return status >= 0 or (status != UNREADABLE and checked(status, self.texts.spec) >= 0)
 
 
 class _Room(threading.local):
-    """Memory of a thread for kernels, at an address: scratch, and a text."""
+    """A thread's memory for kernels, at a fixed address: scratch, and a text."""
 
     def __init__(self) -> None:
         words = np.zeros(text_hash.ROOM + LONG // 8, np.int64)
@@ -119,7 +125,7 @@ class _Room(threading.local):
         self._text = memoryview(words.view(np.uint8))[8 * text_hash.ROOM :]  # type: ignore[arg-type]
 
     def hold(self, text: bytes) -> int:
-        """Keep a text that is not long; the address of its bytes."""
+        """Copy a text that is not long into the room; return the address of its bytes."""
         self._text[: len(text)] = text
         return self.address + 8 * text_hash.ROOM
 

@@ -1,4 +1,4 @@
-"""The texts that a transaction met, and their ids, as far as memory is given for them: many rows repeat few texts."""
+"""A bounded cache of the texts that a transaction met, with their ids: many rows repeat few texts."""
 
 from collections.abc import Callable
 
@@ -17,17 +17,17 @@ SPREAD = Door(text_table.spread_slots, Words, Words)
 
 
 class TextTable:
-    """A hash table from texts to their ids. After a call that raises it is of no use any more."""
+    """A hash table from texts to their ids. After a call that raises it must not be used any more."""
 
     def __init__(self) -> None:
         self._slots, self._pool = np.zeros(FEWEST, np.int64), np.empty(4 * FEWEST, np.int64)
         self._used = np.zeros(2, np.int64)
 
     def ids_of(self, texts: PackedTexts, resolve: Callable[[np.ndarray], list[int]]) -> np.ndarray | None:
-        """The ids int64[n] of n texts; None where one of them is long. O(bytes).
+        """Return the ids int64[n] of n texts; None if one of them is long. O(bytes).
 
-        `resolve` gives the ids of the texts at places int64[m], which are distinct and new to the table; it is called
-        at the end, and where the table is full and forgets all that it has.
+        `resolve` returns the ids of the texts at places int64[m], which are distinct and new to the table; it is called
+        at the end, and whenever the table is full, which empties it.
         """
         ids, fresh = np.empty((2, len(texts)), np.int64)
         at, known, first = 0, 0, self._count
@@ -52,7 +52,7 @@ class TextTable:
         return int(self._used[COUNT])
 
     def _grow(self) -> bool:
-        """Make room for more texts, or for longer ones, unless all memory is taken."""
+        """Make room for more texts, or for longer ones; return False if the memory limit is reached."""
         if 2 * self._count < len(self._slots):
             if len(self._pool) >= WORDS_MAX:
                 return False

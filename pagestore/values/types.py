@@ -4,7 +4,7 @@
     columns     price, item                      in the order of the text
     stored      item, price                      in the order of a record's words: the key, then the values
 
-codec.py says which word stands for which value."""
+codec.py defines the word of each value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIGITS_MAX = 18
 
 
 class Interner(Protocol):
-    """Gives texts their ids and ids their texts."""
+    """Map texts to ids and ids to texts."""
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         """The ids int64[n] of texts."""
@@ -36,14 +36,14 @@ class Interner(Protocol):
 
 
 class Texts(Interner, Protocol):
-    """An interner that gives single texts, too."""
+    """An interner that also returns single texts."""
 
     def text(self, id_: int) -> bytes:
         """The text of an id."""
 
 
 def decoded(text: bytes) -> str:
-    """A text as a string. Raises CorruptionError if it is none."""
+    """Decode a text as a string. Raises CorruptionError if it is not UTF-8."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -51,15 +51,15 @@ def decoded(text: bytes) -> str:
 
 
 def no_string(error: Exception) -> CorruptionError:
-    """What is said of a text that a column of strings cannot have."""
+    """Return the error for a text of a column of strings that is not UTF-8."""
     return CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more")
 
 
 class Type(NamedTuple):
-    """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point.
+    """The type of a column. `precision` and `scale` are a decimal's digits in all and after the point.
 
-    `zone` is the time zone that a timestamp is shown in; its word is the moment in UTC. A value of a `nullable` type
-    may be missing: its text ends with a question mark.
+    `zone` is the time zone in which a timestamp is shown; its word is the moment in UTC. A value of a `nullable` type
+    may be missing; such a type is written with a question mark.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Type(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | Type) -> Type:
-        """Read a type as it is written.
+        """Parse a type.
 
         >>> Type.parse("decimal(10, 2)?")
         Type(name='decimal', precision=10, scale=2, zone='', nullable=True)
@@ -150,7 +150,7 @@ class Schema:
 
     @classmethod
     def parse(cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None) -> Schema:
-        """Read `name: type, ...`; without a key, the key is all columns. A schema is taken as it is, or with this key.
+        """Parse `name: type, ...`; without a key, the key is all columns. A schema is kept as it is, or gets this key.
 
         Raises SchemaError."""
         if isinstance(text, Schema):
@@ -192,7 +192,7 @@ class Schema:
 
     @cached_property
     def places(self) -> list[int]:
-        """For each column, where its words are in a stored record."""
+        """For each column, the place of its words in a stored record."""
         place_of = {column.name: place for place, column in enumerate(self.stored)}
         return [place_of[name] for name in self.names]
 
@@ -203,7 +203,7 @@ class Schema:
 
     @cached_property
     def text_keys(self) -> tuple[int, ...]:
-        """The places of the texts in the key, whose words are in another order than they are."""
+        """The places of the texts in the key; the order of their words differs from the order of the texts."""
         return tuple(place for place, column in enumerate(self.stored[: len(self.key)]) if column.type.interned)
 
     @cached_property
@@ -226,7 +226,7 @@ class Schema:
 
     @cached_property
     def _hash(self) -> int:
-        """Kept, since every scan looks its name up by the schema."""
+        """Cached, since every scan looks its name up by the schema."""
         return hash((self.columns, self.key))
 
     def __str__(self) -> str:
@@ -234,13 +234,13 @@ class Schema:
 
 
 def _twice(names: Sequence[str]) -> str:
-    """The first of some names that is there twice."""
+    """Return the first name that is repeated."""
     return next(name for place, name in enumerate(names) if name in names[:place])
 
 
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
-    """Columns from text, or from an Arrow schema. Raises SchemaError."""
-    if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text takes no Arrow
+    """Parse columns from text, or from an Arrow schema. Raises SchemaError."""
+    if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text does not import Arrow
         try:
             return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
         except UnicodeDecodeError as error:
@@ -255,7 +255,7 @@ def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
 
 
 def _known_zone(name: str, type_: Type) -> Type:
-    """The type, whose zone this machine knows. Raises SchemaError."""
+    """Return a type whose zone this machine knows. Raises SchemaError."""
     if type_.zone and not re.fullmatch(r"[+-]\d\d:\d\d", type_.zone):
         try:
             ZoneInfo(type_.zone)
@@ -265,7 +265,7 @@ def _known_zone(name: str, type_: Type) -> Type:
 
 
 def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
-    """The type that holds an Arrow type without loss. Raises SchemaError."""
+    """Return the type that holds an Arrow type without loss. Raises SchemaError."""
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     for matches, word_type in _OF_ARROW:
@@ -293,7 +293,7 @@ _OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def remedy_for(arrow: pa.DataType) -> str:
-    """What to do with values of an Arrow type that a column does not take."""
+    """Return the remedy for values of an Arrow type that a column does not accept."""
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         cast = f'.cast(pa.timestamp("{arrow.unit}"))'
         return f"it keeps no zone: make it a timestamp({arrow.tz}), or take the time in UTC by {cast}, or where it is"

@@ -1,1 +1,1 @@
-"""Versions of a store: how one is committed, recovered, kept and let go."""
+"""Versions of a store: how one is committed, recovered, retained and dropped."""

@@ -1,7 +1,7 @@
-"""What a version holds by name: relations, the store's hidden trees, and the host's properties.
+"""The named content of a version: relations, the store's hidden trees, and the host's properties.
 
-A catalog is a value: a transaction that changes it copies it first. It is written as one record, and only
-when it changed.
+A catalog is immutable once committed: a transaction that changes it copies it first. It is written as one record, and
+only when it changed.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 
-FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
+FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # tree numbers of relations; lower ones belong to the store itself
 
 
 class Info(NamedTuple):
@@ -55,19 +55,19 @@ class Catalog:
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
-        """What hosts keep of the relations, by host; only for a committed catalog, which does not change."""
+        """What hosts derive from the relations, by host; only for a committed catalog, which does not change."""
         return recorded_dependants(self.properties)
 
     def copy(self) -> "Catalog":
-        """A catalog with the same content, to be changed."""
+        """Return a copy that may be changed."""
         return Catalog(self.relations, self.properties, self.run)
 
     def same_as(self, other: "Catalog") -> bool:
-        """Whether both have the same content; their runs may differ."""
+        """Return whether both have the same content; their runs may differ."""
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
-        """The catalog as a record. Raises SchemaError for a name or property that is no text."""
+        """Encode the catalog as a record. Raises SchemaError for a name or property that is no text."""
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
@@ -81,7 +81,7 @@ class Catalog:
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
-        """The catalog of a record. Raises CorruptionError, also for a catalog that no transaction would have made."""
+        """Decode a catalog's record. Raises CorruptionError, also for a catalog that no transaction would have made."""
         source = RecordReader(content, CATALOG)
         infos = [_take_info(source) for _ in range(source.take())]
         for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
@@ -131,7 +131,7 @@ def _take_info(source: RecordReader) -> Info:
 
 
 def _fault(info: Info) -> str | None:
-    """Why no transaction would have made this relation, or None; kernels rely on its numbers."""
+    """Return why no transaction would have made this relation, or None; kernels rely on its numbers."""
     _, tree_id, keys, values, scans = info.name, *info.spec
     stored = info.schema.stored if info.schema else ()
     if not info.name or info.hidden != info.name.startswith("$"):
@@ -149,7 +149,7 @@ def _fault(info: Info) -> str | None:
 
 
 def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
-    """Whether rows (operator, column) make scans of records of `columns` columns, see pages/fold_operators.py."""
+    """Return whether rows (operator, column) are scans of records of `columns` columns, see pages/fold_operators.py."""
     before = (-1, -1)
     for op, column in scans:
         follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True
@@ -161,7 +161,7 @@ def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
 
 
 def _have_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> bool:
-    """Whether scans are those that a user would ask for by their names."""
+    """Return whether scans are those that users can request by name."""
     try:
         named = [parse_scan(name, schema).rows for name in scan_names(scans, schema)]
     except SchemaError:
@@ -170,7 +170,7 @@ def _have_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> bool:
 
 
 def _interval_fault(info: Info) -> str | None:
-    """As `_fault`, of a relation of intervals."""
+    """As `_fault`, for a relation of intervals."""
     ends, stored = info.intervals, info.schema.stored if info.schema else ()
     places = [place for place, column in enumerate(stored) if ends and column.name in ends]
     if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:

@@ -18,7 +18,7 @@ from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.record import FREE, RecordReader, put_text
 from pagestore.storage.word_list import WordList, empty_list, to_word_list
 
-TREE_END = 1 << 32  # above every tree's number, for which a type word has 32 bits
+TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 GATHER = Door(gather, Words, Words)
@@ -28,7 +28,7 @@ GATHER = Door(gather, Words, Words)
 class Commit:
     """One commit: a version (unless it is administrative) and the state of the whole store after it.
 
-    Each list holds its rows one behind the other; WIDTHS says how many words a row has.
+    Each list holds its rows one after the other; WIDTHS gives the words of a row.
     """
 
     sequence: int
@@ -41,7 +41,7 @@ class Commit:
     next_tree: int = 0
     next_branch: int = 2
     next_text: int = 1
-    top: int = 0  # pages from here on were never used
+    top: int = 0  # pages from this number on were never used
     catalog: Run = NO_RUN
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
@@ -57,7 +57,7 @@ class Commit:
     message: str = ""
 
     def gather_arguments(self) -> WordList:
-        """Words and addresses that storage/kernels/record.py gathers a record from; valid until a list changes."""
+        """Return words and addresses for storage/kernels/record.py to gather a record; valid until a list changes."""
         said = array("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
@@ -70,13 +70,13 @@ class Commit:
         return said
 
     def encode(self) -> WordList:
-        """The commit as a record. O(words)."""
+        """Encode the commit as a record. O(words)."""
         record = to_word_list(np.zeros(self.length(), np.int64))
         GATHER.call(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
         return record
 
     def length(self) -> int:
-        """How many words the record has."""
+        """Return the number of words of the record."""
         lists = (
             self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
         )  # fmt: skip
@@ -84,7 +84,7 @@ class Commit:
 
     @classmethod
     def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
-        """The commit whose record is a run; where `version` is given, it must be the commit that made that version.
+        """Read the commit whose record is a run; if `version` is given, it must be the commit that made that version.
 
         Raises CorruptionError, also for a record that no commit would have written.
         """
@@ -98,7 +98,7 @@ class Commit:
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
-        """The commit of a record's words. Raises CorruptionError."""
+        """Decode a commit from a record's words. Raises CorruptionError."""
         source = RecordReader(content, COMMIT)
         fields: dict[str, Any] = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
@@ -106,7 +106,7 @@ class Commit:
         return cls(message=source.take_text(), **fields)
 
     def _fault(self) -> str | None:
-        """Why no commit would have written this record, or None."""
+        """Return why no commit would have written this record, or None."""
         ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
         versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
         if not lie_within(ordered, 0, NUMBER_END) or not lie_within(versions, 0, self.last_version + 1):
@@ -128,27 +128,27 @@ class Commit:
 
 
 def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
-    """Whether least <= n < end for all numbers."""
+    """Return whether least <= n < end for all numbers."""
     return not numbers or (least <= min(numbers) and max(numbers) < end)
 
 
 def is_time(timestamp: int) -> bool:
-    """Whether a number of microseconds since 1970 is a time that `datetime` knows."""
+    """Return whether a number of microseconds since 1970 is a time that `datetime` can represent."""
     return 0 <= timestamp < TIME_END
 
 
 def time_now(after: int = -1) -> int:
-    """Microseconds since 1970 by the machine's clock, later than `after`; a time, whatever the clock is set to."""
+    """Return microseconds since 1970 by the machine's clock, but later than `after` and before TIME_END."""
     return min(max(time.time_ns() // 1000, after + 1), TIME_END - 1)
 
 
 def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
-    """Pages that are free by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
+    """Return the pages that are free by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
     if not commit.checkpoint.page:
         return np.zeros(0, np.int64)
     extents = RecordReader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
     firsts, counts = extents[::2], extents[1::2]
-    most = commit.top + len(commit.removed)  # pages of a file that was longer then are in `removed`
+    most = commit.top + len(commit.removed)  # `removed` has pages of a file that was longer then
     pages = np.zeros(0, np.int64)
     if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGE_MASK) and sum(counts) <= most:
         pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])

@@ -1,20 +1,20 @@
 """Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
 
-    1. versions that retention lets go are locked against readers and dropped (reclaim.py)
+    1. versions beyond retention are locked against readers and dropped (reclaim.py)
     2. the commit's record is written: roots, dead list, free space, recent versions
     3. fdatasync                                  (sync="full")
     4. the meta slot that is not the newest one is written
     5. fdatasync                                  (sync="full" and "commit")
-    6. what was freed may be reused
+    6. freed pages may be reused
 
-Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit
-n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
+Until 4 is on disk the store is in its previous state, and nothing it needs was overwritten, since pages freed by
+commit n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
 order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
 verifies them and falls back to the commit before.
 
-Whatever is raised in these steps, by the disk or by a signal, poisons the handle: what is on disk is unknown then.
-Whatever is raised before them costs no more than the transaction: its books are thrown away, and opened anew from
-the last commit when the next one begins.
+Any exception in these steps, from the disk or a signal, poisons the handle, since what is on disk is then unknown.
+An exception before them costs only the transaction: its pager, with the free pages, is discarded, and made anew from
+the last commit when the next transaction begins.
 """
 
 import time
@@ -52,17 +52,17 @@ from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, Ve
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
-LOOK_AGAIN = 0.1  # seconds until the place of the file is looked at again
+LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
 
 WRITE = Door(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):
-    """The cause of a handle's poison while a commit is under way, in case an exception ends it unseen."""
+    """The poison of a handle during a commit, in case an exception ends the commit unnoticed."""
 
 
 class Draft(NamedTuple):
-    """What a transaction hands over to be committed."""
+    """The result of a transaction, to be committed."""
 
     branch: int
     trees: dict[int, Tree]
@@ -75,59 +75,59 @@ class Draft(NamedTuple):
 
 
 class Committer:
-    """The writer's half of a store: free space, and one commit after the other."""
+    """The writer's half of a store: free space, and the sequence of commits."""
 
     def __init__(
         self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
-        self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
+        self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
-        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once they were read
-        self._look = 0.0  # when to look next whether the file is in its place
-        self._closed = state if meta.clean else None  # the state that both slots lead to, if it was closed cleanly
+        self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
+        self._look = 0.0  # when to check next that the file is in its place
+        self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
         self._open_books()
 
     def _open_books(self) -> None:
-        """Start with the free pages that the last commit says."""
+        """Make a pager with the free pages of the last commit."""
         commit = self.state.commit
         space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
-        if commit.administrative:  # its dead list is for the version to come
+        if commit.administrative:  # its dead list belongs to the next version
             self.pager.retired = commit.dead[:]
-        self._books_current = True  # whether the books are those of the last commit
+        self._books_current = True  # whether the pager's free pages are those of the last commit
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        with self.lock:  # or else the store might be closed meanwhile
+        with self.lock:  # else the store might be closed meanwhile
             self.check()
             now = time.monotonic()
-            if self.sync != "off" or now >= self._look:  # looking takes nearly as long as an unsynced commit
+            if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
             if not self._books_current:
-                self.pager.work.broken = True  # a transaction that still has these books may not go on
+                self.pager.work.broken = True  # a transaction that still uses the old pager must stop
                 self._open_books()
             self._books_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def leave(self) -> None:
-        """End a transaction that changed nothing; the books stay as they are if it took no page either."""
+        """End a transaction that changed nothing; the pager remains valid if the transaction took no page either."""
         self._books_current = self.pager.is_untouched()
 
     def check(self) -> None:
-        """Raises PoisonedError."""
+        """Raise PoisonedError if a write has failed."""
         cause = self.poison or self.pager.poison
         if cause:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     def commit(self, draft: Draft) -> Version:
-        """Make the next version. O(pages written + relations), two syncs at most."""
+        """Commit the next version. O(pages written + relations), two syncs at most."""
         state, branch, trees = self.state, draft.branch, draft.trees
         parent = state.heads[branch].version
         version = state.last_version + 1
@@ -143,7 +143,7 @@ class Committer:
             doomed = self.locks.lock(excess_versions(state, self.mapping.pages, branch), parent)
             try:
                 reclaim = self.plan(doomed)
-            except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
+            except CorruptionError:  # versions that lead to a damaged page are kept; `check` names them
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
             run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
@@ -160,13 +160,13 @@ class Committer:
         freed: Sequence[int] = (),
         shrink: bool = False,
     ) -> None:
-        """Commit a change of the store's own affairs: tags, branches, retention, dropped versions.
+        """Commit a change of the store's own data: tags, branches, retention, dropped versions.
 
         `freed` are the pages of a deleted branch's newest version.
         """
         state = self.state
         self._begin(state.last_version, STORE_LINEAGE, NO_ORIGIN, owns=False)
-        if shrink:  # written anew, further to the front
+        if shrink:  # rewritten further to the front
             settings = (settings or state.settings)._replace()
             self.pager.give_back()
         settings_ = settings or state.settings
@@ -180,7 +180,7 @@ class Committer:
         self._publish(record, dict(state.system), heads or state.heads, settings_, doomed, reclaim, shrink)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
-        """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
+        """Compute what dropping versions frees; reads only. Raises CorruptionError if a dead list cannot be read."""
         state = self.state
         retained = state.versions.entries(self.mapping.pages) if doomed else ()
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
@@ -191,7 +191,7 @@ class Committer:
         return reclaim
 
     def _readable(self, entry: Entry) -> bool:
-        """Whether all that dropping a version takes reads."""
+        """Return whether everything needed to drop a version can be read."""
         try:
             self.plan([entry])
         except CorruptionError:
@@ -210,11 +210,11 @@ class Committer:
         reclaim: Reclaim,
         shrink: bool = False,
     ) -> Run:
-        """Steps 1 to 6."""
+        """Do steps 1 to 6."""
         pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
         pager.retract()
         self._make_room(self._room(record, doomed, reclaim))
-        self.poison, slot_written = Interrupted("a commit was interrupted"), False  # until all of it is known
+        self.poison, slot_written = Interrupted("a commit was interrupted"), False  # until the outcome is known
         try:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
@@ -233,11 +233,11 @@ class Committer:
             self._write_meta(record, run)
         except BaseException as error:
             full = isinstance(error, OSError) and error.errno in FULL and not slot_written
-            self.poison = None if full else error  # only free pages were written
+            self.poison = None if full else error  # None: only free pages were written
             raise
         space.reuse_pending()
         if record.administrative:
-            pager.retired = record.dead[:]  # of the version to come
+            pager.retired = record.dead[:]  # of the next version
         else:
             pager.retired, self._dead[record.version] = empty_list(), record.dead
         for entry in doomed:
@@ -251,10 +251,10 @@ class Committer:
         return run
 
     def _make_room(self, pages: int) -> None:
-        """Let the file hold `pages` pages more: a full disk is noticed here, not half-way.
+        """Extend the file by `pages` pages, so that a full disk is noticed here, not half-way.
 
-        Many free pages inside the file are as good; few are not, since a record takes neighbours. A commit that frees
-        space tries in any case.
+        Otherwise many free pages inside the file suffice; few do not, since a record takes adjacent pages. A commit
+        that frees space tries in any case.
         """
         space, spare = self.pager.free_list, self.pager.spare
         try:
@@ -267,11 +267,11 @@ class Committer:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
-        """The most pages that a commit may need for its records and trees, pages lent in advance included."""
+        """Return the most pages that a commit may need for its records, trees and allocations in advance."""
         pager, versions = self.pager, self.state.versions
         page_words = pager.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
-        words += 6000  # for lists that have a bound
+        words += 6000  # for lists of bounded length
         room = 4 * words // page_words + 18 + AHEAD_PAGES
         spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
         held = versions.tree.count  # records, and thus pages at most
@@ -281,7 +281,7 @@ class Committer:
         return room
 
     def dead_of(self, version: int) -> DeadList:
-        """The dead list of a retained version."""
+        """Return the dead list of a retained version."""
         dead = self._dead.get(version)
         if dead is None:
             if len(self._dead) >= DEAD_LISTS_CACHED:
@@ -292,9 +292,9 @@ class Committer:
         return dead
 
     def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
-        """What this commit replaced, except pages that no version needs any more, which are freed.
+        """Return the pages that this commit replaced, but free those that no version needs any more.
 
-        There are such pages only after the newest version was dropped with its branch.
+        The latter exist only after the newest version was dropped with its branch.
         """
         newest, dead = versions.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
@@ -303,7 +303,7 @@ class Committer:
         return word_list(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
 
     def _write_catalog(self, draft: Draft) -> Catalog:
-        """Write the catalog if it changed."""
+        """Write the catalog if it changed; return the current one."""
         catalog, before = draft.catalog, draft.before
         if not draft.rewrite_catalog and (catalog is before or catalog.same_as(before)):
             return before
@@ -313,7 +313,7 @@ class Committer:
         return catalog
 
     def _write_settings(self, settings: Settings, freed: WordList) -> Run:
-        """Write the settings if they changed."""
+        """Write the settings if they changed; return their run."""
         before = self.state.commit.settings
         if settings is self.state.settings:
             return before
@@ -321,9 +321,9 @@ class Committer:
         return self.pager.write_run(settings.encode(), SETTINGS_RUN)
 
     def _checkpoint(self, record: Commit, shrink: bool) -> list[np.ndarray]:
-        """Write all free pages anew, since the difference has grown long, or pages of the end may go.
+        """Write all free pages anew, since the difference has grown long, or pages at the end may be cut off.
 
-        Returns the pages that the transaction keeps, so far; the free space knows them.
+        Returns the pages that the transaction has kept so far; the free list has recorded them.
         """
         pager, space, before = self.pager, self.pager.free_list, record.checkpoint
         kept = [pager.hand_over()]
@@ -336,7 +336,7 @@ class Committer:
         space.free(word_list(before.ids(self.mapping.pages.page_words)))
         run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
         kept.append(pager.hand_over())
-        space.use(kept[1])  # before the difference is counted anew
+        space.use(kept[1])  # before the difference is computed anew
         out = RecordWriter(FREE)
         out.put_list(to_word_list(space.checkpoint(pager.lent()).ravel()), 2)
         record.checkpoint = pager.fill_run(run, out.words, FREE)
@@ -347,7 +347,7 @@ class Committer:
     ) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
-        `kept` are pages that the transaction is known to keep.
+        `kept` are pages already recorded as kept by the transaction.
         """
         pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
@@ -362,7 +362,7 @@ class Committer:
             versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top, record.recent = space.top, versions.words
-        self.mapping.grow(record.top)  # lent pages may lie behind all that was written
+        self.mapping.grow(record.top)  # pages allocated in advance may lie after all that was written
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
@@ -372,7 +372,7 @@ class Committer:
         return run
 
     def _write_run(self, run: Run, record: Commit, used: np.ndarray) -> None:
-        """Tell the free space what is used, and write the record, which then knows what is free."""
+        """Record the used pages in the free list, and write the record with the resulting free pages."""
         space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.gather_arguments()
@@ -396,20 +396,20 @@ class Committer:
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if sync != "off":
             file.fdatasync()
-        if before != FORMAT:  # or a library for the old format would take the commit before for the newest
+        if before != FORMAT:  # else a library for the old format would take the commit before for the newest
             state = self.state
             file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
-        """The meta slot that leads to a commit."""
+        """Return the meta slot that leads to a commit."""
         return Meta(
             self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
         )
 
     def close(self) -> None:
-        """Cut the file behind the last page and the reserve, and mark both slots clean. Nobody may be writing.
+        """Truncate the file after the last page and the reserve, and mark both slots clean. Nobody may be writing.
 
-        The reserve is for commits that free space, when others have filled the disk.
+        The reserve is for commits that free space when others have filled the disk.
         """
         if self.poison or self.pager.poison:
             return
@@ -433,7 +433,7 @@ class Committer:
 
 
 def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
-    """The sum of the checksums of pages."""
+    """Return the sum of the checksums of pages."""
     return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
 
 

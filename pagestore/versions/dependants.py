@@ -1,6 +1,6 @@
-"""What hosts keep of a version's relations, as the version itself records it.
+"""What hosts derive from a version's relations, as the version itself records it.
 
-edge  ──▶  host "ivm"  ──▶  reach, $index:edge:1.0          a property of each version says so
+edge  ──▶  host "ivm"  ──▶  reach, $index:edge:1.0          recorded in a property of each version
 """
 
 import json
@@ -13,10 +13,10 @@ PROPERTY = "pagestore.dependants"
 
 
 class Dependants(NamedTuple):
-    """What a host keeps, and of what: the relations it reads, its own relations and hidden trees, its properties.
+    """A host's dependencies: the relations it reads, the relations, hidden trees and properties that it maintains.
 
     `edit` and `release` go into the errors of refused changes: how to edit relations so that the host can follow, and
-    how to make the host let go of them.
+    how to make the host stop maintaining them.
     """
 
     host: str
@@ -28,7 +28,7 @@ class Dependants(NamedTuple):
 
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
-    """The dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""
+    """Return the dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""
     try:
         said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]
         return {

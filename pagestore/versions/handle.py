@@ -1,6 +1,6 @@
-"""An open store as all its parts share it: the file, the newest commit's state, versions that are read and kept.
+"""An open store as its parts share it: the file, the newest commit's state, pinned and cached versions.
 
-`Store` is what a user sees of it; a snapshot, a transaction, a vacuum, a check know the handle.
+Users see it as `Store`; snapshots, transactions, vacuum and checks use the handle.
 """
 
 import os
@@ -49,7 +49,7 @@ class Handle:
         self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
         threads: int = 1, timeout: float = 0.0,
     ) -> None:  # fmt: skip
-        """As `pagestore.open`; `searched` looks for the newest commit in every page."""
+        """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
         self.locks = VersionLocks(file, writer=mode == "rw")
         self.open = False
@@ -66,7 +66,7 @@ class Handle:
         self.open = True
 
     def _lock(self, timeout: float) -> None:
-        """Take the writer's lock, once no other handle has it. Raises LockedError after `timeout` seconds."""
+        """Take the writer's lock once it is free. Raises LockedError after `timeout` seconds."""
         end = time.monotonic() + timeout
         while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
             if time.monotonic() >= end:
@@ -76,7 +76,7 @@ class Handle:
         self.file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
 
     def _since(self) -> str:
-        """Since when another handle has had the writer's lock, for a message; an earlier release does not say."""
+        """Describe since when another handle has held the writer's lock; empty if that is unknown."""
         found = self.file.locked(SINCE_LOCK, SINCE_END)
         with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
             return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
@@ -92,7 +92,7 @@ class Handle:
             self._versions: dict[int, Version] = {}
             self._texts: tuple[int, dict[bytes, int]] = 0, {}
             self._searched = searched
-            self._doubtful = newest_meta(self.file)  # after a crash `recover` may not have taken it
+            self._doubtful = newest_meta(self.file)  # after a crash `recover` may have rejected it
             if self.mode == "rw" or searched or self._is_still_there():
                 break
         if self.recovery and self.recovery.problems:
@@ -105,10 +105,10 @@ class Handle:
                 self.meta = self.meta._replace(clean=False)
             self.committer = Committer(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
         elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
-            self.recovery = None  # it is being written
+            self.recovery = None  # a writer has it open
 
     def _is_still_there(self) -> bool:
-        """Read the version tree, while the state is held; False if a writer has committed since it was loaded."""
+        """Read the version tree with the version pinned; return False if a writer has committed since the load."""
         pin = self.locks.pin(self.meta.version)
         try:
             if pin is None or newest_meta(self.file) != self._doubtful:
@@ -117,13 +117,13 @@ class Handle:
                 self.state.versions.old(self.mapping.pages)
             return True
         except CorruptionError:
-            return newest_meta(self.file) == self._doubtful  # damaged: asking for one of these versions raises
+            return newest_meta(self.file) == self._doubtful  # damaged: reading one of these versions raises
         finally:
             if pin:
                 self.locks.unpin(pin)
 
     def refresh(self) -> StoreState:
-        """The newest commit's state; a reader looks at the file, the writer has it in memory."""
+        """Return the newest commit's state; a reader reads it from the file, the writer has it in memory."""
         self.check()
         if self.mode == "rw":
             self.state = self.committer.state
@@ -138,10 +138,10 @@ class Handle:
                 try:
                     if self._adopt(meta):
                         break
-                except CorruptionError:  # the pages were reused while we read: then there is a newer commit
+                except CorruptionError:  # the pages were reused meanwhile: there is a newer commit
                     meta = newest_meta(self.file)
                     if meta == before == self._doubtful:
-                        break  # as `recover` found, until a writer takes the slot
+                        break  # as `recover` found, until a writer overwrites the slot
                     if meta is None or meta == before:
                         raise
                 else:
@@ -149,7 +149,7 @@ class Handle:
             return self.state
 
     def _adopt(self, meta: Meta) -> bool:
-        """Take over a newer commit's state, with its newest version pinned meanwhile; False if a writer was faster."""
+        """Adopt a newer commit's state while its newest version is pinned; return False if a writer was faster."""
         pin = self.locks.pin(meta.version)
         if pin is None:
             return False
@@ -168,7 +168,7 @@ class Handle:
             self.locks.unpin(pin)
 
     def known_texts(self) -> dict[bytes, int]:
-        """Ids of texts that transactions remember; another dict once texts have left the dictionary."""
+        """Return the ids of texts that transactions cache; a new dict after texts were removed from the dictionary."""
         removed = self.state.texts_removed
         if removed != self._texts[0]:
             self._texts = removed, {}
@@ -187,7 +187,7 @@ class Handle:
     def close(self) -> None:
         """Close the store; an open transaction is lost. Idempotent.
 
-        Waits for a commit, or a change, that another thread is making."""
+        Waits for a commit or change that another thread is making."""
         mine, was_open = os.getpid() == self._pid, self.open
         self.open = False
         with self.committer.lock if mine and self.mode == "rw" else nullcontext():
@@ -200,7 +200,7 @@ class Handle:
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone
+        try:  # noqa: SIM105 - at the interpreter's end `suppress` may no longer exist
             self.close()
         except Exception:  # it was never opened
             pass
@@ -215,7 +215,7 @@ class Handle:
     # --- versions -------------------------------------------------------------------------------
 
     def version_of(self, number: int) -> Version | None:
-        """A retained version, read once; None if it is not retained."""
+        """Return a retained version, cached; None if it is not retained."""
         entry = self.state.versions.find(self.mapping.pages, number)
         if entry is None:
             return None
@@ -233,7 +233,7 @@ class Handle:
         self._versions[version.version] = version
 
     def head(self, branch: int) -> Version:
-        """The newest version of a branch."""
+        """Return the newest version of a branch."""
         number = self.state.heads[branch].version
         version = self._versions.get(number) or self.version_of(number)
         if version is None:
@@ -241,14 +241,14 @@ class Handle:
         return version
 
     def entry(self, version: int) -> Entry:
-        """Where the record of a version is. Raises VersionError."""
+        """Return where the record of a version is. Raises VersionError."""
         entry = self.state.versions.find(self.mapping.pages, version)
         if entry is None:
             raise VersionError(f"version {version} is not retained; store.history() lists those that are")
         return entry
 
     def number(self, version: int | str | datetime) -> int:
-        """The number of a version that is named as in `Store.at`; it may be dropped already. Raises as `Store.at`."""
+        """Return the number of a version named as in `Store.at`; it may be dropped already. Raises as `Store.at`."""
         state = self.refresh()
         if isinstance(version, datetime):
             return self._number_at(version)
@@ -272,34 +272,34 @@ class Handle:
         raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
 
     def branch_id(self, name: str) -> int:
-        """The number of a branch. Raises MissingError."""
+        """Return the number of a branch. Raises MissingError."""
         branches = self.state.settings.branches
         if name not in branches:
             raise MissingError(f"there is no branch {name!r}; there is {', '.join(branches)}")
         return branches[name]
 
     def pin(self, version: int) -> Pin | None:
-        """Keep a version from being dropped, as long as the pin is held; None if that is happening already."""
+        """Pin a version, so that it is not dropped while the pin is held; return None if it is being dropped."""
         self.check()
         pin = self.locks.pin(version)
         if pin:
-            self.refresh()  # what was dropped before shows now
+            self.refresh()  # shows what was dropped before
         return pin
 
     def unpin(self, pin: Pin) -> None:
-        """Let a version go."""
+        """Release the pin of a version."""
         pin.over = True
         if self.open and os.getpid() == self._pid:
             self.locks.unpin(pin)
 
     def unlock_unread(self) -> None:
-        """Let the versions go that nothing refers to any more."""
+        """Unlock the versions that nothing refers to any more."""
         if self.open and os.getpid() == self._pid:
             self.locks.unlock_unread()
 
     @contextmanager
     def holding_all(self) -> Iterator[None]:
-        """Keep every retained version that is known from being dropped meanwhile."""
+        """Pin all retained versions that are known, meanwhile."""
         held: dict[int, Pin] = {}
         try:
             while True:
@@ -318,7 +318,7 @@ class Handle:
     # --- writing --------------------------------------------------------------------------------
 
     def take_turn(self, turn: Turn, timeout: float | None = None) -> None:
-        """Become the writer until the turn is over; waits for another thread, `timeout` seconds at most.
+        """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the turn is over.
 
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
@@ -331,23 +331,23 @@ class Handle:
             raise
 
     def _check_turn(self) -> None:
-        """Go on from the newest commit; the turn before may have failed, or closed the store."""
+        """Continue from the newest commit; the previous turn may have failed, or closed the store."""
         self.check()
         self.committer.check()
         self.state = self.committer.state
 
     def give_turn_back(self, turn: Turn) -> None:
-        """End a turn. Idempotent."""
+        """Release the lock. Idempotent."""
         self._turns.give_back(turn)
 
     def committed(self, version: Version) -> None:
-        """Take over the state that a version was just committed to."""
+        """Adopt the state of the commit that has just made a version."""
         self.state = self.committer.state
         self._remember(version)
 
     @contextmanager
     def administering(self) -> Iterator[None]:
-        """Hold the turn to write, for a change of the store's own affairs."""
+        """Hold the write lock, for a change of the store's own data."""
         self.check_writable()
         with self._turn():
             self._check_turn()
@@ -363,26 +363,26 @@ class Handle:
             self._turns.give_back(turn)
 
     def administer(self, **changes: Any) -> None:
-        """Commit a change of the store's own affairs; see Committer.administer."""
+        """Commit a change of the store's own data; see Committer.administer."""
         with self.committer.lock:
             self.check()
             self.committer.administer(**changes)
             self.state = self.committer.state
 
     def check(self) -> None:
-        """Raises ClosedError, ForkError."""
+        """Raise ClosedError or ForkError if the handle cannot be used."""
         if not self.open:
             raise ClosedError(f"the store {self.file.path} is closed; open it again")
         if os.getpid() != self._pid:
             raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
 
     def check_shared(self) -> None:
-        """Raises TransactionError for a store in memory, which no other process can open."""
+        """Raise TransactionError for a store in memory, which no other process can open."""
         if isinstance(self.file, MemoryFile):
             raise TransactionError("a store in memory stays in its process; write it to a file with store.backup")
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError too."""
+        """Raise as `check`, and ReadOnlyError."""
         self.check()
         if self.mode != "rw":
             raise ReadOnlyError(f'{self.file.path} was opened with mode="r"; open it with mode="rw"')

@@ -1,8 +1,8 @@
-"""Hosts: programs that keep something that follows from relations. They follow every change, or it is refused.
+"""Hosts: programs that maintain data derived from relations. They follow every change, or it is refused.
 
-At the commit the trees are compared with those that the transaction began with, so it does not matter how they were
-changed. Where a relation that a host reads has changed, the host carries the change on into what it keeps, in the
-same commit. The commit is refused where that host is not loaded, or where it would change what a host keeps.
+The commit compares the trees with those that the transaction began with, so it does not matter how they were changed.
+If a relation that a host reads has changed, the host updates its derived data in the same commit. The commit is
+refused if that host is not loaded, or if the transaction itself changed derived data.
 """
 
 import json
@@ -23,10 +23,10 @@ CHANGES_PEEKED = 16  # changes read to see whether there are any
 
 
 class Computed(NamedTuple):
-    """A column whose values a host computes when they are read, from its own trees: what a record has says less.
+    """A column whose values a host computes from its own trees when they are read; its stored words are incomplete.
 
-    `place` is that of the column among a record's words, `type_` what its values are, and `values` gives an Arrow array
-    of them: a source of the version, and words int64[C, n] of records.
+    `place` is the column's place among a record's words, `type_` the type of its values, and `values` computes an Arrow
+    array of them from a source of the version, and words int64[C, n] of records.
     """
 
     place: int
@@ -35,56 +35,56 @@ class Computed(NamedTuple):
 
 
 class Host(Protocol):
-    """A program that keeps something of relations up to date; `mark` is a property that its versions have."""
+    """A program that keeps data derived from relations up to date; `mark` is a property that its versions have."""
 
     name: str
     mark: str
 
     def carry(self, txn: Any, before: Mapping[str, Tree]) -> Callable[[], None] | None:
-        """Bring all that the host keeps up to date with relations that have changed, given their trees before.
+        """Update the host's data for relations that have changed, given their trees before.
 
-        It is called at the commit, with all edits applied, and may raise, which rolls the transaction back. What it
+        Called at the commit, with all edits applied; it may raise, which rolls the transaction back. The function it
         returns is called when the commit is done.
         """
 
     def dependants(self, txn: Any) -> Dependants | None:
-        """What it keeps of a transaction's base version, which has the mark and no record of dependants."""
+        """Return what the host maintains in a transaction's base version, which has the mark and no such record."""
 
     def texts(self, snapshot: Any) -> Iterable[str | bytes]:
-        """The texts that the host names in a version, in its rules say, and that must keep their ids.
+        """Return the texts that the host names in a version, for example in its rules, and that must keep their ids.
 
-        Ids in relations with a schema keep theirs anyway. The trees of raw words that the host keeps hold no others.
+        Ids in relations with a schema keep theirs anyway. The host's trees of raw words must hold no others.
         """
 
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
-        """Violations: what the host keeps and does not follow from its relations."""
+        """Return violations: data of the host that do not follow from its relations."""
 
     def refusal(self, txn: Any, name: str) -> str | None:
-        """Why a relation that the host reads may not be as a transaction leaves it: dropped, renamed, or made anew.
+        """Return why the host cannot accept that a transaction dropped, renamed or replaced a relation that it reads.
 
-        None if the host goes on with that. A host that lacks this method goes on with none of it.
+        None if it can. A host without this method accepts none of these.
         """
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """The column of a relation whose values the host computes; a host may lack this method."""
+        """Return the column of a relation whose values the host computes; a host may lack this method."""
 
 
 _hosts: dict[str, Host] = {}
 
 
 def register_host(host: Host) -> None:
-    """Let a host follow changes that this process makes. Raises ExistsError for a name that is taken."""
+    """Register a host to follow changes by this process. Raises ExistsError for a name that is taken."""
     if _hosts.setdefault(host.name, host) is not host:
         raise ExistsError(f"there is a host {host.name!r} already in this process")
 
 
 def hosts() -> Mapping[str, Host]:
-    """The hosts of this process by name."""
+    """Return the hosts of this process by name."""
     return _hosts
 
 
 def computed_column(source: Any, name: str) -> Computed | None:
-    """The column of a relation, in a snapshot or a transaction, whose values a host of this process computes."""
+    """Return the column of a relation, in a snapshot or a transaction, whose values a host of this process computes."""
     for host in _hosts.values():
         find = getattr(host, "computed", None)
         if find is not None and (found := find(source, name)):
@@ -94,9 +94,9 @@ def computed_column(source: Any, name: str) -> Computed | None:
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
-    """Record what a host keeps from this transaction on, in place of what it kept; one that keeps nothing is removed.
+    """Record what a host maintains from this transaction on, replacing its former record; an empty one is removed.
 
-    Raises DependantsError where another host keeps or reads some of that: neither could then go first.
+    Raises DependantsError if another host maintains or reads some of it: neither could then be updated first.
     """
     said = recorded_dependants(txn.catalog.properties)
     said.pop(dependants.host, None)
@@ -114,7 +114,7 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
 
 
 def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
-    """Let hosts carry the changes of a transaction into what they keep; returns functions to call after the commit.
+    """Let hosts update their data for the changes of a transaction; return functions to call after the commit.
 
     Raises DependantsError. O(relations that hosts read or keep), and O(changes) where there are any.
     """
@@ -124,7 +124,7 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     if ALL in vouched:
         return []
     if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
-        recorded_dependants(now.properties)  # one that does not read would make every later commit fail
+        recorded_dependants(now.properties)  # an unreadable one would make every later commit fail
     told = []
     for one in _standing(txn):
         _refuse_changed(txn, one)
@@ -143,7 +143,7 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
 
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:
-    """The dependants of a transaction's base version, without those of hosts that the transaction vouches for."""
+    """Return the dependants of a transaction's base version, without hosts that the transaction itself updates."""
     catalog, vouched = txn.base.catalog, txn.vouched
     known = catalog.dependants
     found = [one for name, one in known.items() if name not in vouched]
@@ -154,7 +154,7 @@ def _standing(txn: WorkingTrees) -> list[Dependants]:
 
 
 def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
-    """Raise DependantsError for a change of what a host keeps, of its record of dependants, or of its properties."""
+    """Raise DependantsError for a change of a host's data, of its record of dependants, or of its properties."""
     if txn.catalog is not txn.base.catalog:
         old, new = txn.base.catalog.properties, txn.catalog.properties
         for name in one.properties:
@@ -172,7 +172,10 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
 
 
 def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | None = None) -> bool:
-    """Has a relation changed its records? Raises DependantsError if it was dropped or made anew, and that matters."""
+    """Return whether a relation's records changed.
+
+    Raises DependantsError if it was dropped or replaced, and that matters.
+    """
     number = _number(txn, name)
     if number is None:
         return False
@@ -190,18 +193,18 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:
-    """The number of a relation's tree in the transaction's base version; None if there is no such relation."""
+    """Return the number of a relation's tree in the transaction's base version; None if it has no such relation."""
     info = txn.base.catalog.relations.get(name)
     return info.spec.tree_id if info else None
 
 
 def _kept(one: Dependants) -> str:
-    """What a host keeps, if anything, in parentheses."""
+    """Return what a host maintains, if anything, in parentheses."""
     return f" ({_listed(one.keeps)})" if one.keeps else ""
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:
-    """Names for a message, up to `most`; hidden trees only if there is nothing else."""
+    """List names for a message, up to `most`; hidden trees only if there is nothing else."""
     known = sorted(names)
     shown = [name for name in known if "$" not in name] or known
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

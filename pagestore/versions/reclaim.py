@@ -1,19 +1,18 @@
 """When a page may be reused: exactly when no retained version can reach it.
 
 A page that is born in version b and replaced in version d is needed by the versions v of its lineage with
-b <= v < d. The record of version d lists it. Dropping version k, whose retained neighbours are p < k < q,
+b <= v < d. The record of version d lists it. Dropping version k, with retained neighbours p < k < q,
 frees what only k needed:
 
     version      p         k         q
               ---+---------+---------+---
                       b--------d          p < b <= k and k < d <= q
 
-so a drop reads the list of q and nothing of the pages that stay. When k itself goes, the part of its list
-that p still needs moves to a tree of the store's own: (lineage, d, page) -> b. With nothing but the newest
-versions retained that tree is empty.
+so a drop reads the list of q and no page that is kept. The part of k's own list that p still needs moves to a tree of
+the store's own: (lineage, d, page) -> b. If only the newest versions are retained, that tree is empty.
 
-A branch leaves alone what was born up to its origin: those pages belong to the lineage below, whose version
-`origin` is retained as long as the branch is.
+A branch does not free pages born up to its origin: they belong to the lineage below, whose version `origin` is retained
+as long as the branch is.
 """
 
 from bisect import bisect_left
@@ -39,20 +38,20 @@ DeadList = WordList  # rows: lineage, page, birth
 
 
 class Reclaim:
-    """Drops versions one by one and gathers what that frees; `finish` brings the tree up to date.
+    """Drop versions one by one and collect the freed pages; `finish` updates the tree.
 
-    `retained` are all versions, ascending; `dead_of` gives the dead list of one.
+    `retained` are all versions, ascending; `dead_of` returns the dead list of one.
     """
 
     def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
         self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
-        self._moved: Any = {}  # a SortedDict if any, since making one takes as long as dropping a version;
+        self._moved: Any = {}  # SortedDict if any, since creating one takes as long as dropping a version;
         # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
         self.freed = empty_list()
 
     def drop(self, entry: Entry, origin: int) -> None:
-        """Free what only this version needs, whose branch began at `origin`.
+        """Drop a version of a branch that began at `origin`, freeing what only this version needs.
 
         O(pages freed + dead list of the next version + versions of other branches in between).
         """
@@ -74,7 +73,7 @@ class Reclaim:
         self.freed.extend(pages)
 
     def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
-        """Drop k from lineages where the retained versions before `at` and from `to` on are its neighbours."""
+        """Drop k from lineages, where the retained versions before `at` and from `to` on are its neighbours."""
         p = self._retained[at - 1].version if at else origin
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)
@@ -86,11 +85,11 @@ class Reclaim:
 
     @property
     def edits(self) -> int:
-        """How many edits of the dead tree `finish` makes."""
+        """The number of edits of the dead tree that `finish` makes."""
         return len(self._moved) + len(self._gone)
 
     def finish(self) -> Tree:
-        """The dead tree after all drops."""
+        """Return the dead tree after all drops."""
         if self._moved or self._gone:
             added = [(*key, birth) for key, birth in self._moved.items()]
             gone = [(*key, 0) for key in self._gone]
@@ -99,14 +98,14 @@ class Reclaim:
             before = len(self._pager.retired)
             with self._pager.retiring_into(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
-            replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
+            replaced = self._pager.retired[before:]  # no reader uses this tree, so its pages need not wait
             self.freed += replaced[1::3]
             del self._pager.retired[before:]
         return self._tree
 
     def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        if p < 0 and q == k + 1 and len(lineages) == 2:  # the common case: k is the oldest, q the next, all of it goes
+        if p < 0 and q == k + 1 and len(lineages) == 2:  # the common case: k is the oldest, q the next; all is freed
             self.freed += dead[1::3]
         else:
             self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
@@ -117,7 +116,7 @@ class Reclaim:
                     self._gone.add(key)
 
     def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
-        """Keys, in the tree or to be added, that die in (k, q] and that only k still needs: p < b <= k."""
+        """Return keys, in the tree or to be added, of pages that die in (k, q] and only k needs: p < b <= k."""
         first, end = (lineage, k + 1), (lineage, q + 1)
         found = [(*key, self._moved[key]) for key in self._moved.irange(first, end)] if self._moved else []
         if self._tree.count:

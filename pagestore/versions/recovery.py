@@ -1,15 +1,15 @@
-"""Opening a file: which commit is the newest whole one, and what was wrong with others.
+"""Opening a file: find the newest intact commit, and report what was wrong with others.
 
-A fallback is never silent: `store.recovery` says what was found, and is None after a clean close.
+A fallback is never silent: `store.recovery` reports it, and is None after a clean close.
 
-What the file says may not be what the disk says: a process that died may have written and not synced, a sync that
-failed may have left pages that count as written and are not. So whoever goes on writing after anything but a clean
-close writes the newest commit again and syncs it, before a page that it has freed is used (`make_durable`). Where the
-sync that failed covered more than one commit, its slot says so, and all pages are written again.
+What can be read from the file may not be on the disk: a process that died may have written and not synced, and a failed
+sync may have left pages that count as written and are not. So after anything but a clean close, a writer first writes
+the newest commit again and syncs it, before it uses a page that this commit freed (`make_durable`). If the failed sync
+covered more than one commit, the slot says so, and all pages are written again.
 
-A slot is smaller than a sector of the disk, so no crash leaves half of one: a slot that does not read was damaged. If
-it was the newer one its commit's record, which was written before it, still stands somewhere in the file; it is looked
-for in all pages. If there is none, or its pages are not whole, the other slot was the newer one.
+A slot is smaller than a disk sector, so no crash leaves half of one: an unreadable slot was damaged. If it was the
+newer one, its commit's record, which was written before it, is still in the file; all pages are searched for it. If
+there is none, or its pages are not intact, the other slot was the newer one.
 """
 
 import time
@@ -45,14 +45,12 @@ from pagestore.versions.store_state import StoreState, load_state, load_version
 
 OTHER = "name a file that pagestore.open, pagestore load or ivm install has made"
 
-TRIES, PAUSE = 3, 0.001  # how often, and after how many seconds, a slot that does not read is read again
-AT_ONCE = 1 << 20  # bytes written again at a time
+TRIES, PAUSE = 3, 0.001  # how often, and after how many seconds, an unreadable slot is read again
+AT_ONCE = 1 << 20  # bytes that are written again at a time
 
 
 class Recovery(NamedTuple):
-    """What opening found: the version in use, whether the store had been closed, and every problem, a
-    sentence each.
-    """
+    """What opening found: the version in use, whether the store was closed cleanly, and a sentence for each problem."""
 
     version: int
     closed: bool
@@ -66,25 +64,25 @@ class Recovery(NamedTuple):
 
 
 def read_slots(file: File) -> list[Meta | str]:
-    """Both meta slots, or what is wrong with them."""
+    """Return both meta slots, or for each what is wrong with it."""
     for _ in range(TRIES):
         slots = [unpack(file.pread(SIZE, SLOT_SIZE * slot)) for slot in range(2)]
         if all(isinstance(slot, Meta) for slot in slots):
             break
-        time.sleep(PAUSE)  # a writer may be in the midst of it
+        time.sleep(PAUSE)  # a writer may be writing it
     return slots
 
 
 def newest_meta(file: File) -> Meta | None:
-    """The newest readable slot."""
+    """Return the newest readable slot."""
     slots = [slot for slot in read_slots(file) if isinstance(slot, Meta)]
     return max(slots, key=lambda slot: slot.sequence, default=None)
 
 
 def recover(file: File, page_size: int | None) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
-    """The newest commit whose record reads. Raises FormatError, CorruptionError if there is none.
+    """Return the newest commit whose record can be read. Raises FormatError, CorruptionError if there is none.
 
-    A writer may go on meanwhile: what looks damaged then is looked at again.
+    A writer may commit meanwhile: if the slots have changed, apparent damage is read again.
     """
     while True:
         slots = read_slots(file)
@@ -102,7 +100,7 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, StoreState, Mappin
 def _newest_whole(
     file: File, slots: list[Meta | str], page_size: int | None
 ) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
-    """What `recover` gives, as these slots say."""
+    """Return what `recover` does, for these slots."""
     metas = sorted((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: -slot.sequence)
     if not metas:
         raise _not_a_store(file, slots)
@@ -129,7 +127,7 @@ def _newest_whole(
 
 
 def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] | None:
-    """The commit after the one in the only readable slot, found in the file; None if it is not whole. O(store)."""
+    """Find the commit after that of the only readable slot in the file; return None if it is not intact. O(store)."""
     mapping = Mapping(file, older.page_size)
     mapping.cover(file.size() // older.page_size)
     for meta in _commits(mapping, older.uuid):
@@ -144,7 +142,7 @@ def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] |
 
 
 def _read_all(mapping: Mapping, state: StoreState) -> None:
-    """Read all of the newest version of each branch, and what the store keeps for itself. Raises CorruptionError."""
+    """Read all of the newest version of each branch, and the store's own trees. Raises CorruptionError."""
     if state.commit.checkpoint.page:
         mapping.read_run(state.commit.checkpoint)
     trees = {*state.system.values()}
@@ -162,8 +160,8 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
     """Write again what the newest commit wrote and may not be on the disk, and sync it.
 
     With sync="full" all but the slot was synced before the slot was written; with sync="commit" the record lists the
-    pages; after a failed sync of several commits each page is in doubt. Where the other slot is not as it should be,
-    `both` slots then lead to the commit. Raises OSError.
+    pages; after a failed sync of several commits each page is in doubt. If the other slot is not intact, `both` slots
+    then lead to the commit. Raises OSError.
     """
     file, size = mapping.file, mapping.page_size
     extents = [*rows(state.commit.written, 2), (state.run.page, len(state.run.ids(size // WORD)))]
@@ -180,9 +178,9 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
 
 
 def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
-    """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
+    """Find the newest commit record in a file whose meta slots cannot be used.
 
-    For salvage only: reads every page, takes a file that is cut off, and needs no settings. Raises CorruptionError
+    For salvage only: reads every page, accepts a truncated file, and needs no settings. Raises CorruptionError
     if there is none.
     """
     size = PAGE_SIZE_MIN
@@ -199,7 +197,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
 
 
 def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
-    """The meta slots that would lead to the commit records found in a file."""
+    """Yield the meta slots that would lead to the commit records found in a file."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]
@@ -215,7 +213,7 @@ def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
 
 
 def verify(mapping: Mapping, state: StoreState) -> None:
-    """Check the pages of a commit that was not ordered behind them (sync="commit")."""
+    """Check the pages of a commit that may have reached the disk after its slot (sync="commit")."""
     ids = [page for first, count in rows(state.commit.written, 2) for page in range(first, first + count)]
     words, page_words = mapping.pages.words, mapping.pages.page_words
     for page in ids:
@@ -227,7 +225,7 @@ def verify(mapping: Mapping, state: StoreState) -> None:
 
 
 def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
-    """The error that says what the file is, as far as its bytes tell."""
+    """Return the error that says what kind of file this is, as far as its bytes show."""
     newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
     if newer:
         return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")

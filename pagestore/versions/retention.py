@@ -1,4 +1,4 @@
-"""Which versions a commit lets go: those beyond the newest N of its branch that nothing needs."""
+"""Which versions a commit drops: those beyond the newest N of its branch that nothing needs."""
 
 from pagestore.pages.page_map import Pages
 from pagestore.versions.settings import RETAIN_ALL
@@ -10,7 +10,7 @@ BATCH = 8  # other versions dropped at a time, since a drop takes locks and read
 
 
 def needed_versions(state: StoreState) -> set[int]:
-    """Versions that nothing may drop: tagged, a branch's newest, or where a branch begins."""
+    """Return the versions that must not be dropped: tagged, a branch's newest, or a branch's origin."""
     versions = set(state.settings.tags.values())
     for head in state.heads.values():
         versions |= {head.version, head.origin}
@@ -18,9 +18,9 @@ def needed_versions(state: StoreState) -> set[int]:
 
 
 def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
-    """The versions of a branch beyond the newest `retain`, with one being made; oldest first, none until a batch.
+    """Return a branch's versions beyond the newest `retain`, with one being made; oldest first, [] until a batch.
 
-    O(1) mostly, O(versions) where there are several branches.
+    O(1) mostly, O(versions) if there are several branches.
     """
     retain, versions = state.settings.retain, state.versions
     batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))

@@ -1,4 +1,4 @@
-"""What belongs to the whole store and changes seldom: retention, tags and the names of branches."""
+"""What belongs to the whole store and seldom changes: retention, tags and the names of branches."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,14 +20,14 @@ MAIN, MAIN_ID = "main", 1
 
 
 class Settings(NamedTuple):
-    """A value; `_replace` makes the next one. `retain` is a number of versions per branch, or RETAIN_ALL."""
+    """Immutable settings. `retain` is a number of versions per branch, or RETAIN_ALL."""
 
     retain: int = RETAIN_DEFAULT
     tags: Mapping[str, int] = MappingProxyType({})
     branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
     def encode(self) -> WordList:
-        """The settings as a record."""
+        """Encode the settings as a record."""
         out = RecordWriter(SETTINGS)
         out.put(self.retain)
         for names in (self.tags, self.branches):
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Settings":
-        """The settings of a record. Raises CorruptionError."""
+        """Decode the settings of a record. Raises CorruptionError."""
         source = RecordReader(content, SETTINGS)
         retain = source.take()
         tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
@@ -55,7 +55,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def retain_number(retain: int | str) -> int:
-    """The number that stands for `retain=`.
+    """Return the number for a `retain=` argument.
 
     >>> retain_number("all"), retain_number(5)
     (0, 5)

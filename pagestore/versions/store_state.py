@@ -1,4 +1,4 @@
-"""A store in memory: what the newest commit says, and single versions."""
+"""A store in memory: the newest commit's state, and single versions."""
 
 from array import array
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from pagestore.versions.settings import MAIN_ID, Settings
 from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
 
 SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
-HEIGHT_BITS = 8  # low bits of a word, with a tree's height; its root's birth is above them
+HEIGHT_BITS = 8  # low bits of a word for a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 
 class Version(NamedTuple):
-    """One version as a whole: its trees by id (the dictionary's among them) and its catalog."""
+    """One version: its trees by id (including the dictionary's) and its catalog."""
 
     version: int
     branch: int
@@ -36,7 +36,7 @@ class Version(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a branch stands: its newest version, that one's record, the version it began at."""
+    """A branch's newest version, the run of its record, and the version at which the branch began."""
 
     version: int
     run: Run
@@ -44,7 +44,7 @@ class Head(NamedTuple):
 
 
 class StoreState(NamedTuple):
-    """What the newest commit says. A value: a commit makes the next one."""
+    """The content of the newest commit. Immutable: a commit makes the next state."""
 
     sequence: int
     last_version: int
@@ -60,12 +60,12 @@ class StoreState(NamedTuple):
 
     @property
     def texts_removed(self) -> int:
-        """How many texts have left the dictionary: the ids that were given, less those that are there."""
+        """The number of texts removed from the dictionary: all ids given, minus the texts in it."""
         return self.next_text - 1 - self.system[PLACES.tree_id].count
 
 
 def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreState:
-    """The state that a meta slot points to; where `lenient`, a new store's settings take the place of lost ones.
+    """Load the state that a meta slot points to; if `lenient`, a new store's settings replace unreadable ones.
 
     Raises CorruptionError.
     """
@@ -96,7 +96,7 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreStat
 
 
 def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog], version: int) -> Version:
-    """The version whose record is a run. `catalogs` remembers those read before, by place and birth.
+    """Load the version whose record is a run. `catalogs` caches catalogs by place and birth.
 
     Raises CorruptionError, also for the record of another version.
     """
@@ -118,9 +118,9 @@ def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Ca
 
 
 def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
-    """Trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
+    """Return trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
 
-    Raises CorruptionError for a row that cannot be.
+    Raises CorruptionError for an impossible row.
     """
     trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
     top = len(mapping.pages.seen)
@@ -135,7 +135,7 @@ def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[
 
 
 def roots_of(trees: dict[int, Tree]) -> WordList:
-    """The rows of the trees that are not empty."""
+    """Return the rows of the trees that are not empty."""
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer:

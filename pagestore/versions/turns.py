@@ -1,13 +1,13 @@
-"""Whose turn it is to write: one transaction at a time, of whatever thread; first come, first served.
+"""The write lock of a handle: one transaction at a time, of any thread; first come, first served.
 
-All who write or wait are in one queue of weak references, and its first member writes. So a turn ends with its
-transaction, be it given back, dropped without a word, or left behind by a thread that has died, and an exception at any
-moment leaves no lock that nothing releases. Who leaves the queue wakes the member that is first then, and nobody else.
+All writers and waiting threads are in one queue of weak references, and its first member writes. So a lock ends with
+its transaction, whether it is released, dropped unnoticed, or left behind by a thread that died, and an exception at
+any moment leaves no lock that nothing releases. Leaving the queue wakes its new first member, and no other.
 Reading and changing the queue are single operations of a deque, which other threads cannot interleave with.
 
-A dropped transaction that is part of a cycle only leaves with a collection of garbage, which costs as much as the
-process has objects. So only the next in the queue collects, once the same transaction has been open for long, and a
-hundredth of the time at most.
+A dropped transaction that is part of a reference cycle is freed only by the garbage collector, whose cost grows with
+the objects of the process. So only the next in the queue collects, after the same transaction has been open for long,
+and for at most a hundredth of the time.
 """
 
 import gc
@@ -23,20 +23,20 @@ from weakref import ref
 from pagestore.errors import LockedError, TransactionError
 from pagestore.versions.commit_record import time_now
 
-AGAIN = 0.05  # seconds after which the next in the queue looks whether the holder's thread has died
+AGAIN = 0.05  # seconds after which the next in the queue checks whether the holder's thread has died
 LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
-SHARE = 0.01  # of the time, at most, that waiting threads collect garbage
+SHARE = 0.01  # the greatest share of the time that waiting threads may spend on collecting garbage
 
 
 class Life:
-    """Lives as long as the thread whose local it is.
+    """An object that lives as long as the thread whose local it is.
 
-    `Thread.is_alive` does not do: an exception of a signal's handler inside it marks a thread that lives as ended.
+    `Thread.is_alive` is unreliable: an exception of a signal's handler inside it marks a live thread as ended.
     """
 
     @staticmethod
     def current() -> "Life":
-        """That of this thread."""
+        """Return the object of this thread."""
         life: Life | None = getattr(_local, "life", None)
         if life is None:
             life = _local.life = Life()
@@ -47,12 +47,12 @@ _local = local()
 
 
 class Turn:
-    """A thread's turn to write, from when it is asked for until it is over."""
+    """A thread's write lock, from the request until its release."""
 
     def __init__(self) -> None:
         self.thread: Thread = current_thread()
         self.life = ref(Life.current())
-        self.taken = inf  # when it became the first of the queue, on the clock `monotonic`
+        self.taken = inf  # when it became the first in the queue, by the clock `monotonic`
         self.over = False
         self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
 
@@ -62,7 +62,7 @@ class Turn:
 
 
 class Turns:
-    """The turns of one handle."""
+    """The queue of write locks of one handle."""
 
     def __init__(self) -> None:
         self._queue: deque[ref[Turn]] = deque()
@@ -70,7 +70,7 @@ class Turns:
 
     @property
     def holder(self) -> Turn | None:
-        """The turn that is being held, if any: the first of the queue, which all that have ended leave."""
+        """The lock that is held, if any: the first in the queue, after removing those that have ended."""
         while True:
             try:
                 first = self._queue[0]
@@ -85,9 +85,9 @@ class Turns:
                 self._queue.remove(first)
 
     def take(self, turn: Turn, timeout: float | None = None) -> None:
-        """Wait until all that came before have had their turns, `timeout` seconds at most, and hold this one.
+        """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
 
-        Raises TransactionError where this thread holds one already, LockedError after the time.
+        Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
         """
         self._queue.append(ref(turn, self._wake_first))
         try:
@@ -100,7 +100,7 @@ class Turns:
         turn.taken = time.monotonic()
 
     def give_back(self, turn: Turn) -> None:
-        """The turn is over. Idempotent."""
+        """Release the lock. Idempotent."""
         turn.over = True
         self._wake_first()
 
@@ -110,19 +110,19 @@ class Turns:
             turn.woken.put(None)
 
     def _refuse_second(self, turn: Turn) -> None:
-        """Raise TransactionError where the thread of a turn has another one that comes before."""
+        """Raise TransactionError if the thread of this request has an earlier one."""
         if turn.thread in self._threads_before(turn):
-            gc.collect()  # that transaction was dropped, perhaps, and is part of a cycle
+            gc.collect()  # that transaction may have been dropped as part of a cycle
             if turn.thread in self._threads_before(turn):
                 raise TransactionError("this thread has a transaction open; commit it or roll it back first")
 
     def _threads_before(self, turn: Turn) -> list[Thread]:
-        """The threads whose turns come before a turn."""
+        """Return the threads with requests before this one."""
         waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
         return [before.thread for before in waiting[: waiting.index(turn)]]
 
     def _wait(self, turn: Turn, timeout: float | None) -> None:
-        """Wait until a turn is the first. Raises LockedError after `timeout` seconds."""
+        """Wait until a request is the first. Raises LockedError after `timeout` seconds."""
         end = inf if timeout is None else time.monotonic() + timeout
         turn.woken = SimpleQueue()
         while self.holder is not turn:
@@ -135,7 +135,7 @@ class Turns:
             place = len(self._threads_before(turn))
             if place == 1 and self._held_since() < now - LONG:
                 self._collect(now)
-            with suppress(Empty):  # the rest of the queue looks less often, or a long one kept the machine busy
+            with suppress(Empty):  # those further back check less often
                 turn.woken.get(timeout=min(AGAIN * max(1, place), end - now))
 
     def _held_since(self) -> float:

@@ -1,4 +1,4 @@
-"""Which versions are being read, and which are being dropped: one excludes the other.
+"""Locks of versions: a version that is being read is not dropped, and one that is being dropped is not read.
 
 Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
 handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
@@ -17,14 +17,14 @@ from pagestore.versions.version_table import Entry
 
 
 class PinReference(ref["Pin"]):
-    """A weak reference to a pin that equals only itself, also when the pin is gone."""
+    """A weak reference to a pin that equals only itself, even when the pin no longer exists."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class Pin:
-    """Keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
+    """A claim that keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
 
     __slots__ = ("__weakref__", "mark", "over", "version")
 
@@ -52,7 +52,7 @@ class VersionLocks:
         return {*self._marks}
 
     def pin(self, version: int) -> Pin | None:
-        """Keep a version from being dropped; None if that is happening at this moment. O(1)."""
+        """Pin a version, so that it is not dropped; return None if it is being dropped. O(1)."""
         if not 0 <= version < NUMBER_END:
             raise CorruptionError(f"there can be no version {version}")
         with self._guard:
@@ -60,7 +60,7 @@ class VersionLocks:
             if version in self._going:
                 return None
             if not (self._writer or version in self._marks):
-                self._locked.add(version)  # first: what an exception leaves locked is then known
+                self._locked.add(version)  # first, so that a lock left by an exception is known
                 if not self._file.lock(SHARED, VERSION_LOCK + version):
                     self._locked.discard(version)
                     return None
@@ -71,7 +71,7 @@ class VersionLocks:
             return pin
 
     def unpin(self, pin: Pin) -> None:
-        """Let a version go. Idempotent. O(1)."""
+        """Release a pin. Idempotent. O(1)."""
         pin.over = True
         self._forgotten.append(pin.mark)
         self.unlock_unread()
@@ -91,14 +91,14 @@ class VersionLocks:
                 if not marks:
                     self._marks.pop(version, None)
                 self._versions.pop(mark, None)
-            self._forgotten.popleft()  # last: an exception before it only repeats what was done
+            self._forgotten.popleft()  # last, so that after an exception the steps are merely repeated
         if len(self._locked) > len(self._marks):
             for version in self._locked - self._marks.keys():
                 self._file.lock(UNLOCKED, VERSION_LOCK + version)
                 self._locked.discard(version)
 
     def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions, ascending, against new readers until `unlock`; returns them, without `parent` and any read."""
+        """Lock versions, ascending, against new readers until `unlock`; return them, without `parent` and any read."""
         if not entries:
             return []
         with self._guard:
@@ -110,13 +110,13 @@ class VersionLocks:
         return locked
 
     def _lock_together(self, entries: Sequence[Entry]) -> bool:
-        """Lock versions that follow each other in one call; False, and none is locked, where one is read or missing."""
+        """Lock consecutive versions in one call; return False, locking none, if one is being read or missing."""
         if not entries or entries[-1].version - entries[0].version >= len(entries):
             return False
         return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
 
     def unlock(self) -> None:
-        """Unlock the locked versions; a reader that comes now finds that they were dropped."""
+        """Unlock the locked versions; new readers will find them dropped."""
         if self._going:
             first, last = min(self._going), max(self._going)
             self._file.lock(UNLOCKED, VERSION_LOCK + first, last - first + 1)

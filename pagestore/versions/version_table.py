@@ -1,7 +1,7 @@
-"""Which versions a store retains, and where their records are.
+"""The versions that a store retains, and where their records are.
 
-The newest entries stand in every commit's own record (`recent`), so that a commit costs no tree; when they
-grow beyond RECENT_MAX the older half moves to a tree of the store's own lineage, version -> (page, words,
+The newest entries are in every commit's own record (`recent`), so that a commit edits no tree for them; beyond
+RECENT_MAX entries, the older half moves to a tree of the store's own lineage, version -> (page, words,
 time, branch).
 """
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> "Entry":
-        """The entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
+        """Return the entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
         entry = cls(*row)
         numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
         if not numbers or not FIRST_PAGE <= entry.page < PAGE_MASK or not is_time(entry.timestamp):
@@ -60,14 +60,14 @@ class VersionTable:
     """The retained versions of a store, ascending."""
 
     def __init__(self, recent: list[Entry], words: WordList, tree: Tree):
-        self.recent, self.words, self.tree = recent, words, tree  # `words` of the recent entries, for a record
-        self._old: list[Entry] | None = None  # what the tree holds, once it was read
+        self.recent, self.words, self.tree = recent, words, tree  # `words` are the recent entries', for a record
+        self._old: list[Entry] | None = None  # cached entries of the tree
 
     def __len__(self) -> int:
         return self.tree.count + len(self.recent)
 
     def find(self, pages: Pages, version: int) -> Entry | None:
-        """The entry of a version. O(log versions)."""
+        """Return the entry of a version, None if it is not retained. O(log versions)."""
         at = bisect_left(self.recent, (version,))
         if at < len(self.recent) and self.recent[at].version == version:
             return self.recent[at]
@@ -80,29 +80,29 @@ class VersionTable:
         return Entry.of((version, *values[:, 0].tolist())) if found[0] else None
 
     def old(self, pages: Pages) -> list[Entry]:
-        """The entries in the tree. O(versions) the first time."""
+        """Return the entries in the tree. O(versions) the first time."""
         if self._old is None:
             batches = read_batches(pages, self.tree) if self.tree.count else ()
             self._old = [Entry.of(row) for batch in batches for row in batch.T.tolist()]
         return self._old
 
     def entries(self, pages: Pages) -> list[Entry]:
-        """All entries, ascending. O(versions) the first time."""
+        """Return all entries, ascending. O(versions) the first time."""
         return self.old(pages) + self.recent if self.tree.count else self.recent
 
     def readable(self, pages: Pages) -> list[Entry]:
-        """As `entries`, or only the recent ones where the tree is damaged."""
+        """Return all entries, or only the recent ones if the tree is damaged."""
         try:
             return self.entries(pages)
         except CorruptionError:
             return self.recent
 
     def newest(self, pages: Pages) -> int:
-        """The newest version."""
+        """Return the newest version."""
         return (self.recent or self.old(pages))[-1].version
 
     def newest_first(self, pages: Pages) -> Iterator[Entry]:
-        """Entries from the newest back; the tree is read only if the recent ones do not suffice."""
+        """Yield entries from the newest back; reads the tree only after the recent ones."""
         yield from reversed(self.recent)
         yield from reversed(self.old(pages))
 
@@ -112,7 +112,7 @@ class VersionTable:
         self.words.extend(entry)
 
     def spill(self, pager: Pager) -> None:
-        """Move the older half of the recent entries to the tree once there are too many."""
+        """Move the older half of the recent entries to the tree if there are too many."""
         if len(self.recent) <= RECENT_MAX:
             return
         n = RECENT_MAX // 2
@@ -122,9 +122,9 @@ class VersionTable:
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
     def without(self, pager: Pager, doomed: Sequence[Entry]) -> "VersionTable":
-        """A copy without some versions; those in the tree take one batch of edits."""
+        """Return a copy without some versions; erases those in the tree in one batch."""
         n, gone = len(doomed), {*doomed}
-        if self.recent[:n] == [*doomed]:  # mostly the oldest go
+        if self.recent[:n] == [*doomed]:  # mostly the oldest are dropped
             kept, words = self.recent[n:], self.words[n * WIDTH :]
         else:
             kept = [entry for entry in self.recent if entry not in gone]

@@ -1,6 +1,6 @@
 """The trees of the version that a transaction makes: edits of words, buffered or applied at once, and savepoints.
 
-Edits of rows are buffered in order (`edit`) and applied once per tree, at the latest with the commit; reading a tree
+Edits of rows are buffered in order (`edit`) and applied once per tree, at the latest at the commit; reading a tree
 applies its buffer first. Edits of words (`apply`) are applied at once.
 """
 
@@ -32,11 +32,11 @@ from pagestore.versions.store_state import StoreState, Version
 
 T = TypeVar("T")
 
-BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
+BUFFER_ROWS = 1 << 20  # a longer buffer is applied, to bound memory
 
 
 class WorkingTrees:
-    """The catalog and trees of a version in the making, over those of the version that it begins with."""
+    """The catalog and trees of a version in the making, starting from those of its base version."""
 
     _open = False
 
@@ -54,20 +54,20 @@ class WorkingTrees:
         self._trees, self._catalog = trees, base.catalog
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._relations: dict[str, Any] = {}  # the writable relations that callers may hold, by name
+        self._relations: dict[str, Any] = {}  # the writable relations handed out to callers, by name
         self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
-        self._edited = False  # whether edits of rows were given, though they may change nothing
+        self._edited = False  # whether rows were edited, even without effect
         self.vouched: set[str] = set()
         self._open = True
 
     @cached_property
     def dictionary(self) -> DictionaryWriter:
-        """The texts of the store, to which the transaction may add."""
+        """The dictionary of the store, to which the transaction may add texts."""
         return DictionaryWriter(self.pager, self._trees, *self._texts)
 
     def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
-        """Make a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
+        """Create a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
         if not name.startswith("$"):
             raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
         if not 1 <= keys <= KEYS_MAX:
@@ -83,22 +83,22 @@ class WorkingTrees:
 
     @property
     def properties(self) -> dict[str, str | bytes]:
-        """What a host keeps beside its relations; assign to it to change it."""
+        """What a host stores in addition to its relations; assign to it to change it."""
         return self._changed_catalog().properties
 
     @property
     def pages(self) -> Pages:
-        """The map, for kernels."""
+        """The page map, for kernels."""
         return self.pager.pages
 
     @property
     def threads(self) -> int:
-        """How many threads apply large batches of edits, and look many keys up."""
+        """The number of threads that apply large batches of edits, and look many keys up."""
         return self.pager.threads
 
     @property
     def catalog(self) -> Catalog:
-        """The relations and their shapes; another object once they have changed."""
+        """The relations and their shapes; a different object after a change."""
         return self._catalog
 
     @property
@@ -107,14 +107,14 @@ class WorkingTrees:
         return self.pager.version
 
     def tree(self, name: str) -> Tree:
-        """The tree behind a relation now, its buffered edits applied."""
+        """Return the current tree of a relation, with its buffered edits applied."""
         if name in self._buffers:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
 
     def finder(self, name: str) -> RecordFinder:
-        """A finder of single keys in a relation as it is now."""
-        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # the tree may replace the pages
+        """Return a finder of single keys in a relation as it is now."""
+        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # `tree` may replace the pages
         if finder is None or finder.tree is not tree or finder.pages is not pages:
             finder = self._finders[name] = RecordFinder(pages, tree)
         return finder
@@ -136,7 +136,7 @@ class WorkingTrees:
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; returns the effective delta (see trees/apply.py)."""
+        """Apply edits of words at once, sorted or not; return the effective delta (see trees/apply.py)."""
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
             raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
@@ -147,7 +147,7 @@ class WorkingTrees:
         self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
         visible: int | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-        """Apply edits of words to the first of some relations, and what they changed to the others; returns all deltas.
+        """Apply edits of words to the first of some relations, and their effect to the others; return all deltas.
 
         Relation t holds columns places[t] of the first one, see trees/apply.py.
         """
@@ -159,7 +159,7 @@ class WorkingTrees:
         return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
     def edit_queues(self, queues: Sequence[EditQueue]) -> EditQueues:
-        """Edit queues for groups of relations and their permuted indices, for as long as their shapes stay.
+        """Return edit queues for groups of relations and their permuted indices, valid while their shapes are the same.
 
         Raises MissingError.
         """
@@ -167,9 +167,9 @@ class WorkingTrees:
 
     @step
     def flush_queues(self, queues: EditQueues, host: Callable[..., int], again: bool = False) -> int:
-        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); returns what `host` returns.
+        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); return what `host` returns.
 
-        With `again` the kernel goes on where it stopped before, and has more pages.
+        With `again` the kernel resumes where it stopped before, with more pages.
         """
         for name in [*self._buffers]:
             self._flush(name)
@@ -182,7 +182,7 @@ class WorkingTrees:
 
     @step
     def replace(self, name: str, tree: Tree) -> None:
-        """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
+        """Replace a relation's tree by one built with `tree.bulk` on `txn.pager`; O(old pages)."""
         info = self._info(name)
         if tree.spec != info.spec:
             raise SchemaError(f"{name!r} has the shape {info.spec}, the new tree {tree.spec}")
@@ -194,12 +194,12 @@ class WorkingTrees:
 
     @step
     def truncate(self, name: str) -> None:
-        """Remove all records of a relation, which stays with its columns and scans. O(its pages)."""
+        """Remove all records of a relation, keeping its columns and scans. O(its pages)."""
         self.replace(name, Tree.empty(self._info(name).spec))
 
     @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
-        """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
+        """Fill an empty relation with ascending batches of words int64[C, n]; return the number of records."""
         self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
@@ -209,7 +209,7 @@ class WorkingTrees:
     def stitch(self, name: str, segments: Sequence[Segment]) -> int:
         """Fill an empty relation with segments that other processes built (trees/segments.py), ascending by key.
 
-        Returns how many records. Raises OrderError, CorruptionError.
+        Returns the number of records. Raises OrderError, CorruptionError.
         """
         info = self._info(name)
         if self.tree(name).count:
@@ -221,7 +221,7 @@ class WorkingTrees:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages).
+        """Undo what is done inside if it ends with an exception, which propagates. O(relations + pages).
 
         If the transaction ends inside, so does the savepoint.
         """
@@ -246,7 +246,7 @@ class WorkingTrees:
 
     @step
     def _flush_all(self) -> None:
-        """Apply all that is buffered."""
+        """Apply all buffered edits."""
         for name in list(self._buffers):
             self._flush(name)
 
@@ -278,7 +278,7 @@ class WorkingTrees:
         self._trees[spec.tree_id] = Tree.empty(spec)
 
     def _refuse_name(self, name: str, hidden: bool) -> None:
-        """Raise ExistsError for a name that is taken, SchemaError for one that is none."""
+        """Raise ExistsError for a name that is taken, SchemaError for an invalid one."""
         if name in self._catalog.relations:
             raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
         if not name:
@@ -287,7 +287,7 @@ class WorkingTrees:
             raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
 
     def _fitting(self, name: str, spec: Spec) -> Spec:
-        """The shape, if its records and folds fit pages. Raises SchemaError."""
+        """Return the shape, if its records and folds fit pages. Raises SchemaError."""
         if not spec.fits(self.pages.page_words):
             size = spec.page_size_min
             remedy = "take fewer scans or columns" + ", or a store with a larger page_size" * (size is not None)
@@ -301,7 +301,7 @@ class WorkingTrees:
         return spec
 
     def _follow(self) -> None:
-        """Let the relations that callers may hold follow the catalog; those that were dropped become invalid."""
+        """Update the relations handed out to callers from the catalog; dropped ones become invalid."""
         now = self._catalog.relations
         self._relations = {name: held for name, held in self._relations.items() if held.follow(now.get(name))}
 
@@ -330,7 +330,7 @@ class WorkingTrees:
             self._take_turns(info, turns)
 
     def _take_turns(self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]) -> None:
-        """Apply buffered edits that add, and other edits, in turn: no batch can do both to one record."""
+        """Apply buffered edits that add alternately with other edits: no batch can do both to one record."""
         number = info.spec.tree_id
         before = self._trees[number]
         try:
@@ -358,7 +358,7 @@ class WorkingTrees:
         return deltas
 
     def _given(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The batches of a caller's iterator; an exception of its own does not break the step off."""
+        """Yield a caller's batches; an exception from its iterator does not break the step."""
         work = self.pager.work
         try:
             yield from batches
@@ -379,7 +379,7 @@ class WorkingTrees:
 
     @contextmanager
     def following(self, deletions: bool = True) -> Iterator[None]:
-        """What a host changes inside follows from edits; from deletions it may use the room that those may use."""
+        """Mark changes inside as following from edits; from deletions, they may use the pages reserved for these."""
         before, self._follows = self._follows, deletions
         try:
             yield
@@ -387,18 +387,18 @@ class WorkingTrees:
             self._follows = before
 
     def _grows(self) -> None:
-        """The transaction does more than delete: it must leave the disk's last pages to commits that free space."""
+        """Note that the transaction does more than delete: it must leave the last pages to commits that free space."""
         if not self._follows:
             self._deletes, self.pager.spare = False, self._reserve
 
 
 def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether some buffered edits add to values."""
+    """Return whether some buffered edits add to values."""
     return bool((part[0] == ADD).any())
 
 
 def _restored(live: dict[str, T], before: dict[str, T]) -> dict[str, T]:
-    """Put back into a dictionary, which callers may hold, what was in it before."""
+    """Restore the former content of a dictionary that callers may hold."""
     live.clear()
     live.update(before)
     return live

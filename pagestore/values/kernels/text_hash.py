@@ -1,4 +1,4 @@
-"""The 8-byte blake2b digest of texts (RFC 7693), as hashlib has it, for many texts in one call."""
+"""The 8-byte blake2b digest of texts (RFC 7693), as in hashlib, for many texts in one call."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from pagestore.values.kernels.text_words import word_from
 BLOCK = 128  # bytes that are mixed in at a time
 BLOCK_WORDS = 16
 ROUNDS = 12
-STATE = BLOCK_WORDS  # where the eight words of the state stand in a room, behind a block
-MIXED = STATE + 8  # and the sixteen that are mixed
+STATE = BLOCK_WORDS  # where the eight words of the state are in a room, after a block
+MIXED = STATE + 8  # and the sixteen working words
 ROOM = MIXED + 16  # words
 START = np.array(
     [
@@ -39,12 +39,12 @@ ORDERS = np.array(
         [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
         [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
     ]
-)  # in which the words of a block are mixed in, round by round
+)  # the order in which the words of a block are mixed in, by round
 
 
 @kernel
 def hash_texts(offsets, data, size, room, out):
-    """The hashes out[n] of texts in `size` bytes at address `data`, as Arrow has them; room[ROOM] is scratch."""
+    """Set out[n] to the hashes of Arrow texts in `size` bytes at address `data`; room[ROOM] is scratch."""
     data = bytes_at(data, size)
     for i in range(out.shape[0]):
         out[i] = hash_text(data, offsets[i], offsets[i + 1] - offsets[i], room)
@@ -52,7 +52,7 @@ def hash_texts(offsets, data, size, room, out):
 
 @kernel
 def hash_text(data, start, length, room):
-    """The first word of the digest of a text."""
+    """Return the first word of the digest of a text."""
     for i in range(8):
         room[STATE + i] = START[i]
     room[STATE] ^= PARAMETERS
@@ -69,7 +69,7 @@ def hash_text(data, start, length, room):
 
 @inlined
 def mix_block(room, done, last):
-    """Mix a block into the state, of which `done` bytes of the text are mixed in then."""
+    """Mix a block into the state; `done` counts the text's bytes up to the end of the block."""
     for i in range(8):
         room[MIXED + i], room[MIXED + 8 + i] = room[STATE + i], START[i]
     room[MIXED + 12] ^= done
@@ -102,5 +102,5 @@ def mix(room, a, b, c, d, x, y):
 
 @inlined
 def turned(word, bits):
-    """The bits of a word, turned to the right."""
+    """Rotate the bits of a word to the right."""
     return (word >> bits) & ((1 << (64 - bits)) - 1) | word << (64 - bits)

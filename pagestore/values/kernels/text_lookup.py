@@ -1,9 +1,9 @@
-"""Texts looked up in the trees of a dictionary: from a hash to the id, and to the words that are compared.
+"""Look texts up in the trees of a dictionary: from a hash to the id, and to the words that are compared.
 
-    hash ──▶ PLACES ──▶ id ──▶ TEXTS (id, 0), (id, 1), ...    the parts of a text stand side by side, mostly in a leaf
+    hash ──▶ PLACES ──▶ id ──▶ TEXTS (id, 0), (id, 1), ...    the parts of a text are adjacent, mostly in one leaf
 
-UNREADABLE is what stands in no records, or not as it should: a long text, which Python unpacks, or damage, which it
-names.
+UNREADABLE means a text that no kernel can read: a long one, which Python unpacks, or a damaged one, which Python
+reports.
 """
 
 from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, WORD_MIN
@@ -17,12 +17,12 @@ from pagestore.values.kernels.text_words import FIRST, copy_word, is_below, part
 
 UNREADABLE = WORD_MIN
 LENGTH = 0xFFFF  # the bits of part 0 that hold it
-LONG = 1024  # bytes; a text of so many or more stands in no records
+LONG = 1024  # bytes; a text of this length or more is not stored in records
 
 
 @kernel
 def find_text(places, texts, data, length, room):
-    """The id of the text of `length` bytes at address `data`, 0 if there is none; or ``-page_id``, or UNREADABLE.
+    """Return the id of a text of `length` bytes at address `data`, 0 if there is none; or ``-page_id``, or UNREADABLE.
 
     `places` and `texts` are addresses of packed trees, and `room` that of ROOM words of scratch.
     """
@@ -43,10 +43,10 @@ def find_text(places, texts, data, length, room):
 
 @kernel
 def match_texts(texts, ids, order, offsets, data, size, same):
-    """Set same[i] to whether ids[i] is the id of text i in `size` bytes at address `data`, as Arrow has them.
+    """Set same[i] to whether ids[i] is the id of text i in `size` bytes at address `data`, in Arrow's layout.
 
-    For the i in `order`; where their ids ascend, a leaf that holds several is looked for once.  Returns 1, or what is
-    below 0 of `is_text`.
+    For the i in `order`; where their ids ascend, a leaf that holds several is searched for once.  Returns 1, or a
+    negative status of `is_text`.
     """
     data, page, slot = bytes_at(data, size), 0, 0
     for k in range(order.shape[0]):
@@ -60,7 +60,7 @@ def match_texts(texts, ids, order, offsets, data, size, same):
 
 @kernel
 def measure_texts(texts, ids, places, offsets):
-    """Set places[:, i] to where text ids[i] begins, and offsets[i + 1] to where the bytes of the first i + 1 end.
+    """Set places[:, i] to where text ids[i] begins, and offsets[i + 1] to the length of the first i + 1 texts together.
 
     Returns 1, ``-page_id``, or UNREADABLE.
     """
@@ -79,7 +79,7 @@ def measure_texts(texts, ids, places, offsets):
 
 @kernel
 def copy_texts(texts, ids, places, offsets, data):
-    """Copy the texts that `measure_texts` has found to data[offsets[i] : offsets[i + 1]].  Returns as that."""
+    """Copy the texts found by `measure_texts` to data[offsets[i] : offsets[i + 1]].  Returns the same statuses."""
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
     for i in range(ids.shape[0]):
@@ -97,9 +97,9 @@ def copy_texts(texts, ids, places, offsets, data):
 
 @kernel
 def is_text(texts, page, slot, id_, data, start, length):
-    """(1 or 0, page, slot): whether a text is data[start : start + length], and where it begins.
+    """Return (1 or 0, page, slot): whether a text is data[start : start + length], and where it begins.
 
-    Looked for as in `head_of`.  Instead of 1 or 0 it may be ``-page_id``, or UNREADABLE.
+    `page` and `slot` are a hint as in `head_of`.  Instead of 1 or 0 it may be ``-page_id``, or UNREADABLE.
     """
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
@@ -118,7 +118,7 @@ def is_text(texts, page, slot, id_, data, start, length):
 
 @kernel
 def compare_text(texts, id_, data, length):
-    """1 if a text is below data[:length], else 0; or ``-page_id``, or UNREADABLE."""
+    """Return 1 if a text is below data[:length], else 0; or ``-page_id``, or UNREADABLE."""
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
     page, slot = head_of(ready, words, 0, 0, id_)
@@ -140,9 +140,9 @@ def compare_text(texts, id_, data, length):
 
 @inlined
 def head_of(ready, words, page, slot, id_):
-    """(page, slot) of the first part of a text, slot -1 where there is none; or (``-page_id``, -1).
+    """Return (page, slot) of the first part of a text, slot -1 where there is none; or (``-page_id``, -1).
 
-    `page` is a leaf in which it is looked for from the first part of another text on, at `slot`; or 0.
+    `page` is a leaf to search first, from `slot` on, where the first part of another text is; or 0.
     """
     if page > 0 and field(words, page, 0, slot) <= id_ <= field(words, page, 0, words[page + ENTRY_COUNT] - 1):
         slot = lower(words, page, 0, slot, words[page + ENTRY_COUNT], id_)
@@ -153,7 +153,7 @@ def head_of(ready, words, page, slot, id_):
 
 @inlined
 def next_part(ready, words, page, slot, id_, part):
-    """(page, slot) of a part of a text, behind the one before it; as `head_of`."""
+    """Return (page, slot) of a part of a text, given those of the part before it; as `head_of`."""
     slot += 1
     if slot < words[page + ENTRY_COUNT]:
         there = field(words, page, 0, slot) == id_ and field(words, page, 1, slot) == part

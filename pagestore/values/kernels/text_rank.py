@@ -1,4 +1,4 @@
-"""Where texts stand in the order of a dictionary: how many of its texts are below each."""
+"""Ranks of texts: how many texts of a dictionary are below each."""
 
 from pagestore.pages.page import field
 from pagestore.runtime.intrinsics import bytes_at, words_at
@@ -12,7 +12,7 @@ ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id
 
 @kernel
 def rank_text(order, texts, data, length, low, high):
-    """How many texts are below the one of `length` bytes at address `data`: from `low` to `high`.
+    """Return how many texts are below the one of `length` bytes at address `data`, known to be `low` to `high`.
 
     `order` and `texts` are addresses of packed trees, and the order's first scan is a count.  Returns ``-page_id`` for
     a bad page, UNREADABLE where it would compare a long text.  O(log texts) steps of O(log texts).

@@ -1,9 +1,9 @@
-"""Texts entered in a hash table, so that what repeats in a million rows is asked for once.
+"""Enter texts in a hash table, so that a text repeated in a million rows is looked up once.
 
     slots      2**k words: 32 bits of a text's hash, then its place in the pool plus one; 0 where free
     pool       for each text: its length in bytes, its id or 0, its words
 
-A slot and what it names are asked for while other texts are hashed, so that hardly any text waits for memory.
+A slot and its place in the pool are prefetched while other texts are hashed, so that few lookups wait for memory.
 """
 
 import numpy as np
@@ -13,19 +13,19 @@ from pagestore.runtime.kernel import inlined, kernel
 from pagestore.values.kernels.text_lookup import LONG
 from pagestore.values.kernels.text_words import word_from
 
-COUNT, WORDS = range(2)  # in `used`: how many texts there are, and words of the pool
-LENGTH, ID, TEXT = range(3)  # of what stands at a place in the pool
+COUNT, WORDS = range(2)  # in `used`: the number of texts, and of words of the pool
+LENGTH, ID, TEXT = range(3)  # offsets from a place in the pool
 HALF = 0xFFFFFFFF
 ODD = np.int64(-7046029254386353131)  # 2**64 divided by the golden ratio, as hashes by multiplication take it
-BLOCK = 32  # texts that are hashed before the first of them is looked for
+BLOCK = 32  # texts that are hashed before the first of them is looked up
 
 
 @kernel
 def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
-    """Set ids[i] to the id of text i in `size` bytes at address `data`, as Arrow has them, from i = `first` on.
+    """Set ids[i] to the id of text i in `size` bytes at address `data`, in Arrow's layout, from i = `first` on.
 
-    Of a text without an id it is ~place; fresh[k] is where the k-th of the texts stands that are entered now.  Returns
-    how far it came, which is less than all where an array is full; or -1 where a text is long.
+    For a text without an id it is ~place; fresh[k] is the i of the k-th text entered by this call.  Returns the i
+    reached, which is less than n if an array is full; or -1 at a long text.
     """
     data, before = bytes_at(data, size), used[COUNT]
     for begin in range(first, ids.shape[0], BLOCK):
@@ -49,7 +49,7 @@ def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
 
 @kernel
 def spread_slots(slots, wider):
-    """Copy the slots of a table to those of a wider one, all of which are free."""
+    """Copy the slots of a table to an empty, wider one."""
     mask = wider.shape[0] - 1
     for slot in slots:
         if slot:
@@ -61,7 +61,7 @@ def spread_slots(slots, wider):
 
 @inlined
 def hash_block(slots, pool, offsets, data, begin, end, tags):
-    """Set the tags of some texts, and begin to load what they are looked for in; False if a text is long."""
+    """Set the tags of some texts, and prefetch their slots and places; return False if a text is long."""
     mask = slots.shape[0] - 1
     for i in range(begin, end):
         if offsets[i + 1] - offsets[i] >= LONG:
@@ -75,7 +75,7 @@ def hash_block(slots, pool, offsets, data, begin, end, tags):
 
 @inlined
 def tag_of(data, start, length):
-    """32 bits that depend on all bytes of a text."""
+    """Return 32 bits that depend on all bytes of a text."""
     mixed = length
     for at in range(0, length, 8):
         mixed = (mixed ^ word_from(data, start + at, length - at)) * ODD
@@ -85,7 +85,7 @@ def tag_of(data, start, length):
 
 @inlined
 def find(slots, pool, tag, data, start, length):
-    """(slot, place in the pool) of a text; where it is not there, a free slot and -1."""
+    """Return (slot, place in the pool) of a text; if it is absent, a free slot and -1."""
     mask = slots.shape[0] - 1
     at = tag & mask
     while slots[at]:
@@ -98,7 +98,7 @@ def find(slots, pool, tag, data, start, length):
 
 @inlined
 def is_text_at(pool, place, data, start, length):
-    """Does a text stand at a place?"""
+    """Return whether this text is at a place."""
     if pool[place + LENGTH] != length:
         return False
     for at in range(0, length, 8):
@@ -109,7 +109,7 @@ def is_text_at(pool, place, data, start, length):
 
 @inlined
 def add(pool, place, data, start, length):
-    """Put a text that has no id yet at a place."""
+    """Write a text that has no id yet to a place."""
     pool[place + LENGTH], pool[place + ID] = length, 0
     for at in range(0, length, 8):
         pool[place + TEXT + (at >> 3)] = word_from(data, start + at, length - at)
