@@ -48,7 +48,7 @@ class Kept(NamedTuple):
 
 
 class ParentEntry(NamedTuple):
-    """Entry `at` of the parent's node buffer, where a fresh page's least key, number, folds and birth go."""
+    """Entry `at` of the parent's node buffer, for a fresh page's least key, number, folds and birth."""
 
     node: Table
     at: int

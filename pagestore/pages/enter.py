@@ -2,7 +2,7 @@
 
     root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
 
-``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX where it has more. One
+``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX if it has more. One
 comparison thus says that the page was verified and has every column that the caller will read: a page reached through
 another tree may have fewer. To read more than SEEN_MAX columns, the page's own header is checked each time.
 

@@ -71,7 +71,7 @@ class ByAddress:
         return int(self._jump.address() if found is None else found)
 
     def address(self) -> int:
-        """The address of the machine code."""
+        """Return the address of the machine code."""
         return self._address
 
 

@@ -173,7 +173,7 @@ def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, 
 def sort_words(words, others, spare, others_spare, first, bits, counts):
     """Sort words stably by bits first..bits; higher bits are equal.  Return whether the result is in `spare`.
 
-    others[n], or [0], move along. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
+    others[n], or [0], move with them. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
     2 ** digit runs side by side; the passes share the bits evenly.
     """
     if first >= bits:

@@ -73,7 +73,7 @@ class Coding(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """Tuples as words[n] and, where those are too narrow, tails[n]."""
+    """Tuples as words[n] and, if those are too narrow, tails[n]."""
 
     coding: Coding
     words: np.ndarray

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Invalidated:
-    """Raises an error at any use.
+    """An object that raises an error at any use.
 
     >>> Invalidated(KeyError, "it was here").anything
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Which processes hold a byte lock on a file, as far as /proc shows them to this user."""
+"""Find the processes that hold a byte lock on a file, as far as /proc shows them to this user."""
 
 import os
 import re

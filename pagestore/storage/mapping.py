@@ -86,7 +86,7 @@ class Mapping:
         self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:
-        """Map the file anew if pages below `top` are not in the map yet. Raises CorruptionError if it is too short."""
+        """Map the file anew if pages below `top` are not in the map yet. Raise CorruptionError if it is too short."""
         if top <= len(self.pages.seen):
             return
         count = self.file.size() // self.page_size

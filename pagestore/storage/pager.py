@@ -109,7 +109,7 @@ class Pager:
         self.pages.seen[ids] = np.minimum(page_columns(kinds), SEEN_MAX)
 
     def _grow(self, top: int) -> None:
-        """Grow the file to hold pages below `top` and `spare` more, unless `spare` pages inside are free."""
+        """Grow the file to hold pages below `top` and `spare` more; on failure `spare` free pages inside will do."""
         try:
             self.mapping.grow(top, self.spare)
         except OSError:
