@@ -21,10 +21,7 @@ DEFINES = re.compile(
     rb"^(@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
 )
 IMPORTS = re.compile(rb"^ *from ((?:pagestore|ivm)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-COMPILER = (
-    "pagestore.runtime.compiler",
-    "pagestore.runtime.llvm",
-)  # kernels do not import these, but are compiled by them
+COMPILER = ("pagestore.runtime.compiler", "pagestore.runtime.llvm")  # they compile kernels, which do not import them
 FOLDERS_MAX = 6  # of other sources or settings; each has up to 40 MB
 SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 

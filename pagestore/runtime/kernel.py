@@ -103,7 +103,7 @@ def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Decorate a function that kernels and Python call: cached, and without the GIL.
 
     It counts no references, which would cost time for every array at every call: so it must not make arrays, nor get
-    new ones from others. Only a constant index, as in a[-1], may be negative.
+    new ones from others. Only a constant that is the whole index, as in a[-1], may be negative.
     """
     return Kernel(function, **options) if JIT else function
 

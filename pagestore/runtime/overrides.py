@@ -117,7 +117,7 @@ class Part(CPUDispatcher):
 
 
 class FromTheFront(Compiler):
-    """numba's pipeline for functions without negative indices, except constants.
+    """numba's pipeline for functions without negative indices, except constants that are the whole index.
 
     numba tests whether each index is negative, and adds the length if so: a few instructions in every loop, which
     often keep the compiler from vectorizing it.
