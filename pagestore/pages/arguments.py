@@ -1,7 +1,7 @@
 """Groups of arguments of the kernels that make pages (see runtime/arguments.py).
 
-node buffer     x y z a b c .          a fresh page succeeds an old one: runs of the old page's entries
-old page        a b c d e              stay, and what is new waits in the node buffer between them
+node buffer     x y z a b c .          a fresh page replaces an old one: runs of the old page's entries
+old page        a b c d e              stay, and the new entries are in the node buffer between them
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Entries(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a fresh page keeps of the page that it succeeds, which begins at word `old` of the map; -1 for no page.
+    """What a fresh page keeps of the page that it replaces, which begins at word `old` of the map; -1 for no page.
 
     `runs` columns (first, end, place) of a node buffer, from row `row` on, say which entries stay, and where.
     """
@@ -48,7 +48,7 @@ class Kept(NamedTuple):
 
 
 class ParentEntry(NamedTuple):
-    """Entry `at` of the parent's node buffer, where a fresh page's least key, number, folds and birth go."""
+    """Entry `at` of the parent's node buffer, for a fresh page's least key, number, folds and birth."""
 
     node: Table
     at: int

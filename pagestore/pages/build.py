@@ -1,6 +1,6 @@
-"""Fresh pages out of decoded columns: how many entries fit, one page, a run of even pages.
+"""Make fresh pages from decoded columns: how many entries fit, one page, a run of even pages.
 
-Entries wait in a `node` buffer, int64[C, capacity]: the records of a leaf, or the (keys, child,
+Entries come from a `node` buffer, int64[C, capacity]: the records of a leaf, or the (keys, child,
 folds, birth) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
 """
 
@@ -20,20 +20,20 @@ BLOCK = 64  # entries measured at once
 
 @kernel
 def body_words(page_words, columns, scans, level):
-    """Words of a page that columns may fill: all but header, descriptors, ScanTree and the free last word."""
+    """Return how many words of a page columns may fill: not header, descriptors, ScanTree and the free last word."""
     room = page_words - HEADER - 2 * columns - 1
     return room - scan_room(page_words, scans, level) if scans.shape[0] else room
 
 
 @kernel
 def births_at(keys, folds):
-    """The column of an index page that holds its children's births; -1 if the page would be too wide with it."""
+    """Return the column of an index page that holds its children's births; -1 if the page would be too wide with it."""
     return keys + 1 + folds if keys + 1 + folds < INDEX_COLUMNS_MAX else -1
 
 
 @kernel
 def entry_columns(keys, values, folds, level):
-    """How many columns pages of a level have."""
+    """Return how many columns pages of a level have."""
     if level == 0:
         return keys + values
     return keys + 1 + folds + (births_at(keys, folds) >= 0)
@@ -41,16 +41,16 @@ def entry_columns(keys, values, folds, level):
 
 @kernel
 def anchor(columns, folds, level):
-    """The column of an index page that holds its children: its base is 0, so that a fresh child's id fits.  Else -1.
+    """Return the column of an index page that holds its children (base 0, so that a fresh child's id fits); else -1.
 
-    A page with INDEX_COLUMNS_MAX columns may lack births, so that this column cannot be told from `columns`: -1, too.
+    A page with INDEX_COLUMNS_MAX columns may lack births, so this column does not follow from `columns`: also -1.
     """
     return columns - 2 - folds if level > 0 and columns < INDEX_COLUMNS_MAX else -1
 
 
 @kernel
 def measured(values, lo, hi, anchored):
-    """(base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
+    """Return (base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
     low, high = bounds(values, lo, hi)
     if anchored:
         low = 0
@@ -59,7 +59,7 @@ def measured(values, lo, hi, anchored):
 
 @kernel
 def bounds(values, lo, hi):
-    """The least and the greatest of values[lo:hi]; the loop is plain enough for the compiler to vectorize."""
+    """Return the least and the greatest of values[lo:hi], in a loop that the compiler can vectorize."""
     part = values[lo:hi]
     low = high = part[0]
     for i in range(1, part.shape[0]):
@@ -71,7 +71,7 @@ def bounds(values, lo, hi):
 
 @kernel
 def words_needed(node, columns, scans, level, lo, hi):
-    """Words that entries lo..hi take, each column as narrow as its values allow."""
+    """Return how many words entries lo..hi take, each column as narrow as its values allow."""
     anchored = anchor(columns, scans.shape[0], level)
     total = 0
     for c in range(columns):
@@ -82,7 +82,7 @@ def words_needed(node, columns, scans, level, lo, hi):
 
 @kernel
 def fill(node, columns, lo, hi, page_words, scans, level, spare):
-    """End of the longest run of entries from lo on that one page holds (greedy)."""
+    """Return the end of the longest run of entries from lo that fits on one page (greedy)."""
     room = body_words(page_words, columns, scans, level)
     low, high = spare[LOW], spare[HIGH]
     for c in range(columns):
@@ -134,7 +134,7 @@ def write_page(fresh, kind_word, columns, entries):
 def emit(fresh, shape, level, entries, parent, words, kept, work):
     """Write entries as one page, and the entry of that page to its parent (see arguments.py).
 
-    `words` is the map, which `kept.old` is a place in: what the old page's ScanTree has may be carried over.
+    `words` is the map that `kept.old` indexes: folds of the old page's ScanTree may be reused.
     """
     folds = shape.scans.shape[0]
     columns = entry_columns(shape.keys, shape.values, folds, level)
@@ -145,7 +145,7 @@ def emit(fresh, shape, level, entries, parent, words, kept, work):
 
 @kernel
 def hand_up(fresh, shape, level, entries, decoded, parent, words, kept, work):
-    """Give an encoded page its ScanTree, and its parent the entry; as `emit`.
+    """Write the ScanTree of an encoded page, and the page's entry to its parent; like `emit`.
 
     `decoded` says whether the node buffer holds all entries, or only those that are new.
     """
@@ -162,7 +162,7 @@ def hand_up(fresh, shape, level, entries, decoded, parent, words, kept, work):
 
 @late(FreshPage, Shape, int, Entries, bool, ParentEntry, MappedWords, Kept, Words)
 def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
-    """Give a page of a tree with scans its ScanTree, and its parent the folds of the whole page; as `hand_up`."""
+    """Write the ScanTree of a page, and the page's folds to its parent; like `hand_up`, for trees with scans."""
     if decoded or not patch_scan_tree(fresh, shape, level, entries, words, kept, work):
         grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work)
     _, _, _, nodes, _, stride = layout_of(fresh.page_words, shape.scans.shape[0])
@@ -175,7 +175,7 @@ def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
 def cuts(node, columns, n, page_words, scans, level, spare):
     """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
 
-    Writes the end of each piece to spare[ENDS] and returns how many there are.
+    Write the end of each piece to spare[ENDS] and return the number of pieces.
     """
     ends = spare[ENDS]
     if n == 0:

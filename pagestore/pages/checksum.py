@@ -1,7 +1,7 @@
-"""crc32c of pages, a word a step: by the processor's instruction, or by tables where it has none.
+"""crc32c of pages, one word per step: by the processor's instruction, or by tables if it has none.
 
-The instruction takes three cycles, and one can begin every cycle. So `stamp` takes three pages at a time, each a
-chain of its own.
+The instruction takes three cycles, and one can begin every cycle. So `stamp` interleaves three pages, each an
+independent chain.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from pagestore.pages.layout import CRC
 from pagestore.runtime.intrinsics import crc_of_word, has_crc_instruction
 from pagestore.runtime.kernel import kernel
 
-ONES = 0xFFFFFFFF  # a crc begins from these bits, and is inverted by them in the end
+ONES = 0xFFFFFFFF  # the initial value of a crc, and its final xor
 
 
 def _tables() -> np.ndarray:
-    """Eight tables of the reflected Castagnoli polynomial: eight bytes a step ("slicing by eight")."""
+    """Compute eight tables of the reflected Castagnoli polynomial: eight bytes per step ("slicing by eight")."""
     table = np.empty((8, 256), np.int64)
     crc = np.arange(256)
     for _ in range(8):
@@ -30,7 +30,7 @@ TABLES = _tables()
 
 @kernel
 def look_up(crc, word):
-    """As `crc_of_word`, by tables."""
+    """Like `crc_of_word`, by tables."""
     x = word ^ crc
     return (
         TABLES[7, x & 255]
@@ -46,19 +46,19 @@ def look_up(crc, word):
 
 @kernel
 def add(crc, word):
-    """The crc32c `crc` of some bytes, extended by one word."""
+    """Extend the crc32c `crc` of some bytes by one word."""
     return crc_of_word(crc, word) if has_crc_instruction() else look_up(crc, word)
 
 
 @kernel
 def checksum(words, page, page_words):
-    """crc32c of the bytes of a page behind its first word."""
+    """Return the crc32c of the bytes of a page after its first word."""
     return crc_of(words, page + 1, page + page_words)
 
 
 @kernel
 def crc_of(words, begin, end):
-    """crc32c of the bytes of words[begin:end]."""
+    """Return the crc32c of the bytes of words[begin:end]."""
     crc = ONES
     for i in range(begin, end):
         crc = add(crc, words[i])
@@ -67,7 +67,7 @@ def crc_of(words, begin, end):
 
 @kernel
 def stamp(arena, lo, hi, page_words):
-    """Put the checksums into pages lo to hi of an arena."""
+    """Write the checksums into pages lo..hi of an arena."""
     if not has_crc_instruction():
         for page in range(lo * page_words, hi * page_words, page_words):
             arena[page + CRC] = checksum(arena, page, page_words)
@@ -79,9 +79,9 @@ def stamp(arena, lo, hi, page_words):
 
 @kernel
 def stamp_three(arena, p, q, r, page_words):
-    """Put the checksums into the pages that begin at words p, q and r, which may be the same page."""
+    """Write the checksums into the pages that begin at words p, q and r, which may be the same page."""
     a = b = c = ONES
-    end = page_words  # indices into slices need no check for being negative, which indices into the arena would
+    end = page_words  # unlike indices into the arena, indices into slices need no check for being negative
     first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]
     for i in range(page_words - 1):
         a, b, c = add(a, first[i]), add(b, second[i]), add(c, third[i])

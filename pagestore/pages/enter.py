@@ -1,13 +1,13 @@
-"""The way of kernels into pages: a page is verified when it is touched for the first time.
+"""How kernels reach pages: a page is verified when it is first touched.
 
     root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
 
-``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX where it has more. One
+``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX if it has more. One
 comparison thus says that the page was verified and has every column that the caller will read: a page reached through
-another tree may have fewer. Who reads more than SEEN_MAX columns looks at the page itself.
+another tree may have fewer. To read more than SEEN_MAX columns, the page's own header is checked each time.
 
-For a bad page both return ``-page_id``; every kernel passes a negative page up as its status, and the Python
-wrapper raises CorruptionError. Where the disk lost a write, the page is whole but old: its birth is not the one
+For a bad page `enter` and `child` return ``-page_id``; every kernel passes a negative page up as its status, and the
+Python wrapper raises CorruptionError. If the disk lost a write, the page is intact but old: its birth is not the one
 that its parent records.
 """
 
@@ -34,7 +34,7 @@ from pagestore.runtime.kernel import kernel
 KIND_AND_LEVEL = 0xFF0F  # bits of a type word
 FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same
 SEEN_MAX = 255  # a byte
-DEPTH_MAX = 15  # no page has a deeper ScanTree
+DEPTH_MAX = 15  # of a ScanTree
 
 columns_below = kernel(pointer_columns)
 birth_of = kernel(pointer_birth)
@@ -42,7 +42,7 @@ birth_of = kernel(pointer_birth)
 
 @kernel
 def enter(words, seen, page_words, root, level, columns):
-    """Index of the first word of the page that a pointer leads to, of a tree's level, or ``-page_id``."""
+    """Return the first word of the page that pointer `root` leads to, verified to be of `level`, or ``-page_id``."""
     page_id = root & PAGE_MASK
     if page_id == 0 or page_id >= seen.shape[0]:
         return -max(page_id, 1)
@@ -53,7 +53,7 @@ def enter(words, seen, page_words, root, level, columns):
 
 @kernel
 def child(words, seen, page_words, page, keys, slot, level, columns):
-    """As `enter`, for the child at a slot of an index page; where no such page exists, the parent is the bad page."""
+    """Like `enter`, for the child at a slot of an index page; if its number is out of range, the parent is bad."""
     page_id = field(words, page, keys, slot)
     if page_id <= 0 or page_id >= seen.shape[0]:
         return -words[page + ID]
@@ -65,15 +65,15 @@ def child(words, seen, page_words, page, keys, slot, level, columns):
 
 @kernel
 def columns_at(root, keys, level):
-    """How many columns of the pages at a level below a pointer are read by a kernel that reads no folds."""
+    """Return how many columns a kernel that reads no folds reads of the pages at a level below a pointer."""
     return keys + 1 if level > 0 else max(keys, columns_below(root))
 
 
 @kernel
 def look(words, seen, page_words, page_id, level, columns, kin, birth):
-    """As `enter`, for a page that is not verified yet, or has too few columns.
+    """Like `enter`, for a page that is not verified yet, or has too few columns.
 
-    `kin` holds the folds and tree id, `birth` the birth that its parent expects; 0 means that it expects none.
+    `kin` holds the folds and tree id, `birth` the birth that the parent expects; 0 means any.
     """
     page = page_id * page_words
     if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
@@ -84,14 +84,14 @@ def look(words, seen, page_words, page_id, level, columns, kin, birth):
 
 @kernel
 def mark(arena, ids, seen, page_words):
-    """Mark pages ids[n], just written from an arena, as verified.  No tree enters pages of runs: 0 columns."""
+    """Mark pages ids[n], just written from an arena, as verified; pages of runs, which no tree enters, stay at 0."""
     for i in range(ids.shape[0]):
         seen[ids[i]] = min(columns_of(arena, i * page_words), SEEN_MAX)
 
 
 @kernel
 def is_meant(words, page, page_id, level, kin, birth):
-    """Do a page's number, kind, level, tree and birth agree with its parent?"""
+    """Return whether a page's number, kind, level, tree and birth agree with its parent."""
     kind = words[page + TYPE]
     if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
         return False
@@ -102,7 +102,7 @@ def is_meant(words, page, page_id, level, kin, birth):
 
 @kernel
 def is_whole(words, page, page_words):
-    """Do the bytes of a page match its checksum, and do its columns and its ScanTree lie inside it?"""
+    """Return whether a page's bytes match its checksum, and its columns and its ScanTree lie inside it."""
     if words[page + CRC] != checksum(words, page, page_words):
         return False
     n, columns = words[page + ENTRY_COUNT], columns_of(words, page)
@@ -116,7 +116,7 @@ def is_whole(words, page, page_words):
 
 @kernel
 def lie_inside(words, page, descriptors, columns, n, first, page_words):
-    """Do columns of n entries lie between word `first` of a page and its last one, which stays free?"""
+    """Return whether columns of n entries lie between word `first` of a page and its last one, which stays free."""
     if descriptors - page + 2 * columns > page_words:
         return False
     for c in range(columns):
@@ -128,7 +128,7 @@ def lie_inside(words, page, descriptors, columns, n, first, page_words):
 
 @kernel
 def scan_tree_is_whole(words, page, n, page_words):
-    """Does a page's ScanTree lie inside, and do its leaves ascend?"""
+    """Return whether a page's ScanTree lies inside the page and the starts of its leaves ascend."""
     header, folds = words[page + SCAN], folds_of(words, page)
     depth, at = header & 255, header >> 8 & 0xFFFFFF
     if depth > DEPTH_MAX or ENTRIES_MIN << depth > records_max(page_words) or at < HEADER:

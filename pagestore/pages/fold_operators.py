@@ -23,7 +23,7 @@ USER = 256  # a registered operator's code is its name, read as a number
 
 @kernel
 def group_end(scans, f, end):
-    """First row behind the group that row f leads."""
+    """Return the first row after the group that row f leads."""
     f += 1
     while f < end and (scans[f, 0] == CARRY or scans[f, 0] == THEN):
         f += 1
@@ -32,9 +32,9 @@ def group_end(scans, f, end):
 
 @kernel
 def combine(scans, first, end, a, i, da, b, j, db):
-    """Put ``a ⊕ b`` in place of a, for fold words first..end.  Word f stands at a[i + f * da] and b[j + f * db].
+    """Replace a by ``a ⊕ b``, for fold words first..end.  Word f is at a[i + f * da] and b[j + f * db].
 
-    Returns the applications: one for each scan.
+    Return the number of applications: one for each scan.
     """
     applied = 0
     f = first
@@ -64,7 +64,7 @@ def combine(scans, first, end, a, i, da, b, j, db):
 
 @kernel
 def beats(op, first, end, b, j, db, a, i, da):
-    """Is tuple b above tuple a (below it, for MIN)?  On equal tuples the earlier one stays."""
+    """Return whether tuple b is greater than tuple a (less, for MIN); False if they are equal."""
     for f in range(first, end):
         x, y = a[i + f * da], b[j + f * db]
         if x != y:
@@ -74,7 +74,7 @@ def beats(op, first, end, b, j, db, a, i, da):
 
 @kernel
 def mixed(x):
-    """A bijection that spreads every bit over the word (the finisher of splitmix64)."""
+    """Spread every bit over the word, by a bijection (the finisher of splitmix64)."""
     x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
     x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
     return x ^ (x >> 31 & 0x1FFFFFFFF)
@@ -82,19 +82,19 @@ def mixed(x):
 
 @kernel
 def chained(h, x):
-    """The hash h of a record's first words, extended by its next word x."""
+    """Extend the hash h of a record's first words by its next word x."""
     return mixed(h ^ mixed(x + 7046029254386353131)) + 1442695040888963407
 
 
 @kernel
 def lift(op, x):
-    """The fold word of a single record whose column holds x; not for COUNT and CHECKSUM."""
+    """Return the fold word of a single record whose column holds x; not for COUNT and CHECKSUM."""
     return x >> 63 if op == CARRY else x
 
 
 @kernel
 def lift_entry(words, page, level, keys, scans, f, i):
-    """Fold word f of entry i of an encoded page: of the record, or of the child's subtree."""
+    """Return fold word f of entry i of an encoded page: of the record, or of the child's subtree."""
     if level > 0:
         return field(words, page, keys + 1 + f, i)
     op = scans[f, 0]
@@ -110,7 +110,7 @@ def lift_entry(words, page, level, keys, scans, f, i):
 
 @kernel
 def lift_decoded(node, level, keys, scans, f, i):
-    """As `lift_entry`, of entry i of a node buffer int64[C, n]."""
+    """Like `lift_entry`, for entry i of a node buffer int64[C, n]."""
     if level > 0:
         return node[keys + 1 + f, i]
     op = scans[f, 0]
@@ -128,8 +128,8 @@ def lift_decoded(node, level, keys, scans, f, i):
 def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
 
-    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan, none
-    to count records.
+    `spare` is the index of F free words of out.  Return the number of applications: hi - lo - 1 for each scan,
+    none for a count of records.
     """
     F = scans.shape[0]
     applied = 0
@@ -155,7 +155,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
 
 @kernel
 def plain_run(node, level, keys, op, c, f, lo, hi):
-    """COUNT, MIN or MAX of one word, in loops that the compiler can vectorize."""
+    """Fold COUNT, MIN or MAX of one word, in loops that the compiler can vectorize."""
     if op == COUNT and level == 0:
         return hi - lo
     if level > 0:
@@ -176,7 +176,7 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
 
 @kernel
 def sum_run(values, out, o, stride):
-    """The exact sum of values as two words; halves of the values add up without a carry."""
+    """Write the exact sum of values as two words; the 32-bit halves are summed apart, without a carry."""
     low = 0
     high = 0
     for i in range(values.shape[0]):

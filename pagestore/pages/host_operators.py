@@ -1,6 +1,6 @@
 """Scan operators that a host registers: compiled functions of two words, known by a short name.
 
-The name is the code that stands in the catalog, so a store opened elsewhere can say which operator is missing.
+The catalog stores the name as the operator's code, so a store opened elsewhere can say which operator is missing.
 """
 
 import ctypes
@@ -19,8 +19,7 @@ NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "co
 class Operator(NamedTuple):
     """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive.
 
-    A `semilattice` gives the same for values in any order, each as often as one likes.  One with an `inverse` is an
-    Abelian group.
+    A `semilattice` is commutative and idempotent.  An operator with an `inverse` is an Abelian group.
     """
 
     name: str
@@ -44,11 +43,11 @@ def register_operator(
     """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
 
     `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
-    or checks a relation with such a scan registers the operator first, and always the same one. A `semilattice`
+    or checks a relation with this scan registers the operator first, and always the same one. A `semilattice`
     is commutative as well, and `combine(a, a)` is a, so that rules may aggregate by it within a recursion. One with an
     `inverse` is commutative, and `combine(a, inverse(a))` is the identity: rules then keep one value for each group,
-    and not those that it is made of. Raises SchemaError for a bad name, ExistsError for one that is taken,
-    CompilerError where numba is not installed.
+    not the values folded into it. Raise SchemaError for a bad name, ExistsError for one that is taken,
+    CompilerError if numba is not installed.
 
     >>> import math
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0, inverse=lambda a: a)
@@ -70,7 +69,7 @@ def register_operator(
 
 
 def _compiled(name: str, function: Callable[..., int], signature: str) -> Any:
-    """An operator's function as C calls it."""
+    """Compile an operator's function to one that C can call."""
     try:
         from numba import cfunc
     except ImportError:
@@ -81,37 +80,37 @@ def _compiled(name: str, function: Callable[..., int], signature: str) -> Any:
 
 
 def is_name(name: str) -> bool:
-    """Whether an operator can have that name."""
+    """Return whether an operator can have that name."""
     return bool(re.fullmatch(r"[a-z]{2,7}", name)) and name not in NAMES_TAKEN
 
 
 def code_of(name: str) -> int:
-    """The number of an operator's name: its letters as a little-endian word."""
+    """Return the code of an operator's name: its letters as a little-endian word."""
     return int.from_bytes(name.encode(), "little")
 
 
 def name_of(code: int) -> str:
-    """The name of the operator with a code."""
+    """Return the name of the operator with a code."""
     return code.to_bytes(8, "little").rstrip(b"\0").decode("ascii", "replace")
 
 
 def is_operator(name: str) -> bool:
-    """Whether an operator of that name is registered in this process."""
+    """Return whether an operator of that name is registered in this process."""
     return is_name(name) and code_of(name) in _registered
 
 
 def is_semilattice(name: str) -> bool:
-    """Whether an operator of that name is registered in this process, as a semilattice."""
+    """Return whether an operator of that name is registered in this process as a semilattice."""
     return is_operator(name) and _registered[code_of(name)].semilattice
 
 
 def has_inverse(name: str) -> bool:
-    """Whether an operator of that name is registered, and with an inverse."""
+    """Return whether an operator of that name is registered with an inverse."""
     return is_operator(name) and _registered[code_of(name)].inverse is not None
 
 
 def operator(code: int) -> Operator:
-    """The registered operator with a code. Raises MissingError."""
+    """Return the registered operator with a code. Raise MissingError."""
     found = _registered.get(code)
     if found is None:
         raise MissingError(
@@ -121,5 +120,5 @@ def operator(code: int) -> Operator:
 
 
 def address_of(code: int) -> int:
-    """The address of an operator's machine code; 0 for a built-in one. Raises MissingError."""
+    """Return the address of an operator's machine code; 0 for a built-in one. Raise MissingError."""
     return operator(code).address if code >= USER else 0

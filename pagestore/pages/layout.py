@@ -5,16 +5,16 @@
          | crc32c | id | birth | kind level columns folds  tree | count | scan | age | 0   | C descriptors | columns   | 0 |
          +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
 
-A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds the crc32c of all bytes
-behind it in its low half.  Word 3 packs kind (bits 0-3), level (8-15), columns (their low 8 bits in
+A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds, in its low half, the
+crc32c of all bytes after it.  Word 3 packs kind (bits 0-3), level (8-15), columns (their low 8 bits in
 16-23, the others in 4-7), folds (24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
-``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits behind
-word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits ago
-(shift.py).  The last word of a page stays free: a reader may touch one word behind a column.
+``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits after the
+start of word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits
+ago (shift.py).  The last word of a page stays free: a reader may touch one word past a column.
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.
-Pages of format 1 have no births, nor has a page that would exceed INDEX_COLUMNS_MAX with them.
+Pages of format 1 have no births, nor do pages that would exceed INDEX_COLUMNS_MAX with them.
 
 Kernels take a tree's root as one word, its *pointer*:
 
@@ -34,7 +34,7 @@ FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
 HEIGHT_MAX = 10
 RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
 COLUMNS_MAX = 1023  # of a record: a pointer has ten bits for them
-INDEX_COLUMNS_MAX = 255  # of an index page, which has few keys, and a byte for its folds
+INDEX_COLUMNS_MAX = 255  # of an index page, which has few key columns, and whose number of folds is a byte
 KEYS_MAX = 16  # words of a key, at most
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 10, 19  # of a pointer
@@ -59,7 +59,7 @@ def page_type_fields(word: int) -> tuple[int, int, int, int, int]:
 
 
 def page_columns(word: int) -> int:
-    """How many columns a page with this type word has."""
+    """Return how many columns a page with this type word has."""
     return word >> 16 & 255 | (word & 0xF0) << 4
 
 
@@ -74,10 +74,10 @@ def pointer_to(page: int, columns: int, birth: int) -> int:
 
 
 def pointer_columns(pointer: int) -> int:
-    """Columns of the leaves below a pointer; 0 if it does not say."""
+    """Return the number of columns of the leaves below a pointer; 0 if unknown."""
     return pointer >> PAGE_BITS & COLUMNS_MAX
 
 
 def pointer_birth(pointer: int) -> int:
-    """The low BIRTH_BITS of the version that wrote the root; 0 if the pointer does not say."""
+    """Return the low BIRTH_BITS of the version that wrote the root; 0 if unknown."""
     return pointer >> BIRTH_AT

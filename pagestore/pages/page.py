@@ -1,4 +1,4 @@
-"""One page as arrays: narrow columns in and out, and search on the keys of a page.
+"""One page as arrays: read and write narrow columns, and search the keys of a page.
 
 A kernel gets the whole map as ``words`` and addresses a page by the index of its first word.
 Columns are read through two descriptor words (see layout.py), so a lookup hoists them once and
@@ -16,25 +16,25 @@ type_word, columns_in = kernel(page_type), kernel(page_columns)
 
 @kernel
 def records_max(page_words):
-    """The most records that a page may hold, which bounds the scratch of every kernel."""
+    """Return the most records that a page may hold, which bounds the scratch of every kernel."""
     return RECORDS_A_WORD * page_words
 
 
 @kernel
 def columns_of(words, page):
-    """How many columns a page has."""
+    """Return how many columns a page has."""
     return columns_in(words[page + TYPE])
 
 
 @kernel
 def folds_of(words, page):
-    """How many folds an entry of the page's tree has."""
+    """Return how many folds an entry of the page's tree has."""
     return words[page + TYPE] >> 24 & 255
 
 
 @kernel
 def column(words, page, c):
-    """(base, index of the first word, width) of a column."""
+    """Return (base, index of the first word, width) of a column."""
     at = page + HEADER + 2 * c
     offset = words[at + 1]
     return words[at], page + (offset >> 8), offset & 255
@@ -42,7 +42,7 @@ def column(words, page, c):
 
 @kernel
 def bits(words, start, width, i):
-    """The `width` bits of entry i, as a word."""
+    """Return the `width` bits of entry i, as a word."""
     if width <= NARROW:
         return narrow(words, start, width, i)
     at = i * width
@@ -54,34 +54,34 @@ def bits(words, start, width, i):
 
 @kernel
 def narrow(words, start, width, i):
-    """As `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte on hold all of it."""
+    """Like `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte on hold all of it."""
     return bits_at(words, 64 * start + i * width, (1 << width) - 1)
 
 
 @kernel
 def field(words, page, c, i):
-    """Value i of column c."""
+    """Return value i of column c."""
     base, start, width = column(words, page, c)
     return base + bits(words, start, width, i)
 
 
 @kernel
 def birth_at(words, page, keys, slot):
-    """Which version wrote the child at a slot of an index page; 0 where the page does not say."""
+    """Return which version wrote the child at a slot of an index page; 0 if the page has no births."""
     last = keys + 1 + folds_of(words, page)
     return field(words, page, last, slot) if columns_of(words, page) > last else 0
 
 
 @kernel
 def unpack(words, page, c, lo, hi, out, at):
-    """Decode entries lo..hi of column c into ``out[at:]``; the loop is plain enough for the compiler to vectorize."""
+    """Decode entries lo..hi of column c into ``out[at:]``, in a loop that the compiler can vectorize."""
     base, start, width = column(words, page, c)
     unpack_bits(words, base, start, width, lo, hi, out, at)
 
 
 @kernel
 def unpack_bits(words, base, start, width, lo, hi, out, at):
-    """As `unpack`, for a column that begins at word `start` and has `width` bits a value."""
+    """Like `unpack`, for a column that begins at word `start` and has `width` bits per value."""
     values = out[at : at + hi - lo]
     if width > NARROW:
         for i in range(values.shape[0]):
@@ -93,7 +93,7 @@ def unpack_bits(words, base, start, width, lo, hi, out, at):
 
 @kernel
 def width_of(low, high):
-    """Bits that hold every value of [low, high] as an offset from low; a wrapped difference takes 64."""
+    """Return how many bits hold every value of [low, high] as an offset from low; a wrapped difference takes 64."""
     span = high - low
     if span < 0:
         return 64
@@ -106,7 +106,7 @@ def width_of(low, high):
 
 @kernel
 def word_from(words, i, bit):
-    """The 64 bits that begin at a bit of words[i]."""
+    """Return the 64 bits that begin at a bit of words[i]."""
     return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (63 - bit)
 
 
@@ -114,7 +114,7 @@ def word_from(words, i, bit):
 def pack(words, start, base, width, values, lo, hi):
     """Encode ``values[lo:hi]`` as offsets from base, `width` bits each, from word `start` on.
 
-    Returns the index behind the last word written.
+    Return the index after the last word written.
     """
     if width == 0:
         return start
@@ -141,17 +141,17 @@ def pack(words, start, base, width, values, lo, hi):
 
 @kernel
 def lower(words, page, c, lo, hi, x):
-    """First i in [lo, hi) whose column c is at least x; hi if there is none.  O(log(hi - lo))."""
+    """Return the first i in [lo, hi) whose column c is at least x; else hi.  O(log(hi - lo))."""
     base, start, width = column(words, page, c)
     return halve(words, base, start, width, lo, hi, x)
 
 
 @kernel
 def halve(words, base, start, width, lo, hi, x):
-    """As `lower`, for a column whose base, start and width are known.
+    """Like `lower`, for a column whose base, start and width are known.
 
-    Probes three entries at once, whose loads do not wait for each other, until few entries are left. Their places
-    are kept in bits: a multiplication would delay the next load.
+    Probe three entries at once, whose loads do not wait for each other, until few entries are left. Offsets are
+    kept in bits, since a multiplication would delay the next load.
     """
     n = hi - lo
     if width > NARROW:
@@ -182,13 +182,13 @@ def halve(words, base, start, width, lo, hi, x):
 
 @kernel
 def bits_at(words, at, mask):
-    """The bits of `mask`, up to NARROW, from bit `at` of the map on."""
+    """Return the bits of `mask`, up to NARROW, from bit `at` of the map on."""
     return word_at(words, at >> 3) >> (at & 7) & mask
 
 
 @kernel
 def gallop(words, page, c, lo, hi, x):
-    """As `lower`, in O(log distance): doubles its step before it halves."""
+    """Like `lower`, in O(log distance): double the step, then halve it."""
     base, start, width = column(words, page, c)
     if lo >= hi or base + bits(words, start, width, lo) >= x:
         return lo
@@ -201,15 +201,15 @@ def gallop(words, page, c, lo, hi, x):
 
 @kernel
 def run_end(words, page, c, lo, hi, x):
-    """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
+    """Return the first i in [lo, hi) whose column c exceeds x, given that entry lo does not, by galloping."""
     return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
 @kernel
 def locate(words, page, key, m, lo):
-    """First entry at or after `lo` whose first m columns are at least ``key[:m]``, and whether it equals it.
+    """Return the first entry from `lo` on whose first m columns are at least ``key[:m]``, and whether they equal it.
 
-    Narrows one column at a time, so every probe stays inside one column's words.
+    Narrow by one column at a time, so that every probe stays inside one column's words.
     """
     hi = words[page + ENTRY_COUNT]
     for c in range(m):
@@ -223,7 +223,7 @@ def locate(words, page, key, m, lo):
 
 @kernel
 def child_slot(words, page, key, m, keys, lo):
-    """Entry of an index page whose subtree holds the place of ``key[:m]`` (its lower bound).
+    """Return the entry of an index page whose subtree holds the place of ``key[:m]`` (its lower bound).
 
     With a whole key that is the last entry whose separator is not above it.  With a prefix (m < keys)
     the first equal record may still be below the entry before the first equal separator.

@@ -4,18 +4,18 @@
     nodes 2,3   [   0..13    ][    13..24   ]      the leaves are nodes L..2L-1, L a power of two;
     leaves 4-7  [0..6][6..13][13..19][19..24]      leaf j folds the entries starts[j]..starts[j + 1]
 
-A leaf folds a dozen entries or so (ENTRIES_MIN to twice that when the tree is planted) and no node folds
-more than twice as many as its sibling.  Where a page is rewritten with a few edits its tree is carried
-over: leaves without an edit keep their folds, and where the balance is lost the smallest subtree that
-has lost it is planted anew, so an edit costs O(log B) applications, amortised.
+A leaf folds a dozen entries or so (ENTRIES_MIN to twice that when the tree is built) and no node folds
+more than twice as many as its sibling.  When a page is rewritten with a few edits its tree is carried
+over: leaves without an edit keep their folds, and if the balance is lost the smallest unbalanced
+subtree is rebuilt, so an edit costs O(log B) applications, amortised.
 
 On the page the tree fills the room that `scan_room` keeps at its end, as narrow columns: how far starts[j]
-is off the even cut n * j // L, then fold word f of nodes 1..2L-1.  Header word SCAN says where and how deep:
+is from the even cut n * j // L, then fold word f of nodes 1..2L-1.  Header word SCAN says where and how deep:
 
-    bits 0-7  log2 L (0: no tree)     bits 8-31  word offset in the page     bits 32-63  entries when planted
+    bits 0-7  log2 L (0: no tree)     bits 8-31  word offset in the page     bits 32-63  entries when built
 
 A tree that does not fit into its room loses its lowest level until it does.  `work` is scratch of
-`work_words` words: the first ones count; starts and nodes under construction lie behind it.
+`work_words` words: first the counters, then starts and nodes under construction.
 """
 
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, combine, fold_run
@@ -23,19 +23,19 @@ from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import bits, pack, unpack, width_of
 from pagestore.runtime.kernel import kernel
 
-ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, less than twice this
+ENTRIES_MIN = 9  # entries of a leaf when its tree is built: at least this, less than twice this
 BUDGET = 20  # each fold word may take a 20th of a page
-WORDS_PAID = 5  # fold words that have room of their own: all together take five 20ths at most
+WORDS_PAID = 5  # more fold words than this get no more room: all together take five 20ths at most
 
-# words of `work`: applications counted, pages made by shift.py, the address of `build.scan_tree`
+# words of `work`: number of applications, number of pages made by shift.py, address of `build.scan_tree`
 APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
-EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not made yet, out of date, up to date
+EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not computed yet, out of date, up to date
 
 
 @kernel
 def leaves_max(page_words):
-    """More leaves than the ScanTree of any page has: a page has 2 * page_words entries at most."""
+    """Return more leaves than the ScanTree of any page has: a page has 2 * page_words entries at most."""
     leaves = 1
     while leaves * ENTRIES_MIN <= 2 * page_words:
         leaves <<= 1
@@ -44,14 +44,14 @@ def leaves_max(page_words):
 
 @kernel
 def work_words(page_words, folds):
-    """Words of scratch: starts, states, weights and nodes of the largest tree, and spare words."""
+    """Return the words of scratch: starts, states, weights and nodes of the largest tree, and spare words."""
     leaves = leaves_max(page_words)
     return AREA + (leaves + 1) + 2 * (2 * leaves) + folds * 2 * leaves + 2 * folds
 
 
 @kernel
 def scan_room(page_words, scans, level):
-    """Words at the end of a page for its ScanTree; none where all folds are counts of records."""
+    """Return how many words at the end of a page its ScanTree may take; 0 if all folds are counts of records."""
     paid = 0
     for f in range(scans.shape[0]):
         op = scans[f, 0]
@@ -62,7 +62,7 @@ def scan_room(page_words, scans, level):
 
 @kernel
 def layout_of(page_words, folds):
-    """Where starts, states, weights, nodes and spare words lie in `work`, and the stride of a fold word."""
+    """Return where starts, states, weights, nodes and spare words begin in `work`, and the stride of a fold word."""
     leaves = leaves_max(page_words)
     starts = AREA
     states = starts + leaves + 1
@@ -75,8 +75,8 @@ def layout_of(page_words, folds):
 def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
     """Write the ScanTree of a fresh page, which holds some entries of a node buffer (see arguments.py).
 
-    Where the buffer is not `decoded` it has none of the entries that were kept, and what is folded is decoded first.
-    Leaves the fold of the whole page in node 1 of `work`.
+    If not `decoded`, the buffer lacks the entries kept from the old page, and those to be folded are decoded first.
+    Leave the fold of the whole page in node 1 of `work`.
     """
     scans, page_words = shape.scans, fresh.page_words
     _, states, _, _, _, _ = layout_of(page_words, scans.shape[0])
@@ -138,7 +138,7 @@ def decode_folded(arena, page, node, level, keys, scans, lo, hi):
 
 @kernel
 def join(scans, nodes, stride, k, work):
-    """The fold of node k out of its children's."""
+    """Compute the fold of node k from its children's."""
     folds = scans.shape[0]
     for f in range(folds):
         work[nodes + k + f * stride] = work[nodes + 2 * k + f * stride]
@@ -147,9 +147,9 @@ def join(scans, nodes, stride, k, work):
 
 @kernel
 def carry(words, kept, node, level, scans, n, page_words, work):
-    """Take over starts and folds from the old page's tree; returns (depth, entries when planted), or depth 0.
+    """Copy starts and folds from the old page's tree; return (depth, entries when built), with depth 0 if impossible.
 
-    A leaf is CLEAN if its entries lie in one copied run and nothing came between them.
+    A leaf is CLEAN if its entries lie in one copied run and none was inserted between them.
     """
     old, runs_at, runs, folds = kept.old, kept.row, kept.runs, scans.shape[0]
     starts, states, weights, nodes, _, stride = layout_of(page_words, folds)
@@ -201,10 +201,10 @@ def carry(words, kept, node, level, scans, n, page_words, work):
 
 @kernel
 def refresh_carried(fresh, source, shape, level, entries, depth, work):
-    """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
+    """Bring a carried tree up to date: rebuild unbalanced subtrees, fold the other dirty nodes.
 
-    Goes top down for balance, so that of nested subtrees the largest is planted; then bottom up for the folds.  A
-    subtree with fewer entries than leaves has lost its balance as well.
+    Go top down for balance, so that of nested subtrees the largest is rebuilt; then bottom up for the folds.  A
+    subtree with fewer entries than leaves counts as unbalanced too.
     """
     scans, node, keys, lo = shape.scans, entries.node, shape.keys, entries.lo
     starts, states, weights, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
@@ -233,7 +233,7 @@ def refresh_carried(fresh, source, shape, level, entries, depth, work):
 
 @kernel
 def log2(k):
-    """Floor of the binary logarithm: the depth of node k."""
+    """Return the floor of the binary logarithm: the depth of node k."""
     d = 0
     while k > 1:
         k >>= 1
@@ -243,7 +243,7 @@ def log2(k):
 
 @kernel
 def mark_clean(states, k, depth, work):
-    """Mark a whole subtree as done."""
+    """Mark a whole subtree as CLEAN."""
     for d in range(depth + 1):
         for i in range(k << d, (k << d) + (1 << d)):
             work[states + i] = CLEAN
@@ -264,7 +264,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
                 width = width_of(low, high)
-                if 0 < width < 63:  # the values stand in mid-range, so that later ones may be lower or higher
+                if 0 < width < 63:  # put the values in mid-range, so that later ones may be lower or higher
                     low -= ((1 << width) - 1 - (high - low)) >> 1
                 work[spare + f], work[spare + folds + f] = low, width
                 need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
@@ -288,13 +288,13 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
 
 @kernel
 def stored(scans, f, level):
-    """Are the nodes of fold word f stored on the page?  Counts of records follow from where leaves start."""
+    """Return whether the page stores the nodes of fold word f; counts of records follow from where leaves start."""
     return level > 0 or scans[f, 0] != COUNT
 
 
 @kernel
 def span(values, lo, n):
-    """Least and greatest of n values from lo on."""
+    """Return the least and the greatest of n values from lo on."""
     low = values[lo]
     high = low
     for i in range(lo + 1, lo + n):
@@ -305,7 +305,7 @@ def span(values, lo, n):
 
 @kernel
 def write_column(arena, page, descriptor, at, low, width, values, lo, n):
-    """Write a narrow column, encoded as the page's own: its descriptor and its bits; returns the next free word."""
+    """Write a column, encoded like the page's own: its descriptor and its bits; return the next free word."""
     arena[descriptor] = low
     arena[descriptor + 1] = (at - page) << 8 | width
     return pack(arena, at, low, width, values, lo, lo + n)
@@ -313,14 +313,14 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
 
 @kernel
 def tree_column(words, page, area, c):
-    """(base, index of the first word, width) of a ScanTree's column: 0 holds the starts, 1 + f fold word f."""
+    """Return (base, index of the first word, width) of a ScanTree's column: 0 for the starts, 1 + f for fold word f."""
     offset = words[area + 2 * c + 1]
     return words[area + 2 * c], page + (offset >> 8), offset & 255
 
 
 @kernel
 def tree_start(words, page, area, entries, depth, j):
-    """First entry of leaf j of a page's ScanTree; of leaf L, the number of entries."""
+    """Return the first entry of leaf j of a page's ScanTree; for j = L, the number of entries."""
     if j >> depth:
         return entries
     base, at, width = tree_column(words, page, area, 0)

@@ -27,7 +27,7 @@ class ScanTree(NamedTuple):
 
 
 def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
-    """The ScanTree of a page int64[W], None if it has none. Raises ValueError for one that no kernel writes."""
+    """Return the ScanTree of a page int64[W], or None. Raise ValueError for one that no kernel writes."""
     header = int(page[SCAN])
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:
@@ -48,7 +48,7 @@ def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | Non
 
 
 def _column(page: np.ndarray, descriptor: int, n: int) -> list[int]:
-    """A narrow column, bit by bit out of one big integer."""
+    """Decode a narrow column, from one big integer."""
     base, place = int(page[descriptor]), int(page[descriptor + 1])
     offset, width = place >> 8, place & 255
     words = -(-n * width // 64)
@@ -60,7 +60,7 @@ def _column(page: np.ndarray, descriptor: int, n: int) -> list[int]:
 
 
 def scan_tree_faults(page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray) -> Iterator[str]:
-    """What is wrong with a page's ScanTree, given the page's decoded columns int64[C, n]."""
+    """Yield what is wrong with a page's ScanTree, given the page's decoded columns int64[C, n]."""
     try:
         tree = read_scan_tree(page, scans, level)
     except ValueError as error:
@@ -88,7 +88,7 @@ def scan_tree_faults(page: np.ndarray, scans: Scans, level: int, keys: int, colu
 
 
 def fold_of(scans: Scans, level: int, keys: int, columns: np.ndarray) -> Fold:
-    """The fold of all entries in columns int64[C, n], n > 0: records of a leaf, children of an index page."""
+    """Fold all entries in columns int64[C, n], n > 0: records of a leaf, children of an index page."""
     out: list[int] = []
     for f, op, c, group in _groups(scans):
         if level:
@@ -107,7 +107,7 @@ def fold_of(scans: Scans, level: int, keys: int, columns: np.ndarray) -> Fold:
 
 
 def join(scans: Scans, a: Fold, b: Fold) -> Fold:
-    """a ⊕ b."""
+    """Return a ⊕ b."""
     out: list[int] = []
     for f, op, _, group in _groups(scans):
         out += _join_many(op, [list(a[f : f + group]), list(b[f : f + group])])
@@ -115,7 +115,7 @@ def join(scans: Scans, a: Fold, b: Fold) -> Fold:
 
 
 def record_hashes(columns: np.ndarray) -> np.ndarray:
-    """The hash of each record, uint64[n], that a checksum adds up."""
+    """Return the hash of each record, uint64[n]; a checksum is their sum."""
     h = np.zeros(columns.shape[1], np.uint64)
     for column in columns.view(np.uint64):
         h = _mixed(h ^ _mixed(column + np.uint64(7046029254386353131))) + np.uint64(1442695040888963407)
@@ -130,7 +130,7 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def _groups(scans: Scans) -> Iterator[tuple[int, int, int, int]]:
-    """(row, operator, column, rows) of each scan."""
+    """Yield (row, operator, column, number of rows) of each scan."""
     leaders = [f for f, (op, _) in enumerate(scans) if op not in (CARRY, THEN)]
     for f, after in zip(leaders, [*leaders[1:], len(scans)], strict=False):
         yield f, *scans[f], after - f
@@ -151,5 +151,5 @@ def _join_many(op: int, folds: list[list[int]]) -> list[int]:
 
 
 def _signed(word: int) -> int:
-    """A word's low 64 bits as a signed number."""
+    """Return a word's low 64 bits as a signed number."""
     return (word + (1 << 63) & (1 << 64) - 1) - (1 << 63)

@@ -1,9 +1,9 @@
-"""Folds changed where they stand: for pages on which values change and no entry comes or goes.
+"""Update folds in place, on pages where values change but no entry is inserted or deleted.
 
     leaf    [5 9 4] sum 18, max 9        the 9 becomes 7: the sum by the difference, -2; the maximum is folded again
-    path    up to the root, as far as something changes
+    path    up to the root, as long as folds change
 
-Only counts, sums, minima and maxima are changed so; a page with other folds is refolded along the paths of its edits.
+Only counts, sums, minima and maxima are updated this way; other folds are refolded along the paths of the edits.
 """
 
 from pagestore.pages.arguments import FoldColumn
@@ -13,12 +13,12 @@ from pagestore.pages.page import bits, column, pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, layout_of, stored, tree_column
 from pagestore.runtime.kernel import inlined, kernel
 
-DIFFERING = 48  # bits of values whose differences, a page's worth of them, add up within a word
+DIFFERING = 48  # bits; the differences of a whole page of values this narrow add up within a word
 
 
 @kernel
 def in_place(words, kept, node, scans, n):
-    """Are all folds plain, and does every entry that stays keep its place?"""
+    """Return whether folds are plain (count, sum, min or max of one word) and entries keep their number and places."""
     same = n == words[kept.old + ENTRY_COUNT]
     for r in range(kept.runs):
         same &= node[kept.row, r] == node[kept.row + 2, r]
@@ -32,7 +32,7 @@ def in_place(words, kept, node, scans, n):
 
 @kernel
 def change_folds(fresh, shape, level, entries, words, kept, work):
-    """Bring the copy of the old page's tree up to date, and node 1 of `work`; whether all folds fit."""
+    """Update the copy of the old page's tree, and node 1 of `work`; return whether all folds fit."""
     arena, page, keys, scans = fresh.arena, fresh.page, shape.keys, shape.scans
     folds = scans.shape[0]
     starts, _, _, nodes, _, stride = layout_of(fresh.page_words, folds)
@@ -59,7 +59,7 @@ def change_folds(fresh, shape, level, entries, words, kept, work):
 
 @inlined
 def leaf_of(work, starts, i, j):
-    """The leaf of a ScanTree that folds entry i, looked for from leaf j on."""
+    """Return the leaf of a ScanTree that folds entry i, searching from leaf j."""
     while work[starts + j + 1] <= i:
         j += 1
     while work[starts + j] > i:
@@ -69,7 +69,7 @@ def leaf_of(work, starts, i, j):
 
 @kernel
 def differences_fit(words, old, level, c, arena, page):
-    """Do all differences of a column's values together fit a word?  Of an index page: are high words the same?"""
+    """Return whether the sum of a column's differences fits a word and, on an index page, all high words are equal."""
     fits = column(words, old, c)[2] <= DIFFERING and column(arena, page, c)[2] <= DIFFERING
     if level > 0:
         base, _, width = column(words, old, c + 1)
@@ -80,9 +80,9 @@ def differences_fit(words, old, level, c, arena, page):
 
 @kernel
 def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
-    """Add the differences of column c to the folds; False where one does not fit, or its high word would change.
+    """Add the differences of column c to the folds; return False if one does not fit, or its high word would change.
 
-    leaf 2: 5 9 4 = 18        the 9 becomes 7: difference[leaf 2] = -2, and so for each node above it
+    leaf 2: 5 9 4 = 18        the 9 becomes 7: difference[leaf 2] = -2, as in each node above it
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page, f = fresh.arena, fresh.page, changing.f
@@ -125,10 +125,10 @@ def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
 
 @kernel
 def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work):
-    """Bring greatest (or least) values of column c up to date; False where one does not fit.
+    """Update the greatest (or least) values of column c; return False if one does not fit.
 
-    A leaf changes if the new value exceeds its fold, and is folded again if the old value was the fold.  The least
-    value is found as a greatest one: x ^ -1 = -x - 1 turns the order around.
+    A leaf changes if the new value exceeds its fold, and is folded again if the old value was the fold.  Minima
+    are computed as maxima: x ^ -1 = -x - 1 reverses the order.
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page = fresh.arena, fresh.page
@@ -156,7 +156,7 @@ def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work
                     return False
                 applied += 1
                 k >>= 1
-                fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip  # of node 0, nobody's
+                fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip  # unused for node 0
             i += 1
         i = node[runs_at + 1, r] if r < runs else n
     base, start, width = column(arena, page, c)
@@ -180,7 +180,7 @@ def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work
 
 @kernel
 def put_fold(arena, base, at, width, k, value):
-    """Replace the fold of node k; whether it fits."""
+    """Replace the fold of node k; return whether it fits."""
     if width < 64 and (value - base) >> width:
         return False
     set_bits(arena, at, width, k - 1, value - base)
@@ -189,7 +189,7 @@ def put_fold(arena, base, at, width, k, value):
 
 @kernel
 def read_starts(words, old, area, depth, starts, work):
-    """Decode where leaves start, and behind the last one the number of entries."""
+    """Decode the starts of leaves, followed by the number of entries."""
     leaves, entries = 1 << depth, words[old + ENTRY_COUNT]
     base, start, width = tree_column(words, old, area, 0)
     unpack_bits(words, base, start, width, 0, leaves, work, starts)
@@ -200,7 +200,7 @@ def read_starts(words, old, area, depth, starts, work):
 
 @kernel
 def set_bits(words, start, width, i, value):
-    """Replace entry i of a column of so many bits."""
+    """Replace entry i of a column of `width` bits per value."""
     if width == 0:
         return
     k = start + (i * width >> 6)

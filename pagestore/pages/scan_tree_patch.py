@@ -1,16 +1,16 @@
 """The ScanTree of a page that was shifted: folds change along the paths of its edits, the rest is copied.
 
-    leaf    [6..13]     an entry that goes is taken off its leaf's fold, one that comes is put to it:
-              |         sums by their inverse, a maximum without more ado unless it is the maximum that goes
+    leaf    [6..13]     a deleted entry is subtracted from its leaf's fold, an inserted one is added:
+              |         sums by their inverse; if the maximum itself is deleted, the leaf is folded again
     path    [0..13]     folded again as far up as the fold below has changed
               |
     root    [0..24]
 
-Where that loses the balance, a fold does not fit the bits of its column, or leaves have more than an edit each,
+If that unbalances the tree, a fold does not fit the bits of its column, or there is more than one edit per leaf,
 nothing is written and the tree is made as for any other page (scan_tree.py).
 
-Where entries change and none comes or goes, leaves stay where they are, and the folds of the plain operators are
-changed where they stand: differences are added to sums, and all but a few edits leave a maximum alone.
+Where values change but no entry is inserted or deleted, leaves keep their places, and the folds of plain operators
+are updated in place: differences are added to sums, and most edits leave a maximum alone.
 """
 
 from pagestore.pages.fold_operators import MAX, MIN, USER, combine, fold_run, group_end, lift_decoded, lift_entry
@@ -23,9 +23,9 @@ from pagestore.runtime.kernel import kernel
 
 @kernel
 def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
-    """Give a shifted page its ScanTree; whether it could be done.  Arguments as for `grow_scan_tree`.
+    """Write the ScanTree of a shifted page; return whether that was possible.  Arguments as for `grow_scan_tree`.
 
-    Leaves the fold of the whole page in node 1 of `work`.
+    Leave the fold of the whole page in node 1 of `work`.
     """
     scans, arena, page, page_words, n = shape.scans, fresh.arena, fresh.page, fresh.page_words, entries.hi
     old = kept.old
@@ -73,7 +73,7 @@ def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
 
 @kernel
 def read_tree(words, old, area, level, scans, depth, page_words, work):
-    """Decode starts and folds of the old page's tree; no leaf has won or lost an entry yet."""
+    """Decode starts and folds of the old page's tree; set the growth of all leaves to 0."""
     starts, _, sizes, nodes, _, stride = layout_of(page_words, scans.shape[0])
     leaves = 1 << depth
     read_starts(words, old, area, depth, starts, work)
@@ -86,10 +86,10 @@ def read_tree(words, old, area, level, scans, depth, page_words, work):
 
 @kernel
 def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
-    """Bring the folds of leaves up to date; returns how many were touched.
+    """Update the folds of leaves; return how many were touched.
 
-    Their nodes stand in `changed` then, ascending; as -k where leaf k is to be folded again.  `sizes` has what
-    they have won or lost.
+    Leave their nodes in `changed`, ascending; -k if leaf k must be folded again.  Leave in `sizes` by how many
+    entries each leaf grew.
     """
     old, runs_at, runs, node, keys, scans = kept.old, kept.row, kept.runs, entries.node, shape.keys, shape.scans
     starts, changed, sizes, nodes, spare, stride = layout_of(page_words, scans.shape[0])
@@ -126,7 +126,7 @@ def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
 
 @kernel
 def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
-    """Take entry i of the old page off a leaf's fold; False where that takes folding it again."""
+    """Subtract entry i of the old page from a leaf's fold; return False if the leaf must be folded again."""
     known = True
     f = 0
     while f < scans.shape[0]:
@@ -149,7 +149,7 @@ def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
 
 @kernel
 def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
-    """Put entry `at` of the buffer to a leaf's fold; False where its place matters, so that it is folded again."""
+    """Add entry `at` of the buffer to a leaf's fold; return False if order matters, so it must be folded again."""
     known = True
     f = 0
     while f < scans.shape[0]:
@@ -166,7 +166,7 @@ def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
 
 @kernel
 def negate(work, at, width):
-    """The inverse of a sum of one word, or of two."""
+    """Negate a sum of one word, or of two, in place."""
     if width > 1:
         work[at + 1] = ~work[at + 1] + (work[at] == 0)
     work[at] = -work[at]
@@ -174,7 +174,7 @@ def negate(work, at, width):
 
 @kernel
 def move_starts(starts, sizes, leaves, work):
-    """Move the starts of leaves by what those before them have won or lost; whether one has."""
+    """Shift the starts of leaves by the growth of those before them; return whether any leaf's size changed."""
     moved = False
     shift = 0
     for j in range(leaves):
@@ -186,7 +186,7 @@ def move_starts(starts, sizes, leaves, work):
 
 @kernel
 def balanced(starts, n, depth, work):
-    """Does every leaf fold something, and no node more than twice what its sibling does?"""
+    """Return whether no leaf is empty, and no node folds more than twice as many entries as its sibling."""
     work[starts + (1 << depth)] = n
     for d in range(1, depth + 1):
         half = 1 << (d - 1)
@@ -200,7 +200,7 @@ def balanced(starts, n, depth, work):
 
 @kernel
 def refold_leaves(fresh, shape, level, entries, depth, touched, work):
-    """Fold the leaves again whose folds are not known."""
+    """Fold the leaves again that `changed` has as -k."""
     node, keys, scans = entries.node, shape.keys, shape.scans
     starts, changed, _, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
     work[starts + (1 << depth)] = entries.hi
@@ -215,9 +215,9 @@ def refold_leaves(fresh, shape, level, entries, depth, touched, work):
 
 @kernel
 def rejoin_paths(level, scans, touched, page_words, work):
-    """Fold the nodes above the touched leaves again, as far as something changes; returns how many nodes did.
+    """Fold the nodes above the touched leaves again, as long as folds change; return the length of `changed`.
 
-    All of them stand in `changed` then, the touched leaves first.
+    Append the nodes that changed to `changed`, after the touched leaves.
     """
     folds = scans.shape[0]
     _, changed, _, nodes, spare, stride = layout_of(page_words, folds)
@@ -242,7 +242,7 @@ def rejoin_paths(level, scans, touched, page_words, work):
 
 @kernel
 def replace(level, scans, place, stride, spare, work):
-    """Put the fold in `spare` in its place; whether another was there."""
+    """Replace the fold at `place` by the one in `spare`; return whether a word stored on the page changed."""
     other = False
     for f in range(scans.shape[0]):
         other |= work[place + f * stride] != work[spare + f] and stored(scans, f, level)
@@ -252,7 +252,7 @@ def replace(level, scans, place, stride, spare, work):
 
 @kernel
 def fit(words, old, area, level, scans, n, depth, moved, count, page_words, work):
-    """Do the new starts and folds fit their columns?  Starts become their distances from the even cut."""
+    """Return whether the new starts and folds fit their columns; turn moved starts into distances from the even cut."""
     starts, changed, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
     if moved:
         base, _, width = tree_column(words, old, area, 0)

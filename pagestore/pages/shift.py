@@ -1,12 +1,12 @@
-"""A fresh page out of an old one by moving bits, for the few edits that most pages take at a time.
+"""Make a fresh page from an old one by moving bits, for the few edits that most pages take at a time.
 
     old     |a b c d e f g h|      runs of entries that stay: 0..3 to 0, 4..8 to 4
-    fresh   |a b c x e f g h|      and between them what is new, waiting in a node buffer
+    fresh   |a b c x e f g h|      and between them the new entries, from a node buffer
 
 A column keeps its base and width as long as the new values fit, so its runs move by a funnel shift, a word at
 a time, and nothing is decoded. A column with a value that does not fit is decoded, measured and packed; the
-others still move. That a column is wider than its values need is noticed only when a page is measured as a
-whole, so header word AGE counts the edits since that was done; it may reach a quarter of the entries.
+others still move. Only measuring the whole page finds columns that are wider than their values need, so header
+word AGE counts the edits since the last time; it may reach a quarter of the entries.
 """
 
 from pagestore.pages.build import measured
@@ -19,10 +19,10 @@ PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 
 @kernel
 def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
-    """Write the fresh page that replaces an old one; returns whether it could be done (see arguments.py).
+    """Write the fresh page that replaces an old one; return whether that was possible (see arguments.py).
 
-    The new entries stand in the node buffer, between the runs that are kept. It cannot be done where too much changed,
-    where the old page is of format 1 and has no births, or where the columns would take less than `least` or more than
+    The new entries are in the node buffer, between the runs that are kept. It is impossible if too much changed,
+    if the old page is of format 1 and has no births, or if the columns would take less than `least` or more than
     `room` words. Column `anchored` has base 0 (-1: no column has).
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
@@ -61,7 +61,7 @@ def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
 
 @kernel
 def fits(node, runs_at, runs, n, values, base, width):
-    """Are all values between the runs within the `width` bits from `base` on?"""
+    """Return whether all values between the runs fit in `width` bits as offsets from `base`."""
     if width == 64:
         return True
     i = 0
@@ -85,7 +85,7 @@ def decode_runs(words, old, node, c, runs_at, runs):
 
 @kernel
 def move_column(words, old, node, c, runs_at, runs, n, arena, page):
-    """Write column c, whose descriptor stands in the fresh page already."""
+    """Write column c, whose descriptor is already in the fresh page."""
     base, start, width = column(arena, page, c)
     old_base, old_start, old_width = column(words, old, c)
     if base != old_base or width != old_width:
@@ -111,7 +111,7 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
 
 @kernel
 def put_bits(target, to, width, value):
-    """Write the `width` bits of `value`, which has no others, from bit `to` on; the bits behind them are lost."""
+    """Write `value`, which has at most `width` bits, from bit `to` on; the bits after them are lost."""
     k, shift = to >> 6, to & 63
     target[k] = target[k] & ~(-1 << shift) | value << shift
     if shift + width > 64:
@@ -120,9 +120,9 @@ def put_bits(target, to, width, value):
 
 @kernel
 def move_bits(source, at, target, to, count):
-    """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits behind them are lost.
+    """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits after them are lost.
 
-    Reads one word behind the source bits at most.
+    Read at most one word past the source bits.
     """
     shift = to & 63
     if shift:

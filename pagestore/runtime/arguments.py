@@ -4,9 +4,9 @@
         arena: Words                    def stamp(fresh, word):
         page: int                           fresh.arena[fresh.page] = word
 
-numba takes a group apart where a kernel is entered, so a field costs what an argument costs. Only numba's look at the
-types of a call from Python takes longer for a tuple, 10 us: Python calls such a kernel through a `Door`, which has
-looked once.
+numba unpacks a group when a kernel is entered, so a field costs what an argument costs. But numba checks the types of
+every call from Python, which takes 10 us longer for a tuple: Python calls these kernels through a `Door`, whose types
+are fixed.
 """
 
 from collections.abc import Callable
@@ -30,21 +30,21 @@ Tables = Annotated[np.ndarray, "int64[:, :, ::1]"]
 
 
 class Key(NamedTuple):
-    """The type of a tuple of `columns` words, as a single key is handed to a kernel."""
+    """The type of a tuple of `columns` words, as which a single key is passed to a kernel."""
 
     columns: int
 
 
 class Door:
-    """A kernel as Python calls it with arguments of given types: groups, the arrays named above, int or bool.
+    """The typed entry of a kernel for calls from Python: argument types are groups, the arrays above, int or bool.
 
-    `door.call` trusts its callers: an array of another dtype or order is read as if it had the right one. It looks at
-    no types, so a group costs no more than its fields do. The tests set `checking`, and then every call is looked at; a
-    kernel that was shipped has a guard that looks, too.
+    `call` checks no types: an array of another dtype or order is read as if it had the right one, and a group costs
+    no more than its fields. The tests set `checking`, and then every call is checked; a shipped kernel has a guard
+    that checks, too.
     """
 
     checking = False
-    every: ClassVar["list[Door]"] = []  # all doors of this process, in the order of their imports
+    every: ClassVar["list[Door]"] = []  # all of this process, in import order
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.function, self.arguments = function, arguments
@@ -52,7 +52,7 @@ class Door:
 
     @cached_property
     def call(self) -> Callable[..., Any]:
-        """The machine code, compiled or loaded when it is first asked for."""
+        """The machine code, compiled or loaded on first use."""
         if not JIT:
             return self.function
         found = shipped(self.function, self.arguments)

@@ -1,4 +1,4 @@
-"""Large arrays out of Arrow's memory pool, on huge pages; and arrays that are mostly not touched.
+"""Large arrays from Arrow's memory pool, on huge pages; and sparse arrays, which are mostly never touched.
 
 malloc returns large blocks to the system, and the system clears every page that it hands out again: allocating
 room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block for a second, so that
@@ -14,7 +14,7 @@ import numpy as np
 
 from pagestore.runtime.lazy import pyarrow as pa
 
-POOLED = 1 << 19  # words; smaller arrays come out of memory that the process already has
+POOLED = 1 << 19  # words; smaller arrays use memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes
 NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE, which Python names from 3.13 on
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux has it
@@ -24,7 +24,7 @@ _madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
 def pooled(*shape: int) -> np.ndarray:
-    """An array int64[shape], not initialised.
+    """Allocate an array int64[shape], not initialised.
 
     >>> pooled(2, 3).shape
     (2, 3)
@@ -40,7 +40,7 @@ def pooled(*shape: int) -> np.ndarray:
 
 
 def sparse(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """An array of zeros that takes memory where it is touched, by small pages, and may be larger than all memory.
+    """Allocate an array of zeros that takes memory only where touched, in small pages; it may exceed all memory.
 
     >>> sparse((1 << 10, 1 << 20), np.int64)[1000, 1000]
     np.int64(0)

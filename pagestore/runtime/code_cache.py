@@ -1,9 +1,9 @@
 """The folder of compiled kernels: one for each state of all kernel sources.
 
-numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
-an edit in one file would leave stale machine code behind the others. A folder named by a hash of all these files
+numba's `cache=True` checks only the file that defines a kernel, not the files of the kernels it calls, so
+an edit in one file would leave stale machine code of the others. A folder named by a hash of all these files
 never holds stale code. Only kernels go there (compiler.py), not other functions that a process compiles with numba.
-Where the user has set NUMBA_CACHE_DIR, kernels go to that folder. Of folders that nobody uses any more a few are kept.
+If the user has set NUMBA_CACHE_DIR, kernels go to that folder. A few unused folders are kept.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ DEFINES = re.compile(
     rb"^(@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
 )
 IMPORTS = re.compile(rb"^ *from ((?:pagestore|ivm)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-COMPILER = ("pagestore.runtime.compiler", "pagestore.runtime.llvm")  # which kernels do not import, but are made by
+COMPILER = ("pagestore.runtime.compiler", "pagestore.runtime.llvm")  # they compile kernels, which do not import them
 FOLDERS_MAX = 6  # of other sources or settings; each has up to 40 MB
 SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
 def cache_folder() -> Path:
-    """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
+    """Return the folder under the user's cache for this interpreter, numba with its settings, and these sources."""
     from numba import __version__, config
 
     settings = [str(getattr(config, name)) for name in SETTINGS]
@@ -42,14 +42,14 @@ def cache_folder() -> Path:
 
 
 def remove_old(parent: Path) -> None:
-    """Remove all folders of compiled code but those that were used last; a process that has one compiles again."""
+    """Remove all folders of compiled code but the last ones used; a process that uses a removed one compiles again."""
     folders = [path for path in parent.iterdir() if re.fullmatch("[0-9a-f]{16}", path.name)]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[: -FOLDERS_MAX - 1]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
-    """A name for sources and settings; other ones have another name."""
+    """Return a name that is unique to these sources and settings."""
     digest = hashlib.sha256(" ".join(settings).encode())
     for source in sources.values():
         digest.update(source)
@@ -57,7 +57,7 @@ def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
 
 
 def kernel_sources(root: Path) -> dict[Path, bytes]:
-    """The files below `root` that define kernels, and the files of these packages that they import. O(all sources).
+    """Return the files below `root` that define kernels, and those of our packages that they import. O(all sources).
 
     A kernel is found by its decorator. Imported files count because their constants become part of machine code.
     """
@@ -75,7 +75,7 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
 
 
 def _imported(source: bytes) -> list[str]:
-    """The names of modules that a file may import, and of what it takes from them: that may be a module, too."""
+    """Return the names of modules that a file imports from, and of what it imports, which may be modules, too."""
     found = []
     for package, names in IMPORTS.findall(source.replace(b"\\\n", b"")):
         module = package.decode()
@@ -84,7 +84,7 @@ def _imported(source: bytes) -> list[str]:
 
 
 def user_cache() -> Path:
-    """The user's folder for compiled code, or a temporary one where the home directory cannot be written to."""
+    """Return the user's folder for compiled code, or a temporary one if the home directory cannot be written to."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,4 +95,4 @@ def user_cache() -> Path:
         folder.mkdir(0o700, exist_ok=True)
         if folder.lstat().st_uid == os.getuid():
             return folder
-    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # code out of another user's folder would run with our rights
+    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # code from another user's folder would run with our rights

@@ -1,7 +1,7 @@
-"""What makes machine code of kernels: imported when the first of them is compiled, since it imports numba.
+"""Compile kernels to machine code; imported when the first of them is compiled, since it imports numba.
 
-overrides.py compiles them in less than half the time, where numba's insides are as it knows them. Elsewhere, and where
-`PAGESTORE_KERNELS=plain` says so, kernels are compiled as numba compiles any function. They give the same answers.
+overrides.py compiles them in less than half the time, if numba's internals are as it expects. Otherwise, or with
+`PAGESTORE_KERNELS=plain`, kernels are compiled as numba compiles any function. They give the same answers.
 """
 
 import os
@@ -23,7 +23,7 @@ OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": T
 
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """A kernel as numba calls and compiles it, with its own options."""
+    """Return numba's dispatcher of a kernel, with the kernel's own options."""
     options = {**OPTIONS, **options}
     if overridden():
         from pagestore.runtime.overrides import Dispatcher, FromTheFront
@@ -36,7 +36,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @cache
 def overridden() -> bool:
-    """Does overrides.py find in numba what it overrides, and has nobody asked to do without?"""
+    """Return whether overrides.py is used: it finds in numba what it overrides, and the user has not disabled it."""
     if os.environ.get("PAGESTORE_KERNELS") == "plain":
         return False
     try:
@@ -49,7 +49,7 @@ def overridden() -> bool:
 
 
 def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    """numba's result of compiling a dispatcher for arguments of these types, as far as optimised LLVM."""
+    """Compile a dispatcher for arguments of these types as far as optimised LLVM; return numba's result."""
     typing, target = cpu_target.typing_context, cpu_target.target_context
     flags = compiler.Flags()
     cpu_target.options.parse_as_flags(flags, kernel.targetoptions)
@@ -71,7 +71,7 @@ def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def jump(compiled: Any, arguments: tuple[Any, ...]) -> Any:
-    """A call of the function for C that numba makes of an `addressed` kernel; its `address()` compiles that."""
+    """Return a call, by address, of numba's C function for an `addressed` kernel; `address()` compiles it."""
     wanted, returned = types_of(*arguments), types.int64
 
     @intrinsic
@@ -93,7 +93,7 @@ def jump(compiled: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def type_of_function(function: Any) -> Any:
-    """The type that numba knows an intrinsic by."""
+    """Return the type that numba has for an intrinsic."""
     typing = cpu_target.typing_context
     typing.refresh()
     return typing.resolve_value_type(function)

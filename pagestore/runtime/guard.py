@@ -1,7 +1,7 @@
-"""The types of a kernel's arguments as text, and whether arguments fit them.
+"""Describe the types of a kernel's arguments as text, and check arguments against it.
 
-A kernel takes what it is given for what it was compiled for: an array of another order would give a wrong answer. The
-text is what the guards of shipped kernels read (shim.c); here is the same for kernels that are compiled on the spot.
+A kernel does not check its arguments: an array of another order would give a wrong answer. The guards of shipped
+kernels read the text (shim.c); the functions here do the same for kernels that are compiled when called.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ DTYPES = {"l": np.dtype("int64"), "h": np.dtype("int32"), "B": np.dtype("uint8")
 
 
 def guard_of(arguments: tuple[Any, ...]) -> str:
-    """The types of arguments: i an integer, ? a truth value, A an array, (...) a group.
+    """Describe the types of arguments: i an integer, ? a truth value, A an array, (...) a group.
 
     An array has the letter of its items, the number of its dimensions, and w if it is written to.
 
@@ -46,13 +46,13 @@ def _guard(argument: Any) -> str:
 
 
 def types_of_fields(group: Any) -> tuple[Any, ...]:
-    """The types of a group's fields, in their order."""
+    """Return the types of a group's fields, in their order."""
     types = get_type_hints(group, include_extras=True)
     return tuple(types[name] for name in group._fields)
 
 
 def guarded(call: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """A kernel that raises TypeError if an argument is not of its type."""
+    """Wrap a kernel so that it raises TypeError if an argument is not of its type."""
     return partial(_checked, call, name, guard_of(arguments))
 
 
@@ -71,7 +71,7 @@ def _checked(call: Callable[..., Any], name: str, guard: str, *given: Any) -> An
 
 
 def _fits(guard: str, at: int, value: Any) -> tuple[int, bool]:
-    """Does a value have the type that is described at a place?  Returns the place behind it, too, if so."""
+    """Return the place after the type described at `at`, valid only if the value fits, and whether it fits."""
     kind = guard[at]
     if kind == "i":
         return at + 1, hasattr(value, "__index__") and not isinstance(value, np.ndarray)

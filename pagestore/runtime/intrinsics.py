@@ -1,7 +1,7 @@
 """Machine operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a choice
 without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made from an address.
 
-Here is what each does, for kernels as plain Python; llvm.py has what kernels become that are compiled.
+These are the versions for kernels run as plain Python; llvm.py has those for compiled kernels.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 @machine
 def word_at(words: np.ndarray, byte: int) -> np.int64:
-    """The eight bytes from `byte` on, as a little-endian word."""
+    """Return the eight bytes from `byte` on, as a little-endian word."""
     word: np.int64 = words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
     return word
 
 
 @machine
 def either(condition: bool, a: int, b: int) -> int:
-    """a if the condition holds, else b.
+    """Return a if the condition holds, else b.
 
     Without the hint LLVM makes a branch, which a binary search over random keys mispredicts every other time:
     searching 1,300 values took 47 ns with the branch, and takes 10 ns without it.
@@ -52,38 +52,38 @@ def fence() -> None:
 
 @machine
 def memcpy(to: int, at: int, count: int) -> int:
-    """Copy bytes from one address to another, as C's."""
+    """Copy bytes from one address to another, like C's memcpy."""
     ctypes.memmove(int(to), int(at), int(count))
     return to
 
 
 @machine
 def pwrite(fd: int, at: int, count: int, offset: int) -> int:
-    """Write the bytes at an address to a file, as the system's; returns how many were written."""
+    """Write the bytes at an address to a file, like the system call; return how many were written."""
     return os.pwrite(fd, ctypes.string_at(int(at), int(count)), int(offset))
 
 
 @machine
 def has_crc_instruction() -> bool:
-    """Does the processor that is compiled for add a word to a crc32c by an instruction?"""
+    """Return whether the target processor has an instruction that adds a word to a crc32c."""
     return False
 
 
 @machine
 def crc_of_word(crc: int, word: int) -> int:
-    """The crc32c `crc` of some bytes, extended by one word; only where there is an instruction for it."""
+    """Extend the crc32c `crc` of some bytes by one word; only if the processor has an instruction for it."""
     raise NotImplementedError
 
 
 @machine
 def words_at(address: int, n: int) -> np.ndarray:
-    """The n words from an address on; where n is 0, the address may be anything."""
+    """Return the n words from an address on; if n is 0, the address may be anything."""
     return _array(address, n, np.int64)
 
 
 @machine
 def bytes_at(address: int, n: int) -> np.ndarray:
-    """The n bytes from an address on."""
+    """Return the n bytes from an address on."""
     return _array(address, n, np.uint8)
 
 
@@ -94,13 +94,13 @@ def _array(address: int, n: int, dtype: Any) -> np.ndarray:
 
 @machine
 def as_array(words: tuple[int, ...]) -> np.ndarray:
-    """A tuple of words as an array, valid during the call only."""
+    """Return a tuple of words as an array, valid during the call only."""
     return np.array(words, np.int64)
 
 
 @machine
 def borrowed(array: np.ndarray) -> np.ndarray:
-    """A view that keeps nothing alive; it must not outlive the call.  It is read-only if the array is.
+    """Return a view that keeps nothing alive and must not outlive the call.  It is read-only if the array is.
 
     numba counts references to every array that passes through a call or a loop, with one locked instruction each
     time; that took 60 % of a join's time.  The caller of an entry kernel holds the arrays anyway.  A kernel that makes
@@ -117,11 +117,11 @@ def call_operator(address: int, a: int, b: int) -> int:
 
 @machine
 def population(word: int) -> int:
-    """How many bits of an int64 are set."""
+    """Return how many bits of an int64 are set."""
     return (int(word) & 0xFFFFFFFFFFFFFFFF).bit_count()
 
 
 @machine
 def lowest(word: int) -> int:
-    """The number of the lowest bit set of an int64 that is not 0."""
+    """Return the index of the lowest set bit of an int64 that is not 0."""
     return (int(word) & -int(word)).bit_length() - 1

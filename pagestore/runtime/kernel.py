@@ -1,10 +1,10 @@
-"""Kernels before anybody compiles them: the decorators, and what stands for a kernel until it is called.
+"""Kernels before they are compiled: the decorators, and the objects that represent kernels until they are called.
 
     @kernel                         field is a Kernel: a name, a Python function, options
-    def field(words, page, ...)     field(...) or a Door of it: now numba is imported, and the kernel compiled or loaded
+    def field(words, page, ...)     calling field or a Door of it imports numba, and compiles or loads the kernel
 
-Importing a package costs no compiler this way. numba asks each thing that a kernel refers to for its `_numba_type_`,
-and is told what compiler.py makes of it.
+So importing a package does not import the compiler. numba reads the `_numba_type_` of each object that a kernel
+refers to, which compiler.py makes.
 """
 
 import os
@@ -32,7 +32,7 @@ class Kernel:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """What numba calls the kernel by."""
+        """numba's dispatcher of the kernel."""
         return _compiler().dispatcher(self.py_func, self.options)
 
     @property
@@ -40,7 +40,7 @@ class Kernel:
         return self.dispatcher._numba_type_
 
     def compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """The kernel for arguments of given types (see arguments.py); it looks at no types any more."""
+        """Compile the kernel for arguments of given types (see arguments.py); the result checks no types."""
         compiled: Callable[..., Any] = self.dispatcher.compile(_compiler().types_of(*arguments))
         return compiled
 
@@ -48,10 +48,10 @@ class Kernel:
 class ByAddress:
     """A kernel that other kernels call by its address, given before its arguments; it returns a word.
 
-    It is compiled once for all of them, when its `address()` is asked for, and is part of none.
+    It is compiled once for all of them, at the first `address()`, and is inlined in none.
     """
 
-    every: ClassVar["list[ByAddress]"] = []  # all of this process, in the order of their imports
+    every: ClassVar["list[ByAddress]"] = []  # all of this process, in import order
 
     def __init__(self, function: Kernel, arguments: tuple[Any, ...]) -> None:
         self.function, self.arguments = function, arguments
@@ -71,12 +71,12 @@ class ByAddress:
         return int(self._jump.address() if found is None else found)
 
     def address(self) -> int:
-        """The address of the machine code."""
+        """Return the address of the machine code."""
         return self._address
 
 
 class Machine:
-    """An operation of the machine that Python lacks; llvm.py says how it is made."""
+    """An operation of the machine that Python lacks; llvm.py has its code."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name, self.__doc__ = function.__name__, function.__doc__
@@ -87,7 +87,7 @@ class Machine:
 
 
 def _compiler() -> Any:
-    """The module compiler.py, which imports numba, and kernels: so it is imported late, and by its name."""
+    """Import compiler.py, on demand and by its name, since it imports numba, and kernels."""
     try:
         return import_module("pagestore.runtime.compiler")
     except ModuleNotFoundError as error:
@@ -102,38 +102,38 @@ def _compiler() -> Any:
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Decorate a function that kernels and Python call: cached, and without the GIL.
 
-    It counts no references, which every array costs at every call: it makes no arrays and gets none from others.
-    Of its indices only a constant that stands alone, as in a[-1], may be negative.
+    It counts no references, which would cost time for every array at every call: so it must not make arrays, nor get
+    new ones from others. Only a constant that is the whole index, as in a[-1], may be negative.
     """
     return Kernel(function, **options) if JIT else function
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorate a part of a kernel that is copied to where it is called: a call hands over seven words an array."""
+    """Decorate a part of a kernel that is inlined where it is called: a call would pass seven words per array."""
     return kernel(function, forceinline=True)
 
 
 def allocating(function: Callable[..., Any]) -> Any:
-    """As `kernel`, for a function that makes arrays."""
+    """Like `kernel`, for a function that makes arrays."""
     return kernel(function, _nrt=True)
 
 
 def addressed(function: Callable[..., Any], **options: Any) -> Any:
-    """As `kernel`, for a function that other kernels may call by its address."""
+    """Like `kernel`, for a function that other kernels may call by its address."""
     return kernel(function, no_cfunc_wrapper=False, **options)
 
 
 def late(*arguments: Any, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever.
+    """Decorate a kernel that only kernels call, by its address: it is compiled at the first `address()`, if ever.
 
-    `arguments` are their types (see arguments.py).
+    `arguments` are the types of its arguments (see arguments.py).
     """
     return lambda function: by_address(addressed(function, _nrt=allocates), *arguments)
 
 
 def by_address(compiled: Any, *arguments: Any) -> Any:
-    """An `addressed` kernel as kernels call it by its `address()`; `arguments` are their types (see arguments.py)."""
-    if JIT and not CHECKED:  # an error that is found behind an address is not raised
+    """Let kernels call an `addressed` kernel by its `address()`; `arguments` are its types (see arguments.py)."""
+    if JIT and not CHECKED:  # an error inside a call by address is not raised
         return ByAddress(compiled, arguments)
 
     @kernel
@@ -145,5 +145,5 @@ def by_address(compiled: Any, *arguments: Any) -> Any:
 
 
 def machine(function: Callable[..., Any]) -> Any:
-    """Decorate an operation of the machine; the function says what it does, for Python without a compiler."""
+    """Decorate an operation of the machine; the function is its version for Python without a compiler."""
     return Machine(function) if JIT else function

@@ -1,6 +1,6 @@
-"""Packages that are imported when something of theirs is first asked for.
+"""Packages that are imported on first use.
 
-Opening a store and reading integers takes none of them, and each costs a process time and memory: Arrow as much as
+Opening a store and reading integers needs none of them, and each costs a process time and memory: Arrow as much as
 Python and numpy together.
 
     from pagestore.runtime.lazy import pyarrow as pa
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule:
-    """Stands for a module; imports it once, and keeps what was asked for.
+    """A proxy of a module; imports it on first use, and keeps the attributes that were read.
 
     >>> LazyModule("fractions").Fraction(2, 4)
     Fraction(1, 2)
@@ -32,9 +32,9 @@ class LazyModule:
 
 
 def extension_of(package: str) -> ModuleType:
-    """The extension module `_package` of a package, without the package's own file; the package if there is none.
+    """Import the extension module `_package` of a package without the package's own file; else the package.
 
-    The file of crc32c asks for the version of its distribution, which imports the mail library: 35 ms.
+    The file of crc32c reads the version of its distribution, which imports the mail library: 35 ms.
     """
     found = find_spec(package)
     folders = found and found.submodule_search_locations

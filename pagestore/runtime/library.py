@@ -1,9 +1,9 @@
-"""Kernels that were compiled before the package was installed: which library fits, and what is in it.
+"""Kernels that were compiled ahead of time: find and load the library that fits this processor and these sources.
 
     pagestore/shipped/x86-64-v3.abi3.so      for processors of that level or a higher one
 
-A library says which files of kernels it was made of. It is used if they are those of this package. Otherwise, and for a
-kernel that it lacks, numba compiles.
+A library records the kernel sources it was made from, and is used if they are those of this package. Otherwise, and
+for a kernel that it lacks, numba compiles.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from pagestore.runtime.guard import guard_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "pagestore" / "shipped"
-CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # by kernels that are compiled for that
+CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # only kernels compiled for it check bounds
 V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
-FLAGS = {  # that /proc/cpuinfo has for a level, the best first
+FLAGS = {  # of /proc/cpuinfo that a level needs, the best level first
     "x86-64-v3": V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     "x86-64-v2": V2,
     "x86-64": set(),
@@ -31,22 +31,22 @@ FLAGS = {  # that /proc/cpuinfo has for a level, the best first
 
 
 def shipped(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """The machine code of a kernel for arguments of these types, as Python calls it; None if it was not shipped."""
+    """Return the machine code of a kernel for arguments of these types, for Python; None if it was not shipped."""
     module = library()
     return module.functions.get(key_of(function, arguments)) if module else None
 
 
 def shipped_address(function: Any, arguments: tuple[Any, ...]) -> int | None:
-    """The address by which other kernels call a kernel; None if it was not shipped."""
+    """Return the address by which other kernels call a kernel; None if it was not shipped."""
     module = library()
     return module.addresses.get(key_of(function, arguments)) if module else None
 
 
 @cache
 def library() -> Any:
-    """The library for this processor, loaded; None if there is none for these sources.
+    """Load the library for this processor; return None if there is none for these sources.
 
-    `PAGESTORE_KERNELS` names a level, or leaves all alone: "jit" and "plain" compile (compiler.py).
+    `PAGESTORE_KERNELS` may name a level; "jit" and "plain" use no library (compiler.py).
     """
     wanted = os.environ.get("PAGESTORE_KERNELS", "")
     for level in levels():
@@ -58,7 +58,7 @@ def library() -> Any:
 
 
 def missing() -> str:
-    """Why there is no library: words that follow "since"."""
+    """Return why there is no library, as a clause that follows "since"."""
     found = sorted(path.name for path in FOLDER.glob("*.so"))
     if os.environ.get("PAGESTORE_KERNELS") or library():
         return "it is none of those that were compiled before"
@@ -70,7 +70,7 @@ def missing() -> str:
 
 
 def loaded(path: Path) -> Any:
-    """The module in a library; None if there is none, or none that this Python can load."""
+    """Load the module in a library; return None if there is none, or none that this Python can load."""
     if not path.exists():
         return None
     loader = ExtensionFileLoader("_kernels", str(path))
@@ -85,7 +85,7 @@ def loaded(path: Path) -> Any:
 
 
 def levels() -> list[str]:
-    """The levels that this processor can run, the best first."""
+    """Return the levels that this processor can run, the best first."""
     if platform.machine() == "aarch64":
         return ["aarch64"]
     if platform.machine() != "x86_64":
@@ -99,13 +99,13 @@ def levels() -> list[str]:
 
 
 def sources_are_those(text: str) -> bool:
-    """Are the files of kernels those that a library was made of, by what it says?"""
+    """Return whether the kernel sources are those that a library records in `text`."""
     said = json.loads(text)
     return bool(said) and digests(said) == said
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
-    """A digest of each of some files, "" for one that is not there."""
+    """Return a digest of each of some files, "" for one that does not exist."""
     found = {}
     for name in names:
         path = ROOT / name
@@ -114,5 +114,5 @@ def digests(names: Iterable[str]) -> dict[str, str]:
 
 
 def key_of(function: Any, arguments: tuple[Any, ...]) -> str:
-    """What a kernel for arguments of these types is looked up by."""
+    """Return the key by which a kernel for arguments of these types is looked up."""
     return f"{function.__module__}.{function.__qualname__} {guard_of(arguments)}"

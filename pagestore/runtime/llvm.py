@@ -13,9 +13,9 @@ pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, 
 
 
 def crc_instruction() -> tuple[str, int]:
-    """LLVM's name of the instruction that adds a word to a crc32c, and the bits of its crc; ("", 0) if there is none.
+    """Return LLVM's name of the crc32c instruction for a word, and the bits of its crc; ("", 0) if there is none.
 
-    LLVM would end the process over an instruction that is not among the features numba compiles for. numba's cache
+    LLVM aborts the process on an instruction that is not among the features numba compiles for. numba's cache
     keeps kernels for different features apart.
     """
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
@@ -93,7 +93,7 @@ def crc_of_word(typing, crc, word):
     name, bits = crc_instruction()
 
     def build(context, builder, signature, arguments):
-        if not name:  # such code is behind a question that the compiler answers
+        if not name:  # never runs: `has_crc_instruction` is a constant False
             return arguments[0]
         word, number = ir.IntType(64), ir.IntType(bits)
         step = builder.module.declare_intrinsic(name, (), ir.FunctionType(number, [number, word]))
@@ -105,7 +105,7 @@ def crc_of_word(typing, crc, word):
 
 
 def _array_at(item):
-    """An intrinsic that makes an array, which owns nothing, from an address and a length."""
+    """Return an intrinsic that makes an array, which owns nothing, from an address and a length."""
 
     def typed(typing, address, n):
         def build(context, builder, signature, arguments):

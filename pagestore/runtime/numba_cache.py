@@ -1,4 +1,4 @@
-"""Machine code on the disk, kept by numba's cache in the folder that is named by all kernel sources."""
+"""Machine code on the disk: numba's cache, in the folder that is named by a hash of all kernel sources."""
 
 import logging
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from numba.core.caching import FunctionCache
 
 from pagestore.runtime.code_cache import cache_folder
 
-LOG = logging.getLogger("pagestore.kernels")  # tells of each kernel that is compiled, which takes seconds
+LOG = logging.getLogger("pagestore.kernels")  # reports each kernel that is compiled, which takes seconds
 
 
 class KernelCache(FunctionCache):
-    """As numba's, but for the folder, unless its user has named one. What cannot be read or written is no error."""
+    """numba's cache in our folder (or NUMBA_CACHE_DIR); ignores files that it cannot read or write."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.kernel = f"{function.__module__}.{function.__qualname__}"
@@ -27,11 +27,11 @@ class KernelCache(FunctionCache):
             config.CACHE_DIR = named
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """As numba's; None for a file that is damaged, which is then written anew."""
+        """Like numba's, but return None for a damaged file, which is then rewritten."""
         found = None
         try:
             found = self.load(sig, target_context)
-        except Exception:  # whatever unpickling makes of such a file
+        except Exception:  # unpickling a damaged file may raise anything
             with suppress(OSError):
                 self.flush()
         if found is None:
@@ -39,16 +39,16 @@ class KernelCache(FunctionCache):
         return found
 
     def load(self, sig: Any, target_context: Any) -> Any:
-        """numba's own look at the disk."""
+        """Load from the disk, by numba's own method."""
         return super().load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """As numba's, where the folder can be written to and the disk has room."""
+        """Like numba's, but do nothing if the folder cannot be written to or the disk is full."""
         with suppress(OSError):
             super().save_overload(sig, data)
 
 
 @cache
 def _folder() -> Path:
-    """The folder of kernels as numba is set at the first of them."""
+    """Return the folder of kernels for numba's settings when the first of them is compiled."""
     return cache_folder()

@@ -1,4 +1,4 @@
-"""numba's types of the arguments of kernels. Only what compiles imports this, since it imports numba."""
+"""numba's types of the arguments of kernels. Only compilation imports this, since it imports numba."""
 
 from typing import Any, get_args
 
@@ -10,14 +10,14 @@ from pagestore.runtime.guard import types_of_fields
 
 
 def fits(wanted: Any, given: Any) -> bool:
-    """Is a type the one that is wanted, or the same array with leave to write to it?"""
+    """Return whether a type is the wanted one, or a writable array where a read-only one is wanted."""
     if isinstance(wanted, types.BaseNamedTuple) and isinstance(given, types.BaseNamedTuple):
         return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
     return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
 
 
 def types_of(*arguments: Any) -> tuple[Any, ...]:
-    """numba's types of arguments."""
+    """Return numba's types of arguments."""
     return tuple(map(_type_of, arguments))
 
 

@@ -12,9 +12,9 @@ THREADS_MAX = 1 << 10  # so high that no task waits for a free thread: tasks may
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Run tasks at the same time, the first in this thread, the others in pooled ones; returns their results in order.
+    """Run tasks at the same time, the first in this thread, the others in pooled ones; return their results in order.
 
-    Waits for all tasks, also where one raises; its exception goes on then.
+    Wait for all tasks even if one raises; then raise its exception.
 
     >>> together([lambda: 1, lambda: 2])
     [1, 2]
@@ -29,7 +29,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """The pool of threads. They stay, since starting one takes 0.3 ms; a forked process begins with none."""
+    """Return the pool of threads. They are kept, since starting one takes 0.3 ms; a forked process begins with none."""
     return ThreadPoolExecutor(THREADS_MAX, "pagestore")
 
 

@@ -1,6 +1,6 @@
-"""Tuples of words as one word or two that sort alike: each column as narrow as its values, side by side.
+"""Encode tuples of words as one or two words with the same order: columns side by side, as narrow as their values.
 
-The least and the greatest word, which stand for no bound, get the codes below and above all others, so that they
+The least and the greatest word, which mean "no bound", get the codes below and above all others, so that they
 do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; the bits of a tuple beyond its word
 are its tail.
 
@@ -18,7 +18,7 @@ LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
 
 @kernel
 def order_tuples(columns, coding, words, order, some, spare, counts):
-    """Make order[n] the stable order of columns[K, n] as tuples; False, and nothing is done, if they exceed a word.
+    """Set order[n] to the stable order of columns[K, n] as tuples; return False, doing nothing, if they exceed a word.
 
     coding[CODING, K], words[n], some[n], spare[n] and `counts` (see `order_words`) are scratch.  O(n).
     """
@@ -34,9 +34,9 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 
 @kernel
 def order_words(words, bits, order, some, spare, counts):
-    """Make order[n] the stable order of words[n], which have `bits` bits.
+    """Set order[n] to the stable order of words[n], which have `bits` bits.
 
-    A round sorts the bits that fit into a word beside the tuple's place. some[n], spare[n] and
+    Each round sorts by as many bits as fit into a word together with the tuple's place. some[n], spare[n] and
     counts[1 << digit] are scratch.
     """
     n = words.shape[0]
@@ -59,7 +59,7 @@ def order_words(words, bits, order, some, spare, counts):
 def value_bounds(columns, low, high):
     """Widen low[K]..high[K] to the values of columns[K, n] except WORD_MIN and WORD_MAX.
 
-    Without any value low stays above high.
+    If there is no value, low stays above high.
     """
     for c in range(columns.shape[0]):
         least, greatest = low[c], high[c]
@@ -73,7 +73,7 @@ def value_bounds(columns, low, high):
 
 @kernel
 def code_widths(coding):
-    """Fill in the width of each column's codes from the bounds of `value_bounds`; returns the sum of the widths."""
+    """Fill in the width of each column's codes from the bounds of `value_bounds`; return the sum of the widths."""
     bits = 0
     for c in range(coding.shape[1]):
         if coding[LOW, c] > coding[HIGH, c]:
@@ -105,7 +105,7 @@ def encode_tuples(columns, low, high, width, tail, words, tails):
 
 @kernel
 def code_of(x, low, high):
-    """0 for WORD_MIN, the values of a column from 1 on, then WORD_MAX."""
+    """Return the code of x: 0 for WORD_MIN, 1 or more for the column's values, the highest for WORD_MAX."""
     if x == WORD_MIN:
         return 0
     return high - low + 2 if x == WORD_MAX else x - low + 1
@@ -120,16 +120,16 @@ def count_leads(words, shift, counts):
 
 @kernel
 def count_firsts(first, low, high, width, lead, counts):
-    """As `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets' numbers."""
+    """Like `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets' numbers."""
     for i in range(first.shape[0]):
         counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead) & (1 << lead) - 1] += 1
 
 
 @kernel
 def deal(words, tails, shift, tail, at, out, tails_out):
-    """Put tuples into their buckets: bucket b is filled from at[b] on, which moves along.
+    """Distribute tuples to their buckets: bucket b is filled from at[b] on, and at[b] advances.
 
-    Without tails_out only the last 63 bits of each tuple are kept; the bucket's number says the others."""
+    Without tails_out only the last 63 bits of each tuple are kept; the bucket's number has the others."""
     fold = tails.shape[0] > 0 and tails_out.shape[0] == 0
     for i in range(words.shape[0]):
         n = at[words[i] >> shift]
@@ -141,9 +141,9 @@ def deal(words, tails, shift, tail, at, out, tails_out):
 
 @kernel
 def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, at):
-    """Write the tuples that `encode_tuples` was given to columns[:, at:].
+    """Decode what `encode_tuples` has encoded, to columns[:, at:].
 
-    The code of column `marked` has a bit behind it; `above` are bits of column 0 that the words may lack.
+    The code of column `marked` has one more bit after it; `above` are bits of column 0 that the words may lack.
     """
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
@@ -171,10 +171,9 @@ def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, 
 
 @kernel
 def sort_words(words, others, spare, others_spare, first, bits, counts):
-    """Sort words stably by their bits from `first` up to `bits`; higher bits are equal.  Returns whether they are in
-    `spare` now.
+    """Sort words stably by bits first..bits; higher bits are equal.  Return whether the result is in `spare`.
 
-    others[n], or [0], move along. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
+    others[n], or [0], move with them. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
     2 ** digit runs side by side; the passes share the bits evenly.
     """
     if first >= bits:
@@ -192,7 +191,7 @@ def sort_words(words, others, spare, others_spare, first, bits, counts):
 
 @kernel
 def pass_on(words, others, out, others_out, shift, counts):
-    """Sort words stably by the digit at `shift` to `out`.  False, and nothing is done, if all have the same digit."""
+    """Sort words stably by the digit at `shift` to `out`; return False, doing nothing, if all have the same digit."""
     if words.shape[0] < 2:
         return False
     mask = counts.shape[0] - 1
@@ -216,7 +215,7 @@ def pass_on(words, others, out, others_out, shift, counts):
 
 @kernel
 def drop_repeats(words, tails):
-    """Move the distinct ones of sorted tuples to the front.  Returns how many there are."""
+    """Move the distinct ones of sorted tuples to the front; return their number."""
     n = 0
     last, last_tail = -1, 0
     for i in range(words.shape[0]):

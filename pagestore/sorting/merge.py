@@ -1,4 +1,4 @@
-"""Tuples in order: whether they ascend already, and if not, their order by merging the runs that do.
+"""Order tuples: check whether they ascend already, else merge their ascending runs.
 
 keys           3 5 9 | 2 7 | 4        three runs that ascend
 first round    2 3 5 7 9 | 4          neighbours are merged two by two
@@ -9,7 +9,7 @@ from pagestore.runtime.kernel import kernel
 
 @kernel
 def ascends(keys):
-    """Do the tuples keys[K, n] ascend strictly?  Most batches come sorted, and then nothing has to move."""
+    """Return whether the tuples keys[K, n] ascend strictly, as most batches do: then nothing has to move."""
     for i in range(1, keys.shape[1]):
         c = 0
         while c < keys.shape[0] and keys[c, i] == keys[c, i - 1]:
@@ -21,9 +21,9 @@ def ascends(keys):
 
 @kernel
 def merge_order(keys, order):
-    """Make order[:n] the stable order of the first n tuples of keys[K, m], where order has 2n words.
+    """Set order[:n] to the stable order of the first n tuples of keys[K, m], where order has 2n words.
 
-    O(n log r) for r runs that ascend; the tuples that probes find come in a few of them.
+    O(n log r) for r ascending runs; the tuples that probes find have few of them.
     """
     n = order.shape[0] >> 1
     for i in range(n):
@@ -48,7 +48,7 @@ def merge_order(keys, order):
 
 @kernel
 def run_behind(keys, order, at, start, n):
-    """The end of the run that ascends from `start` on, among the n places from order[at] on."""
+    """Return the end of the ascending run that begins at `start`, among the n places from order[at] on."""
     end = min(start + 1, n)
     while end < n and not follows(keys, order[at + end - 1], order[at + end]):
         end += 1
@@ -74,7 +74,7 @@ def merge_runs(keys, order, a, b, end, out):
 
 @kernel
 def follows(keys, a, b):
-    """Does tuple a belong behind tuple b?  Of two equal ones the second does."""
+    """Return whether tuple a sorts after tuple b; of two equal ones, the one with the higher index does."""
     for c in range(keys.shape[0]):
         if keys[c, a] != keys[c, b]:
             return keys[c, a] > keys[c, b]

@@ -1,4 +1,4 @@
-"""Sort tuples of words, as single words where they fit: machines sort those fastest."""
+"""Sort tuples of words, encoded as single words if they fit, since those sort fastest."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -48,10 +48,10 @@ WIDTHS = Door(code_widths, Table)
 
 
 class Coding(NamedTuple):
-    """How tuples of K columns become words that sort alike: int64[K] each.
+    """How tuples of K columns are encoded as words with the same order; low, high and width are int64[K].
 
     Tuples equal in the leading columns already arrive ascending in the last `ordered` columns, so the sort ignores
-    those. The codes of a `marked` column have one more bit behind them, which the maker of the words may set to
+    those. The codes of column `marked` have one more bit after them, which the maker of the words may set to
     order tuples that are equal up to there.
     """
 
@@ -63,17 +63,17 @@ class Coding(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """The width of a tuple's codes, all columns together."""
+        """The total width of a tuple's codes."""
         return int(self.width.sum())
 
     @property
     def tail(self) -> int:
-        """How many of the bits do not fit a word."""
+        """How many of the bits do not fit in one word."""
         return max(self.bits - WORD_BITS, 0)
 
 
 class Coded(NamedTuple):
-    """Tuples as words[n] and, where those are too narrow, tails[n]."""
+    """Tuples as words[n] and, if those are too narrow, tails[n]."""
 
     coding: Coding
     words: np.ndarray
@@ -86,7 +86,7 @@ class Coded(NamedTuple):
 
 
 def encoded(columns: np.ndarray, coding: Coding) -> Coded:
-    """Tuples columns[K, n], whose values all have codes, as words.  O(n).
+    """Encode tuples columns[K, n], whose values all have codes, as words.  O(n).
 
     >>> encoded(np.array([[1, 2], [3, 4]]), coding_of([np.array([[0, 7], [0, 7]])])).words.tolist()
     [36, 53]
@@ -97,12 +97,12 @@ def encoded(columns: np.ndarray, coding: Coding) -> Coded:
 
 
 def _room(n: int, wide: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Room for words[n], and for tails[n] or [0]."""
+    """Allocate words[n], and tails[n] or [0]."""
     return np.empty(n, np.int64), np.empty(n if wide else 0, np.int64)
 
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
-    """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
+    """Return the coding of tuples parts[K, n]; None if they are too wide for two words.  O(n)."""
     low, high = np.full(len(parts[0]), WORD_MAX), np.full(len(parts[0]), WORD_MIN)
     for part in parts:
         BOUNDS.call(np.ascontiguousarray(part), low, high)
@@ -112,7 +112,7 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
 def coding_within(
     low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
 ) -> Coding | None:
-    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
+    """Like `coding_of`, for tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
     coding = np.array([low, high, low], np.int64)
     WIDTHS.call(coding)
     if marked >= 0:
@@ -122,7 +122,7 @@ def coding_within(
 
 
 def sort_order(columns: np.ndarray) -> np.ndarray:
-    """Stable order of columns[K, n] as tuples.  O(n log n).
+    """Return the stable order of columns[K, n] as tuples.  O(n log n).
 
     >>> sort_order(np.array([[2, 1, 2], [5, 9, 4]]))
     array([1, 2, 0])
@@ -141,7 +141,7 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
 
 
 def near_order(columns: np.ndarray) -> np.ndarray:
-    """The order of columns[K, n] as tuples, exact up to 63 bits, by their leading 63 bits where they have more.  O(n).
+    """Return the order of columns[K, n] as tuples; if they exceed 63 bits, by their leading 63 bits only.  O(n).
 
     >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
     array([1, 3, 2, 0])
@@ -162,7 +162,7 @@ def near_order(columns: np.ndarray) -> np.ndarray:
 
 
 def distinct(columns: np.ndarray) -> np.ndarray:
-    """The tuples of columns[K, n] sorted, each once.  O(n log n).
+    """Return the distinct tuples of columns[K, n], sorted.  O(n log n).
 
     >>> distinct(np.array([[2, 1, 2], [4, 9, 4]]))
     array([[1, 2],
@@ -176,7 +176,7 @@ def distinct(columns: np.ndarray) -> np.ndarray:
 
 
 def repeats(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The tuples of parts[K, n] sorted, each once, and how often each is there; None where no word holds one.
+    """Return the distinct tuples of parts[K, n], sorted, and how often each occurs; None if they exceed a word.
 
     O(n).
 
@@ -196,7 +196,7 @@ def repeats(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None
 
 
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
-    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n); keeps one or two words a tuple.
+    """Yield the distinct tuples of parts[K, n], sorted, in batches [K, m].  O(n log n), in one or two words per tuple.
 
     >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
     [[[1, 2]], [[3]]]
@@ -227,12 +227,12 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
 
 
 def count_of(part: np.ndarray | Coded) -> int:
-    """How many tuples a part has."""
+    """Return how many tuples a part has."""
     return len(part.words) if isinstance(part, Coded) else part.shape[1]
 
 
 def columns_of(part: np.ndarray | Coded) -> np.ndarray:
-    """The tuples of a part, [K, n].
+    """Return the tuples of a part, [K, n].
 
     >>> part = np.array([[1, 2], [3, 4]])
     >>> columns_of(encoded(part, coding_of([part]))).tolist()
@@ -247,7 +247,7 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
 
 
 def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
-    """One coding for all parts (None if too wide), and the parts: as they are if they share it, else as columns."""
+    """Return one coding for all parts (None if too wide), and the parts: as columns, unless all have this coding."""
     coding = parts[0].coding if isinstance(parts[0], Coded) else None
     if coding and all(isinstance(part, Coded) and part.coding is coding for part in parts):
         return coding, parts
@@ -256,9 +256,9 @@ def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence
 
 
 def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Sorted tuples, each once, bucket by bucket: (the bits that column 0 shares there, words[n], tails[n] or [0])."""
+    """Yield sorted distinct tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or [0])."""
     crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
-    folds = coding.tail <= LEAD_MAX  # a short tail goes into the words, for as many leading bits, which the bucket says
+    folds = coding.tail <= LEAD_MAX  # a short tail replaces as many leading bits of words: the bucket's number has them
     lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
     tail = 0 if coding.tail <= lead else coding.tail
     words, tails, ends = _dealt(coding, parts, lead, tail > 0)
@@ -276,16 +276,16 @@ def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tup
 
 
 def _counts(n: int) -> np.ndarray:
-    """Room to count the digits of n words; few words are sorted by small digits."""
+    """Allocate the counts of the digits of n words; few words are sorted by small digits."""
     return np.empty(1 << min(DIGIT, max(n.bit_length() - 1, 1)), np.int64)
 
 
 def _dealt(
     coding: Coding, parts: Sequence[np.ndarray | Coded], lead: int, wide: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Words and tails of all tuples, one bucket behind the other by `lead` leading bits; and where each bucket ends.
+    """Return words and tails of all tuples, in buckets by `lead` leading bits, and where each bucket ends.
 
-    Unless they are `wide`, there are no tails, and the words hold the last bits of their tuples.
+    Unless `wide`, there are no tails, and the words hold the last bits of their tuples.
     """
     counts, shift = np.zeros(1 << lead, np.int64), coding.bits - coding.tail - lead
     for part in parts:
@@ -303,14 +303,14 @@ def _dealt(
 
 
 def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:
-    """Do the first `keys` columns of parts[C, n], none of them empty, ascend strictly, from part to part too?  O(n)."""
+    """Return whether the first `keys` columns of non-empty parts[C, n] ascend strictly, also across parts.  O(n)."""
     return all(ASCENDS.call(np.ascontiguousarray(part[:keys])) for part in parts) and all(
         part[:keys, -1].tolist() < after[:keys, 0].tolist() for part, after in pairwise(parts)
     )
 
 
 def begins(columns: np.ndarray) -> np.ndarray:
-    """Where a tuple of columns[K, n], sorted, differs from its predecessor: bool[n].
+    """Return where a tuple of sorted columns[K, n] differs from its predecessor: bool[n].
 
     >>> begins(np.array([[1, 1, 2], [4, 4, 4]])).tolist()
     [True, False, True]

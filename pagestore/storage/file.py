@@ -1,14 +1,14 @@
-"""All input and output of a store, in one small object, so that a simulator can stand in for it.
+"""All input and output of a store, in one small object, so that a simulator can replace it.
 
 This is all that a store does to its file: positioned reads and writes, one kind of sync, growing and cutting, a map
 to read, a page writer for kernels, and byte locks. Locks belong to the open file (Linux "open file description"
 locks): closing another handle of the same file does not drop them, and the system drops them with the last process
-that holds the file open, however it ends. They lie far behind any data:
+that holds the file open, however it ends. They are at offsets far beyond any data:
 
-    WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
-    SINCE_LOCK + t       one byte, exclusive: the same, since t seconds after 1970
+    WRITER_LOCK          one byte, exclusive: its holder may change the store
+    SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK, since t seconds after 1970
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
-    MAKER_LOCK           one byte, exclusive: whoever holds it is still making the file, under a hidden name
+    MAKER_LOCK           one byte, exclusive: its holder is still making the file, under a hidden name
 """
 
 import ctypes
@@ -42,14 +42,14 @@ from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
-RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
+RESERVE_MIN = 1 << 26  # bytes of a map at least, so that a file may grow without being mapped anew
 STANDARD = 2  # the last descriptor of the standard streams
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
 open_files: weakref.WeakSet["File"] = weakref.WeakSet()
 os.register_at_fork(after_in_child=lambda: [*map(File.disown, open_files)])
 
-Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
+Buffer = Any  # bytes, a memoryview or an array: typing names this only from Python 3.12 on
 _FLOCK = struct.Struct("hhqqi4x")
 IRREGULAR = (
     (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"),
@@ -62,13 +62,13 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
-IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: a page that is written again takes no new room
+IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: rewriting a page takes no new space
 
 WRITE = Door(write_pages, Words, Words, Words, int)
 
 
 class File:
-    """An open store file. Errors of the operating system come out as OSError, unchanged."""
+    """An open store file. Errors of the operating system are raised as OSError, unchanged."""
 
     _forked = False
     _file: FileIO | None = None  # closes its descriptor exactly once, even if an exception comes in between
@@ -96,9 +96,9 @@ class File:
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
-        """Make a file with all of `content`; after a crash or power cut it is whole or not there.
+        """Make a file with all of `content`; after a crash or power cut it is whole or does not exist.
 
-        Raises FileExistsError."""
+        Raise FileExistsError."""
         path = Path(local_path(path))
         with beside(path) as temporary:
             fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
@@ -112,7 +112,7 @@ class File:
 
     @staticmethod
     def fill(path: str | os.PathLike[str], content: bytes) -> None:
-        """Put a file with all of `content` in place of an empty one, as `NamedTemporaryFile` makes it; others stay.
+        """Replace an empty file, as `NamedTemporaryFile` makes it, by one with all of `content`; others stay.
 
         After a crash or power cut it is whole or empty."""
         with open(path, "rb") as empty:
@@ -123,17 +123,17 @@ class File:
                     out.write(content)
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the bytes of the file."""
         self._check()
         return os.fstat(self._fd).st_size
 
     def links(self) -> int:
-        """How many names the file has."""
+        """Return how many names the file has."""
         self._check()
         return os.fstat(self._fd).st_nlink
 
     def check_place(self) -> None:
-        """Raises MovedError where the file's path does not lead to this file any more."""
+        """Raise MovedError if the file's path does not lead to this file any more."""
         self._check()
         try:
             there = os.stat(self._place)
@@ -147,7 +147,7 @@ class File:
             )
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Up to `count` bytes; fewer only at the file's end."""
+        """Read up to `count` bytes; fewer only at the file's end."""
         self._check()
         try:
             return os.pread(self._fd, count, offset)
@@ -163,10 +163,10 @@ class File:
             _write_all(self._fd, view.cast("B"), offset)
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """Stamp the first n pages of an arena and write them to pages ids[n] of the file, neighbours in one call.
+        """Write checksums into the first n pages of an arena, and those to pages ids[n], neighbours in one call.
 
-        A kernel does so; pages that it could not write are written here, as by `pwrite`. After an OSError any of the
-        pages may have been written.
+        A kernel does this; pages that it could not write are written here, as by `pwrite`. After an OSError any of
+        the pages may have been written.
         """
         self._check()
         done = WRITE.call(self._opened(), arena, ids, page_words) if JIT else 0
@@ -175,7 +175,7 @@ class File:
                 _write_all(self._fd, data, offset)
 
     def write_mapped(self, page_size: int) -> None:
-        """Let kernels write pages through a map, where the file system rewrites a page in its place.
+        """Let kernels write pages through a map, if the file system rewrites a page in its place.
 
         On other file systems a full disk would end the process by a signal.
         """
@@ -183,7 +183,7 @@ class File:
 
     @property
     def page_writer(self) -> np.ndarray:
-        """The words of the PageWriter that a kernel may write pages by; its caller reports the pages to `wrote`."""
+        """The words of the PageWriter for kernels; the caller of the kernel reports the pages written to `wrote`."""
         return self._opened() if JIT else CLOSED
 
     def _opened(self) -> np.ndarray:
@@ -194,7 +194,7 @@ class File:
         return self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
-        """A kernel has written pages ids[n]. A file that records what is written overrides this."""
+        """Note that a kernel has written pages ids[n]. A file that records what is written overrides this."""
 
     def fdatasync(self) -> None:
         """Return once all that was written is on the disk."""
@@ -202,7 +202,7 @@ class File:
         sync_data(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
-        """Make room for `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
+        """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
         self._check()
         allocate(self._fd, offset, count)
 
@@ -213,15 +213,15 @@ class File:
         os.truncate(self._fd, size)
 
     def map(self, count: int) -> np.ndarray:
-        """The first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
+        """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
         if count > self._map.nbytes:
             self._map = mapped((self._fd, max(2 * count, RESERVE_MIN)))
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
-        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file holds one there.
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; return False if another open file holds one there.
 
-        Raises LockedError.
+        Raise LockedError for an exclusive lock if the file is open for reading.
         """
         self._check()
         if kind == EXCLUSIVE and not self.writable:
@@ -235,7 +235,7 @@ class File:
         return True
 
     def locked(self, at: int, count: int) -> int | None:
-        """First byte of [at, at + count) that another open file has locked, or None."""
+        """Return the first byte of [at, at + count) that another open file has locked, or None."""
         probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
         kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_file(), fcntl.F_OFD_GETLK, probe))
         return None if kind == UNLOCKED else max(start, at)
@@ -259,7 +259,7 @@ class File:
             raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
 
     def close(self, unlock: bool = True) -> None:
-        """Close the file and, unless they are a forked parent's, drop its locks. Maps stay readable. Idempotent."""
+        """Close the file and, if `unlock` (not if forked), drop its locks. Maps stay readable. Idempotent."""
         self._page_writer.close()
         self._fd = -1
         if unlock and self._locks:
@@ -273,10 +273,10 @@ class File:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """The path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
+    """Return the path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
 
-    Every path that a user gives for a store, or for what is made of one, goes through here. Raises FormatError for one
-    of another file system, which would be taken for a folder of that name, with a colon.
+    Every path that a user gives for a store, or for what is made of one, goes through here. Raise FormatError for a
+    URL of another file system, which would be taken for a folder with a colon in its name.
 
     >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
     ('/data/shop.pages', 'shop.pages')
@@ -299,7 +299,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
-    """Raise FormatError or IsADirectoryError for a path that is no regular file: opening a fifo would wait for ever."""
+    """Raise FormatError or IsADirectoryError if a path is no regular file: opening a fifo would wait for ever."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # opening it says what is wrong
@@ -313,15 +313,15 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """An empty file in the folder of `path` under a unique hidden name; removed afterwards if it is still there.
+    """Make an empty file in the folder of `path` under a unique hidden name; afterwards remove it if it still exists.
 
-    Files that killed makers of the same name have left are removed before.
+    First remove the files that killed makers of the same name have left.
     """
     path = Path(local_path(path))
     sweep(path)
     while True:
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-        try:  # around its making, too: a signal may raise as soon as it is made
+        try:  # making the file included: a signal may raise as soon as it is made
             with _maker(temporary, path) as maker:
                 if _is_locked(maker, temporary, lockless=True):
                     yield temporary
@@ -332,7 +332,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def _maker(temporary: Path, path: Path) -> FileIO:
-    """Make a hidden file. An error names the `path` that the caller gave."""
+    """Make a hidden file. An error names `path`, which the caller gave."""
     try:
         return opened(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
@@ -350,9 +350,9 @@ def sweep(path: Path) -> None:
 
 
 def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
-    """Lock a hidden file, unless another open file has it locked, or it was removed meanwhile.
+    """Lock a hidden file; return False if another open file has it locked, or it was removed meanwhile.
 
-    `lockless` is the answer where the file system has no locks.
+    Return `lockless` if the file system has no locks.
     """
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, MAKER_LOCK, 1, 0))
@@ -363,9 +363,9 @@ def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
 
 @contextmanager
 def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
-    """A binary stream that replaces the file `name` once the block has written all of it.
+    """Yield a binary stream that replaces the file `name` once the block has written all of it.
 
-    A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
+    A pipe or a device is written to directly. Raise FileExistsError if `name` is the store `source` itself.
     """
     path = Path(local_path(name)).resolve()
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
@@ -389,17 +389,17 @@ def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None 
 def written_to(
     out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
 ) -> AbstractContextManager[IO[bytes]]:
-    """A stream as it is, or one that writes a file, see `written`."""
+    """Return a given stream, or one that writes a file (see `written`)."""
     return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(_stream(out, "wb"))
 
 
 def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
-    """A stream as it is, or one that reads a file."""
+    """Return a given stream, or one that reads a file."""
     return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(_stream(source, "rb"))
 
 
 def _stream(given: Any, mode: str) -> Any:
-    """A stream of bytes. Raises TypeError for what is none: a text file, say."""
+    """Return the stream. Raise TypeError if it is not one of bytes: a text file, say."""
     method = "write" if mode == "wb" else "read"
     if isinstance(given, TextIOBase) or not callable(getattr(given, method, None)):
         raise TypeError(f"{given!r} is no binary file to {method}: give a path, or what open(path, {mode!r}) returns")
@@ -416,7 +416,7 @@ def sync_folder(path: Path) -> None:
 
 
 def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
-    """Stamp the first n pages of an arena; yields the bytes of each run of neighbours among ids[n] and their offset."""
+    """Write checksums into n pages of an arena; yield the bytes and offset of each run of neighbours among ids[n]."""
     size, data = page_words * WORD, arena.data.cast("B")
     for i in range(len(ids)):
         arena[i * page_words + CRC] = crc32c.crc32c(data[i * size + WORD : (i + 1) * size])
@@ -425,7 +425,7 @@ def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tup
 
 
 def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
-    """(begin, end) of each run of ids that ascend one by one, among ids[n], n > 0.
+    """Return (begin, end) of each run of ids that ascend one by one, among ids[n], n > 0.
 
     >>> neighbours(np.array([5, 6, 9, 3, 4]))
     [(0, 2), (2, 3), (3, 5)]
@@ -434,10 +434,10 @@ def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
 
 
 def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
-    """Map the first `count` bytes of each open file (fd, count), one file behind the other, as words; shared.
+    """Map the first `count` bytes of each open file (fd, count), one file after the other, as words; shared.
 
-    Words behind a file's end must not be read before the file has grown. Every count but the last is a multiple of
-    the system's page size. Raises OSError.
+    Words past a file's end must not be read before the file has grown. Every count but the last is a multiple of
+    the system's page size. Raise OSError.
     """
     total = sum(count for _, count in files)
     held = (ctypes.c_char * total).from_address(_mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
@@ -459,14 +459,14 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
 
 
 def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
-    """Open a file whose descriptor is none of the standard streams', and is closed when the object is dropped."""
+    """Open a file with a descriptor above the standard streams', closed when the object is dropped."""
     return FileIO(not_standard(os.open(path, flags, 0o666)), "r+" if flags & os.O_RDWR else "r")
 
 
 def not_standard(fd: int) -> int:
     """Replace a descriptor that is one of the standard streams' by a higher one.
 
-    Where a standard stream is closed, the next file opened gets its descriptor, and messages would go into the file.
+    If a standard stream is closed, the next file opened gets its descriptor, and messages would go into the file.
     """
     if fd > STANDARD:
         return fd

@@ -1,4 +1,4 @@
-"""The free pages of a store, handed out lowest first, so that its end empties and can be cut off.
+"""The free pages of a store, allocated lowest first, so that the end of the file empties and can be cut off.
 
 On disk they are a checkpoint, a run written now and then, and the `difference` since then, written in every commit.
 docs/decisions/0003-free-space.md says why, and where its bound comes from.
@@ -13,7 +13,7 @@ from pagestore.runtime.arguments import Bytes, Door, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.word_list import WordList, empty_list, to_word_list, word_list
 
-ROOM = 512  # pages that each list of the difference has room for beyond the need
+ROOM = 512  # spare capacity of each list of the difference, in pages
 
 LEND = Door(kernel.lend, Bytes, Words, int, Words)
 LEND_RUN = Door(kernel.lend_run, Bytes, Words, int, int)
@@ -22,48 +22,48 @@ COUNT = Door(kernel.count, int, int, Words, Table, HalfWords)
 
 
 class FreeList:
-    """The free pages below `top`, and the never used ones from there on."""
+    """The free pages below `top`, and the never used ones from `top` on."""
 
     def __init__(
         self, top: int, free: Sequence[int] | np.ndarray = (), added: Iterable[int] = (), removed: Iterable[int] = ()
     ):
-        """The free pages int64[n] of a checkpoint, and pages added to and removed from them since."""
+        """Take the free pages int64[n] of a checkpoint, and the pages added to and removed from them since."""
         self.top = top
         added, removed = word_list(added), word_list(removed)
-        self.appending = False  # whether to lend from `top` on only, so that the front empties
+        self.appending = False  # whether to allocate from `top` on only, so that the front empties
         self.pending = word_list()  # free as soon as the commit under way is durable
-        self._durable = word_list()  # free since a commit became durable, not noted in `_free` yet
+        self._durable = word_list()  # free since a commit became durable, not marked in `_free` yet
         known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
         self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
         self._book = np.array([top, 0])  # LOWEST, MANY
         self._freed, self._counted = added, top  # pages the lists lack; they still have those from `top` on
-        self._words, self._half = word_list((0, 0)), 1  # both lists, each behind its length
+        self._words, self._half = word_list((0, 0)), 1  # both lists, each after its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
-        self._room = 0  # pages that each list has room for, at least
+        self._room = 0  # capacity left in each list, at least
         self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
         if removed:
             self.use(np.frombuffer(removed, np.int64))
 
     def __len__(self) -> int:
-        """How many pages may be lent."""
+        """Return how many pages may be allocated."""
         return int(self._book[kernel.MANY]) + len(self._durable)
 
     def _noted(self) -> np.ndarray:
-        """A byte for each page, 1 where it may be lent; pages that became durable are noted first."""
+        """Return a byte for each page, 1 if it may be allocated; first mark the pages whose freeing became durable."""
         if self._durable:
             freed, self._durable = self._durable, empty_list()
             self.take_back(np.frombuffer(freed, np.int64))
         return self._free
 
     def difference(self) -> tuple[WordList, WordList]:
-        """Free pages that are not in the checkpoint, and pages of the checkpoint that are in use."""
+        """Return the free pages that are not in the checkpoint, and the pages of the checkpoint that are in use."""
         if self._freed or self._counted > self.top:
             self.use(np.zeros(0, np.int64))
         words, half = self._words, self._half
         return words[1 : 1 + words[0]], words[half + 1 : half + 1 + words[half]]
 
     def lend(self, n: int) -> np.ndarray:
-        """n pages, int64[n], ascending, still counted as free until `use` says otherwise. O(n) mostly."""
+        """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
         found = LEND.call(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
         if found < n:
@@ -71,12 +71,12 @@ class FreeList:
         return pages
 
     def lend_run(self, n: int) -> int:
-        """First of n consecutive pages, lent. O(pages up to there)."""
+        """Allocate n consecutive pages; return the first. O(pages up to there)."""
         first = -1 if self.appending else LEND_RUN.call(self._noted(), self._book, self.top, n)
         return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
-        """Make n pages that were never used free."""
+        """Add n pages that were never used to the free ones."""
         fresh = range(self.top, self.top + n)
         self.top = fresh.stop
         self._freed.extend(range(self._counted, self.top))
@@ -86,11 +86,11 @@ class FreeList:
         return fresh
 
     def take_back(self, pages: np.ndarray) -> None:
-        """Make lent pages int64[n] that were not used free again. O(n)."""
+        """Make allocated pages int64[n] that were not used free again. O(n)."""
         TAKE_BACK.call(pages, self._free, self._book)
 
     def retract(self, pages: np.ndarray) -> int:
-        """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
+        """Lower `top` past allocated pages, ascending, that are right below it; return how many."""
         n = right_below(pages, self.top)
         self.top -= n
         grown = self._freed[max(0, len(self._freed) - (self._counted - self.top)) :]
@@ -100,7 +100,7 @@ class FreeList:
         return n
 
     def use(self, pages: np.ndarray) -> None:
-        """Count lent pages as used by the commit under way. O(1) each."""
+        """Count allocated pages as used by the commit under way. O(1) each."""
         freed, used, lists, place = self.to_count(pages)
         COUNT.call(*freed.buffer_info(), used, lists, place)
 
@@ -115,7 +115,7 @@ class FreeList:
         self.pending = empty_list()
 
     def trim(self) -> int:
-        """Lower `top` past the free pages at the end; returns how many. O(top)."""
+        """Lower `top` past the free pages at the end; return how many. O(top)."""
         taken, before = np.flatnonzero(self._noted()[: self.top] == 0), self.top
         self.top = int(taken[-1]) + 1
         self._free[self.top : before] = 0
@@ -123,24 +123,24 @@ class FreeList:
         return before - self.top
 
     def checkpoint_due(self) -> bool:
-        """Whether a new checkpoint is cheaper to write than the difference.
+        """Return whether a new checkpoint is cheaper to write than the difference.
 
-        Pages freed since the lists were counted mostly leave `removed`, so they count only where they are many.
+        Pages freed since the lists were updated mostly leave `removed`, so they count only if they are many.
         """
         freed = len(self._freed)
         return max(self._words[0] + self._words[self._half] - freed, freed) > 256 + 4 * isqrt(len(self))
 
     def changed(self) -> int:
-        """The most pages that the difference may have."""
+        """Return an upper bound of the number of pages of the difference."""
         return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
 
     def is_free(self, pages: np.ndarray) -> np.ndarray:
-        """Which of pages int64[n] may be lent, bool[n]."""
+        """Return which of pages int64[n] may be allocated, bool[n]."""
         lendable: np.ndarray = self._noted().view(bool)[pages]
         return lendable
 
     def extents(self, lent: np.ndarray) -> np.ndarray:
-        """All free pages, lent ones too, as rows (first, count) of neighbours: int64[n, 2]. O(top)."""
+        """Return all free pages, and the allocated ones `lent`, as runs (first, count): int64[n, 2]. O(top)."""
         free = np.zeros(self.top + 2, bool)
         inner = free[1:-1]
         inner[:] = self._noted()[: self.top]
@@ -150,16 +150,16 @@ class FreeList:
         return ends
 
     def checkpoint(self, lent: np.ndarray) -> np.ndarray:
-        """As `extents`; from now on the difference is counted from them."""
+        """Like `extents`; from now on the difference is relative to them."""
         for pages in self.difference():
             self._place[np.frombuffer(pages, np.int64)] = 0
         self._lists[:, 0] = 0
         return self.extents(lent)
 
     def to_count(self, used: np.ndarray) -> tuple[WordList, np.ndarray, np.ndarray, np.ndarray]:
-        """The arguments that `kernels.free_list.count` takes for used pages: freed pages, used pages, lists, places.
+        """Return the arguments of `kernels.free_list.count` for used pages: freed pages, used pages, lists, places.
 
-        The caller must call the kernel at once, for the freed pages are no longer noted here.
+        The caller must call the kernel at once, since the freed pages are no longer kept here.
         """
         freed, self._freed = self._freed, empty_list()
         if self._counted > self.top:
@@ -170,7 +170,7 @@ class FreeList:
         return freed, used, self._lists, self._place
 
     def _widen(self, n: int) -> None:
-        """Let each list have room for at least n more pages."""
+        """Extend each list to hold at least n more pages."""
         before, longest = self._lists, max(self._words[0], self._words[self._half])
         if before.shape[1] < ROOM + 2 * (longest + n):
             self._words = to_word_list(np.zeros(4 * (ROOM + longest + n), np.int64))
@@ -181,7 +181,7 @@ class FreeList:
 
 
 def right_below(pages: np.ndarray, top: int) -> int:
-    """How many of the last pages ascend one by one to `top` - 1.
+    """Return how many of the last pages ascend one by one to `top` - 1.
 
     >>> right_below(np.array([3, 7, 8, 9]), 10)
     3
@@ -191,7 +191,7 @@ def right_below(pages: np.ndarray, top: int) -> int:
 
 
 def widened(array: np.ndarray, top: int) -> np.ndarray:
-    """A copy with room for twice `top` pages, zeros behind the old content."""
+    """Return a copy that holds twice `top` pages, with zeros after the old content."""
     wide = np.zeros(16 * (1 + top // 8), array.dtype)
     wide[: len(array)] = array
     return wide

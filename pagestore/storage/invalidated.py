@@ -1,10 +1,10 @@
-"""The stub that replaces an object after its end: a transaction's trees, a dropped relation, the map after a fork."""
+"""A stub for an object that is no longer valid: a transaction's trees, a dropped relation, the map after a fork."""
 
 from typing import Any
 
 
 class Invalidated:
-    """Raises an error whatever it is asked for.
+    """An object that raises an error at any use.
 
     >>> Invalidated(KeyError, "it was here").anything
     Traceback (most recent call last):

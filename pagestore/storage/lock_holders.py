@@ -1,4 +1,4 @@
-"""Which processes hold a byte lock on a file, as far as /proc shows them to this user."""
+"""Find the processes that hold a byte lock on a file, as far as /proc shows them to this user."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def lock_holders(path: Path, at: int) -> list[int]:
-    """The processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
+    """Return the processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
     pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
@@ -19,7 +19,7 @@ def lock_holders(path: Path, at: int) -> list[int]:
 
 
 def process_start(pid: int) -> float:
-    """When a process began, in seconds since the machine's start; 0 where that cannot be seen."""
+    """Return when a process began, in seconds since the machine's start; 0 if that cannot be seen."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -27,7 +27,7 @@ def process_start(pid: int) -> float:
 
 
 def describe_holders(path: Path, at: int) -> str:
-    """The holders of a lock on byte `at`, for a message: each process, and whether it is stopped."""
+    """Describe the holders of a lock on byte `at`, for a message: each process, and whether it is stopped."""
     return " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
 
 

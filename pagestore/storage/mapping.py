@@ -25,9 +25,9 @@ LAY_OUT = Door(lay_out, Words, int, int, int, int, Words, Words, int)
 
 
 class Run(NamedTuple):
-    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none.
+    """A record in consecutive pages: its first page and its length in words. Page 0 means there is no record.
 
-    Above its low 32 bits, `words` has the record's stamp, 0 where that is not known.
+    Above its low 32 bits, `words` has the record's stamp, 0 if unknown.
     """
 
     page: int
@@ -40,11 +40,11 @@ class Run(NamedTuple):
 
     @property
     def stamp(self) -> int:
-        """The record's stamp; 0 where it is not known."""
+        """The record's stamp; 0 if unknown."""
         return self.words >> LENGTH_BITS
 
     def ids(self, page_words: int) -> range:
-        """The pages of the record; none for page 0."""
+        """Return the pages of the record; none for page 0."""
         return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
 
 
@@ -54,14 +54,14 @@ NO_RUN = Run(0, 0)
 
 
 def run_pages(words: int, page_words: int) -> int:
-    """How many pages a record of `words` words takes; bits above the length are ignored."""
+    """Return how many pages a record of `words` words takes, ignoring bits above the length."""
     return max(1, -(-(words & LENGTHS) // (page_words - HEADER)))
 
 
 def pages_of_run(
     run: Run, record: WordList, birth: int, purpose: int, page_words: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
+    """Lay out a record, padded with zeros, in an arena; return it and page ids. `File.write_pages` stamps the pages."""
     page, words = run
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
     n = run_pages(words, page_words)
@@ -82,11 +82,11 @@ class Mapping:
         open_mappings.add(self)
 
     def invalidate(self, error: type[Exception], why: str) -> None:
-        """Let every further use of the pages raise an error: they may be others now."""
+        """Make every further use of the pages raise an error: they may have been reused."""
         self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:
-        """Map the file anew if pages below `top` are not in the map yet. Raises CorruptionError if it is too short."""
+        """Map the file anew if pages below `top` are not in the map yet. Raise CorruptionError if it is too short."""
         if top <= len(self.pages.seen):
             return
         count = self.file.size() // self.page_size
@@ -102,13 +102,13 @@ class Mapping:
     def grow(self, top: int, spare: int = 0) -> None:
         """Make the file and the map hold all pages below `top`, `spare` more, and some to grow into.
 
-        The last `spare` pages of a full disk are left to commits that free space. Raises OSError(ENOSPC).
+        The last `spare` pages of a full disk are left to commits that free space. Raise OSError(ENOSPC).
         """
         if top + spare <= len(self.pages.seen):
             return
         size = self.file.size()
         ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
-        for more in (ample, GROWTH_MIN, 0):  # a disk that is nearly full is asked for little
+        for more in (ample, GROWTH_MIN, 0):  # on a nearly full disk, ask for little
             wanted = -(-max((top + spare) * self.page_size, size + more) // self.page_size) * self.page_size
             try:
                 self.file.fallocate(size, wanted - size)
@@ -126,7 +126,7 @@ class Mapping:
         self.cover(top + spare)
 
     def shrink(self) -> None:
-        """The file was cut: map what is left. Old arrays must not be read behind its end."""
+        """Map what is left after the file was cut. Old arrays must not be read past its end."""
         count = self.file.size() // self.page_size
         words = self.file.map(count * self.page_size)
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
@@ -137,16 +137,16 @@ class Mapping:
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
     def birth_of(self, page: int) -> int:
-        """The version that wrote a page, as its header says, unverified. Raises CorruptionError."""
+        """Return the version that wrote a page, as its header says, unverified. Raise CorruptionError."""
         if not 0 <= page < len(self.pages.seen):
             raise CorruptionError("there is no such page", page=page)
         at = page * self.page_size + BIRTH * WORD
         return int.from_bytes(self.file.pread(WORD, at), "little", signed=True)
 
     def read_run(self, run: Run) -> np.ndarray:
-        """The words of a run, each page verified. O(words).
+        """Return the words of a run, each page verified. O(words).
 
-        Reads a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
+        Read a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
         """
         page_words = self.pages.page_words
         ids = run.ids(page_words)
@@ -178,7 +178,7 @@ class Mapping:
 
 
 def _disown() -> None:
-    """In a forked child: the parent goes on to reuse pages of the maps that came with the fork."""
+    """Invalidate all maps in a forked child, since the parent goes on to reuse their pages."""
     for mapping in open_mappings:
         path = mapping.file.path
         mapping.invalidate(ForkError, f"the handle of {path} came through a fork; open the store in this process")
@@ -189,7 +189,7 @@ os.register_at_fork(after_in_child=_disown)
 
 
 def page_fault(words: np.ndarray, page: int) -> str | None:
-    """What is wrong with the bytes of a page, or None.
+    """Return what is wrong with the bytes of a page, or None.
 
     `words` is the page, int64[page_size / 8].
     """
@@ -201,7 +201,7 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
 
 
 def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
-    """Ascending pages as rows (first, count).
+    """Return ascending pages as runs (first, count).
 
     >>> extents_of([3, 4, 5, 9])
     [3, 3, 9, 1]

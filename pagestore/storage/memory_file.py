@@ -1,4 +1,4 @@
-"""A store's file that is in memory only, and gone with its handle, however the process ends."""
+"""A store's file that is in memory only, and freed with its handle, however the process ends."""
 
 import os
 from pathlib import Path
@@ -29,5 +29,5 @@ class MemoryFile(File):
         self.pwrite(content, 0)
 
     def check_place(self) -> None:
-        """Nothing can take its place."""
+        """Do nothing but check that it is open: the file cannot be moved or replaced."""
         self._check()

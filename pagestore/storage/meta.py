@@ -1,7 +1,7 @@
-"""The two meta slots: where a store says what it is and which commit is the newest.
+"""The two meta slots, which identify a store and its newest commit.
 
-Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots take turns, so the one before the newest
-commit stays whole while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector
+Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots alternate, so the previous commit's slot
+stays intact while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector
 zero:
 
     byte  0       8        12         16    32         40        48      56      64    72      76  92       96
@@ -10,9 +10,9 @@ zero:
           +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
 
 `sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the higher one
-is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages at or behind
-`top` were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
-commit, and a slot that does not read was damaged later. Flag bit 1 says that a sync has failed which covered more
+is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages from `top`
+on were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
+commit, and an unreadable slot was damaged later. Flag bit 1 says that a sync has failed which covered more
 than the newest commit: all pages below `top` are written again before anything is built on them. The checksum covers
 bytes 0 to 91.
 """
@@ -36,7 +36,7 @@ _CHECKSUM = struct.Struct("<I")
 
 
 class Meta(NamedTuple):
-    """What one slot says."""
+    """The contents of one slot."""
 
     page_size: int
     uuid: bytes
@@ -51,11 +51,11 @@ class Meta(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Tells commits apart: after a failed write two may have had the same number."""
+        """What tells commits apart: after a failed write two may have had the same number."""
         return self.sequence, self.state, self.words
 
     def pack(self) -> bytes:
-        """The slot's bytes, without the zeros that fill its sector."""
+        """Return the slot's bytes, without the zeros that fill its sector."""
         flags = CLEAN_FLAG * self.clean | DOUBT_FLAG * self.in_doubt
         body = _SLOT.pack(MAGIC, self.format, *self[:7], flags)
         return body + _CHECKSUM.pack(crc32c.crc32c(body))
@@ -65,12 +65,12 @@ SIZE = _SLOT.size + _CHECKSUM.size
 
 
 def slot_of(sequence: int) -> int:
-    """The slot that commit number `sequence` writes."""
+    """Return the slot that commit number `sequence` writes."""
     return sequence & 1
 
 
 def unpack(data: bytes) -> Meta | str:
-    """The slot in `data`, or a few words that say what is wrong with it.
+    """Return the slot in `data`, or a few words that say what is wrong with it.
 
     >>> meta = Meta(8192, bytes(16), 7, 3, 2, 100, 9, False)
     >>> unpack(meta.pack()) == meta
@@ -98,7 +98,7 @@ def unpack(data: bytes) -> Meta | str:
 
 
 def sync_all(file: File, meta: Meta) -> None:
-    """Sync commits that nobody may have synced yet. If that fails, the newest slot `meta` says that all is in doubt."""
+    """Sync commits that may not have been synced. If that fails, mark all as in doubt in the newest slot, `meta`."""
     try:
         file.fdatasync()
     except OSError:

@@ -1,7 +1,7 @@
-"""A store's file as it is now, and behind its end a temporary file that takes all that is written.
+"""A store's file as it is now, followed by a temporary file that takes all writes.
 
     bytes      0 .............. | end ........
-               the store's file | a file without a name, gone with its handle
+               the store's file | a file without a name, deleted when closed
 
 To the pager, and to every kernel, it is one file; the store's own is only read.
 """
@@ -18,7 +18,7 @@ from pagestore.storage.page_writer import CLOSED, PageWriter
 
 
 class OverlayFile(File):
-    """The bytes from `end` on are the temporary file's."""
+    """A store's file; its bytes from `end` on are the temporary file's."""
 
     def __init__(self, below: File, page_size: int) -> None:
         self._below, self.end = below, below.size() // page_size * page_size
@@ -30,11 +30,11 @@ class OverlayFile(File):
         open_files.add(self)
 
     def size(self) -> int:
-        """Bytes of both files."""
+        """Return the bytes of both files."""
         return self.end + super().size()
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Up to `count` bytes, all of one file."""
+        """Read up to `count` bytes, all from one file."""
         return self._below.pread(count, offset) if offset < self.end else super().pread(count, offset - self.end)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -43,7 +43,7 @@ class OverlayFile(File):
         super().pwrite(data, offset - self.end)
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """As `File.write_pages`, to the temporary file."""
+        """Like `File.write_pages`, to the temporary file."""
         own = ids - self.end // (page_words * WORD)
         assert own.min() >= 0, "a page of the store itself would be written"
         super().write_pages(arena, own, page_words)
@@ -54,11 +54,11 @@ class OverlayFile(File):
         return CLOSED
 
     def fallocate(self, offset: int, count: int) -> None:
-        """Make the file longer; a full disk shows when it is written to."""
+        """Make the file longer; a full disk shows only when it is written to."""
         os.truncate(self._fd, offset + count - self.end)
 
     def map(self, count: int) -> np.ndarray:
-        """The first `count` bytes of both files as one array."""
+        """Map the first `count` bytes of both files as one array."""
         if count > self._map.nbytes:
             self._map = mapped((self._below._fd, self.end), (self._fd, max(2 * (count - self.end), RESERVE_MIN)))
         return self._map[: count // 8]

@@ -1,5 +1,5 @@
-"""The words that kernels write a file's pages by (storage/kernels/write.py); docs/decisions/0018-small-writes.md says
-why there are two ways."""
+"""The words that tell kernels how to write a file's pages (storage/kernels/write.py); for why there are two ways,
+see docs/decisions/0018-small-writes.md."""
 
 import numpy as np
 
@@ -12,23 +12,23 @@ class PageWriter:
     def __init__(self, fd: int) -> None:
         self.words = np.zeros(OUTLET, np.int64)
         self.words[FD] = fd
-        self.page_size = 0  # bytes of a page; 0 while no map may be used
+        self.page_size = 0  # bytes of a page; 0 if no map may be used
         self._map, self._written = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
     def covers(self, count: int) -> bool:
-        """Has the map `count` bytes, or may none be used?"""
+        """Return whether the map has `count` bytes, or none may be used."""
         return not self.page_size or int(self.words[PAGES]) * self.page_size >= count
 
     def widen(self, words: np.ndarray) -> None:
-        """Go on with a longer map, int64[n]. Nobody may be writing."""
+        """Replace the map by a longer one, int64[n], while nobody is writing."""
         written = np.zeros(words.nbytes // self.page_size, np.uint8)
         written[: len(self._written)] = self._written
-        self.words[PAGES] = 0  # first: an exception may come in between, when the old map is gone
+        self.words[PAGES] = 0  # first: an exception may come in between, after the old map is freed
         self._map, self._written = words, written
         self.words[[MAP, PAGES, WRITTEN]] = words.ctypes.data, len(written), written.ctypes.data
 
     def cut(self, size: int) -> None:
-        """The file was cut to `size` bytes: pages behind them count as never written."""
+        """Count pages past `size` bytes, to which the file was cut, as never written."""
         if self.page_size:
             self._written[size // self.page_size :] = 0
 

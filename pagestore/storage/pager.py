@@ -1,8 +1,8 @@
 """Fresh pages for the writer.
 
 A committed page is never modified. A transaction reserves pages, writes each once at its final place, and
-they become reachable with the commit; until then nobody else looks at them. The birth version of a page says
-where it goes when it is no longer needed:
+they become reachable with the commit; until then nobody else reads them. The birth version of a page says
+what happens to it when it is no longer needed:
 
     born in this transaction   ──▶ released: reused by this transaction or, after it, by the next
     born before                ──▶ on the dead list of the version being made; free when no version needs it
@@ -28,10 +28,10 @@ from pagestore.storage.word_list import WordList, word_list
 
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
-POOL_PAGES = 64  # free pages lent at once: few, so that pages in front that were just freed are soon used again
-REUSE_PAGES = 64  # released pages; with that many a transaction stops to use them again
-AHEAD_PAGES = 8  # pages lent beyond the request, so that not every small transaction has to lend
-SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
+POOL_PAGES = 64  # free pages allocated at once: few, so that pages in front that were just freed are soon reused
+REUSE_PAGES = 64  # with this many released pages, a transaction reuses them
+AHEAD_PAGES = 8  # pages allocated beyond the request, so that not every small transaction has to allocate
+SPARE_PAGES = 64  # allocated pages at the end of the file that may be kept for the next transaction
 
 
 class Mark(NamedTuple):
@@ -44,10 +44,10 @@ class Mark(NamedTuple):
 
 
 class Pager:
-    """Pages for one transaction after the other.
+    """Allocates pages for one transaction after another.
 
     `version` is the one being made, `lineage` where retired pages belong and `origin` the version that the
-    lineage branched off from: pages born up to there belong to the lineage below, and stay. Large batches of
+    lineage branched off from: pages born up to then belong to the lineage below, and are kept. Large batches of
     edits are applied by `threads` threads.
     """
 
@@ -56,14 +56,14 @@ class Pager:
         self.free_list = space
         self.threads = threads
         self.work = work or Work()
-        self.spare = 0  # pages of room that the file must keep behind the written ones
-        self.frugal = False  # whether to lend no page that is not needed, since the disk is full
+        self.spare = 0  # pages that the file must have allocated after the written ones
+        self.frugal = False  # whether to allocate no page that is not needed, since the disk is full
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
         self.retired: WordList = word_list()  # rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
-        self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
+        self._pool = np.zeros(0, np.int64)  # allocated pages; those from start to position were handed out
         self._start = self._position = 0
         self._consumed: list[np.ndarray] = []  # pages handed out before those
         self._released: list[np.ndarray] = []  # pages handed out, and given back
@@ -75,21 +75,21 @@ class Pager:
         return self.mapping.pages
 
     def reserve(self, n: int) -> np.ndarray:
-        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly."""
+        """Reserve n pages for this transaction, ascending, adjacent if free space allows. O(1) mostly."""
         ids = self.at_hand(n, n)
         self._position += n
         return ids
 
     def at_hand(self, least: int, most: int) -> np.ndarray:
-        """Pages for a kernel, `least` to `most` of them; the caller reports to `took` how many it has written."""
+        """Return `least` to `most` pages for a kernel; the caller reports to `took` how many it has written."""
         if self._position + least > len(self._pool):
             self._refill(least)
         return self._pool[self._position : self._position + most]
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
-        """Write the first pages of an arena to ids[n], checksums included; neighbours in one go.
+        """Write the first pages of an arena to ids[n], checksums included; neighbours in one call.
 
-        Raises OSError(ENOSPC) if the disk is full, which changes nothing, since these pages are free until the commit;
+        Raise OSError(ENOSPC) if the disk is full, which changes nothing, since these pages are free until the commit;
         another OSError poisons the handle.
         """
         if len(ids):
@@ -97,7 +97,7 @@ class Pager:
             self._put(max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
 
     def _put(self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """Write pages below `top` by a function, and mark them as verified. Raises as `write`."""
+        """Write pages below `top` by a function, and mark them as verified. Raise errors like `write`."""
         self._grow(top)
         try:
             write(arena, ids, page_words)
@@ -109,7 +109,7 @@ class Pager:
         self.pages.seen[ids] = np.minimum(page_columns(kinds), SEEN_MAX)
 
     def _grow(self, top: int) -> None:
-        """Let the file hold pages below `top` and `spare` more, or have `spare` free pages inside."""
+        """Grow the file to hold pages below `top` and `spare` more; on failure `spare` free pages inside will do."""
         try:
             self.mapping.grow(top, self.spare)
         except OSError:
@@ -118,22 +118,22 @@ class Pager:
             self.mapping.grow(top)
 
     def make_room(self, top: int) -> np.ndarray:
-        """Let the file hold pages below `top`; returns the page writer for them, which several threads may use."""
+        """Grow the file to hold pages below `top`; return the page writer for them, which several threads may use."""
         self._grow(top)
         return self.mapping.file.page_writer
 
     def page_writer(self, top: int) -> np.ndarray:
-        """The page writer for pages below `top`; CLOSED where the file does not hold them."""
+        """Return the page writer for pages below `top`; CLOSED if the file does not hold them."""
         return self.mapping.file.page_writer if top <= len(self.pages.seen) else CLOSED
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
-        """A kernel has written the first `written` pages of an arena to ids[:written]; write the others, as `write`."""
+        """Note that a kernel has written pages ids[:written] from an arena; write the others of ids, like `write`."""
         self.mapping.file.wrote(ids[:written])
         if written < len(ids):
             self.write(arena[written * self.pages.page_words :], ids[written:])
 
     def took(self, ids: np.ndarray, written: int, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """A kernel has written the first `written` of the pages at hand, `ids`.
+        """Note that a kernel has written the first `written` of pages `ids`, which `at_hand` returned.
 
         They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
         """
@@ -153,14 +153,14 @@ class Pager:
             self._released.append(ids)
 
     def retire(self, dead: np.ndarray) -> None:
-        """Note pages that this transaction replaced, as rows (page, birth) int64[n, 2]. O(n)."""
+        """Record pages that this transaction replaced, as rows (page, birth) int64[n, 2]. O(n)."""
         if len(dead):
             rows, births = np.empty((len(dead), 3), np.int64), dead[:, 1]
             rows[:, 0], rows[:, 1:] = self.lineage, dead
             self._bury(rows, np.minimum.reduce(births), np.maximum.reduce(births))
 
     def _bury(self, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """Note rows of a dead list, born in versions `oldest` to `newest`; pages of this transaction are free again."""
+        """Record rows of a dead list, born in versions `oldest` to `newest`; release pages of this transaction."""
         if newest >= self.version or oldest <= self.origin:
             _, pages, births = dead.T
             own = self._owns & (births == self.version)
@@ -169,7 +169,7 @@ class Pager:
         self.retired.frombytes(dead.tobytes())
 
     def retire_pages(self, ids: np.ndarray) -> None:
-        """As `retire`, for pages whose headers say when they were born."""
+        """Like `retire`, with the births from the pages' headers."""
         self.retire(np.stack([ids, self.pages.words[ids * self.pages.page_words + BIRTH]], axis=1))
 
     @contextmanager
@@ -183,19 +183,19 @@ class Pager:
             self.lineage, self.origin = before
 
     def write_run(self, record: WordList, purpose: int) -> Run:
-        """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
+        """Write a record to consecutive fresh pages; `purpose` is stored in place of a tree id."""
         run = self.reserve_run(len(record))
         return self.fill_run(run, record, purpose)
 
     def reserve_run(self, words: int) -> Run:
-        """Consecutive pages for a record of `words` words."""
+        """Reserve consecutive pages for a record of `words` words."""
         n = run_pages(words, self.pages.page_words)
         if n == 1:
             return Run(int(self.reserve(1)[0]), words)
         return Run(int(self.reserve_consecutive(n)[0]), words)
 
     def next_run(self) -> int:
-        """Where a long run of pages will probably begin: at the end of what is used. O(lent)."""
+        """Return where a long run of pages will probably begin: after the last used page. O(allocated pages)."""
         self._close_segment()
         lent = self.lent()
         self._pool = self._pool[: len(self._pool) - self.free_list.retract(lent)]
@@ -203,7 +203,7 @@ class Pager:
         return self.free_list.top
 
     def reserve_consecutive(self, n: int) -> np.ndarray:
-        """n consecutive pages for this transaction. O(pages up to there)."""
+        """Reserve n consecutive pages for this transaction. O(pages up to there)."""
         self._close_segment()
         self.give_back()
         first = self.free_list.lend_run(n)
@@ -212,7 +212,7 @@ class Pager:
         return ids
 
     def fill_run(self, run: Run, record: WordList, purpose: int) -> Run:
-        """Write a record to the run reserved for it, with zeros behind it; returns the run with the record's stamp."""
+        """Write a record to the run reserved for it, padded with zeros; return the run with the record's stamp."""
         page_words = self.pages.page_words
         arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
         self._put(run.page + len(ids), self.mapping.file.write_pages, arena, ids, page_words)
@@ -223,12 +223,12 @@ class Pager:
         self.retire_pages(np.array(run.ids(self.pages.page_words), np.int64))
 
     def mark(self) -> Mark:
-        """A point to `rewind` to; until `unmark`, pages that a rewind would need are not reused. O(1)."""
+        """Return a point to `rewind` to; until `unmark`, pages that a rewind would need are not reused. O(1)."""
         self._marks += 1
         return Mark(len(self._consumed), self._position - self._start, len(self._released), len(self.retired))
 
     def rewind(self, mark: Mark) -> None:
-        """Undo what happened to pages since the mark. O(calls since)."""
+        """Undo the reservations, releases and retirements since the mark. O(calls since)."""
         self._close_segment()
         since = self._consumed[mark.consumed :]
         if since:
@@ -241,43 +241,43 @@ class Pager:
         self._marks -= 1
 
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        """Start the transaction that makes `version`; where it `owns` no page of that version, one that adds to it."""
+        """Start the transaction that makes `version`, or, unless it `owns` the pages of that version, adds to it."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
         self._retired_before = len(self.retired)
 
     def is_untouched(self) -> bool:
-        """Whether the transaction has taken and retired no page."""
+        """Return whether the transaction has taken and retired no page."""
         return not (self.taken() or self._released) and len(self.retired) == self._retired_before
 
     def taken(self) -> int:
-        """How many pages were handed out; the transaction keeps no more."""
+        """Return how many pages were handed out, an upper bound of those that the transaction keeps."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
     def hand_over(self) -> np.ndarray:
-        """The pages that the transaction keeps; the pager forgets them."""
+        """Return the pages that the transaction keeps, and forget them."""
         self._close_segment()
         kept = self._kept()
         self._forget()
         return kept
 
     def retract(self) -> None:
-        """Return lent pages at the end of the file if they are many, or the disk is full. O(lent)."""
+        """Give back allocated pages at the end of the file if they are many, or the disk is full. O(pages)."""
         most = 0 if self.frugal else SPARE_PAGES
         if len(self._pool) - self._position > most and self._pool[-1] == self.free_list.top - 1:
             self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
 
     def lent(self) -> np.ndarray:
-        """Free pages that wait here to be handed out."""
+        """Return the allocated pages that were not handed out yet."""
         return self._pool[self._position :]
 
     def give_back(self) -> None:
-        """Return the lent pages to the free space, between transactions."""
+        """Give the allocated pages back to the free list, between transactions."""
         self.free_list.take_back(self.lent())
         self._pool = np.zeros(0, np.int64)
         self._start = self._position = 0
 
     def _refill(self, n: int) -> None:
-        """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
+        """Make a new pool of at least n pages: the rest of the old one, released pages, free pages."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             self._consumed = [self._kept()]
@@ -289,7 +289,7 @@ class Pager:
         self._start = self._position = 0
 
     def _kept(self) -> np.ndarray:
-        """The pages handed out but for the released ones, which are free again."""
+        """Return the pages handed out except the released ones, which become free again."""
         parts = self._consumed
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:

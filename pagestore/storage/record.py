@@ -1,4 +1,4 @@
-"""Records as int64 words: what a writer puts in, a reader takes out in the same order (see docs/format.md).
+"""Records as int64 words, read in the order in which they were written (see docs/format.md).
 
     first word    the purpose of the record: COMMIT, CATALOG, SETTINGS, FREE or TEXT
     a list        its number of rows, then the rows
@@ -36,16 +36,16 @@ class RecordWriter:
         self.words += rows
 
     def put_bytes(self, data: bytes) -> None:
-        """Append bytes, in the way of a text."""
+        """Append bytes, like a text."""
         put_text(self.words, data)
 
     def put_text(self, text: str, what: str = "text") -> None:
-        """Append a text, which is a `what`. Raises SchemaError for a value that is no text in UTF-8."""
+        """Append a text; `what` names it in errors. Raise SchemaError for a value that is no text in UTF-8."""
         self.put_bytes(utf8(text, what))
 
 
 def utf8(text: str, what: str) -> bytes:
-    """The UTF-8 bytes of a text, which is a `what`. Raises SchemaError for a value that has none.
+    """Return the UTF-8 bytes of a text; `what` names it in errors. Raise SchemaError for a value that has none.
 
     >>> utf8("caf\\udce9", "tag")
     Traceback (most recent call last):
@@ -74,37 +74,37 @@ class RecordReader:
             raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
 
     def take(self) -> int:
-        """The next word. Raises CorruptionError at the end."""
+        """Read the next word. Raise CorruptionError at the end."""
         if self.at >= len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += 1
         return int(self.words[self.at - 1])
 
     def take_many(self, n: int) -> np.ndarray:
-        """The next n words, int64[n]. Raises CorruptionError."""
+        """Read the next n words, int64[n]. Raise CorruptionError."""
         if n < 0 or self.at + n > len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += n
         return self.words[self.at - n : self.at]
 
     def take_list(self, width: int) -> WordList:
-        """The next list, of rows of `width` words. Raises CorruptionError."""
+        """Read the next list, of rows of `width` words. Raise CorruptionError."""
         return to_word_list(self.take_many(self.take() * width))
 
     def take_bytes(self) -> bytes:
-        """The next bytes. Raises CorruptionError."""
+        """Read the next bytes. Raise CorruptionError."""
         n = self.take()
         if n < 0:
             raise CorruptionError(f"a record says that a text has {n} bytes")
         return self.take_many(-(-n // 8)).tobytes()[:n]
 
     def take_text(self) -> str:
-        """The next text. Raises CorruptionError."""
+        """Read the next text. Raise CorruptionError."""
         return text_of(self.take_bytes())
 
 
 def text_of(data: bytes) -> str:
-    """The text that bytes of a record encode. Raises CorruptionError."""
+    """Decode a text from bytes of a record. Raise CorruptionError."""
     try:
         return data.decode()
     except UnicodeDecodeError:

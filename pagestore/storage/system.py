@@ -1,6 +1,6 @@
-"""What a store asks of an operating system beyond POSIX, and what it does where a system lacks it.
+"""What a store needs of an operating system beyond POSIX, and substitutes where a system lacks it.
 
-Two things have no counterpart: locks of byte ranges that belong to an open file, and a map that shows what is written
+Two things have no substitute: locks of byte ranges that belong to an open file, and a map that shows what is written
 to the file. A store needs both, and so it runs on Linux (docs/reliability.md).
 """
 
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def sync_data(fd: int) -> None:
-    """Return once all that was written to a file is on the disk, and its size."""
+    """Return once all that was written to a file, and its size, is on the disk."""
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS, whose fsync leaves it in the drive
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -28,7 +28,7 @@ def sync_data(fd: int) -> None:
 
 
 def allocate(fd: int, offset: int, count: int) -> None:
-    """Make room for `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
+    """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
     size = os.fstat(fd).st_size
     try:
         if hasattr(os, "posix_fallocate"):
@@ -43,13 +43,13 @@ def allocate(fd: int, offset: int, count: int) -> None:
 
 
 def _write_zeros(fd: int, begin: int, end: int) -> None:
-    """Write zeros behind a file's end: without them a full disk would show only when a page is written."""
+    """Write zeros after a file's end: without them a full disk would show only when a page is written."""
     while begin < end:
         begin += os.pwrite(fd, ZEROS[: end - begin], begin)
 
 
 def file_system(fd: int) -> int:
-    """Linux's number of the kind of file system that an open file is on; 0 if it is not known."""
+    """Return Linux's number of the kind of file system that an open file is on; 0 if it is not known."""
     about = ctypes.create_string_buffer(_STATFS)
     if sys.platform != "linux" or _libc.fstatfs(ctypes.c_int(fd), about):
         return 0
@@ -57,7 +57,7 @@ def file_system(fd: int) -> int:
 
 
 def told(error: OSError) -> OSError:
-    """The same error with a sentence for its text, instead of a number, a phrase of the system's, and a path."""
+    """Return the same error with a sentence as its text, instead of a number, the system's phrase and a path."""
     if error.errno is None or error.filename is None:
         return error
     found = type(error)(in_words(error))
@@ -66,7 +66,7 @@ def told(error: OSError) -> OSError:
 
 
 def in_words(error: OSError) -> str:
-    """Say what the system refused, to which file, and what helps; an error of something else as it is."""
+    """Say what the system refused, for which file, and what helps; return the text of any other error."""
     if error.errno is None or not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
     name = os.fsdecode(error.filename)
@@ -84,7 +84,7 @@ def in_words(error: OSError) -> str:
 
 
 def _missing(name: str, place: Path) -> str:
-    """That a file is missing, or the folder that it should be in."""
+    """Say that a file is missing, or the folder that it should be in."""
     from difflib import get_close_matches
 
     for folder in reversed(place.parents):
@@ -101,7 +101,7 @@ def _missing(name: str, place: Path) -> str:
 
 
 def _forbidden(name: str, place: Path) -> str:
-    """What this user may not do, and who may allow it."""
+    """Say what this user may not do, and who may allow it."""
     parents = [folder for folder in reversed(place.parents) if not os.access(folder, os.X_OK)]
     what = parents[0] if parents else place if place.exists() else place.parent
     verb = "look into" if parents else "read" if not os.access(what, os.R_OK) else "write to"

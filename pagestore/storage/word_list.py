@@ -1,6 +1,6 @@
-"""Lists of words, row by row, as commit records have them.
+"""Lists of words, row by row, as in commit records.
 
-An `array` keeps them packed, which a list does not, and is made faster than a numpy array, which takes a microsecond.
+An `array` is packed, which a list is not, and is made faster than a numpy array, which takes a microsecond.
 """
 
 from array import array
@@ -16,21 +16,21 @@ empty_list = partial(array, "q")  # a list without rows
 
 
 def word_list(*rows: Iterable[int]) -> WordList:
-    """Rows as one list.
+    """Concatenate rows to one list.
 
     >>> word_list((3, 2), (9, 1))
     array('q', [3, 2, 9, 1])
     """
-    return array("q", [*chain(*rows)])  # out of a list: an array that knows its length is made in half the time
+    return array("q", [*chain(*rows)])  # from a list: with a known length an array is made in half the time
 
 
 def to_word_list(words: np.ndarray) -> WordList:
-    """int64[n] as a list."""
+    """Return int64[n] as a list."""
     return array("q", words.tobytes())
 
 
 def rows(words: Iterable[int], width: int) -> Iterable[tuple[int, ...]]:
-    """The rows of a list.
+    """Iterate over the rows of a list.
 
     >>> [*rows(word_list((3, 2), (9, 1)), 2)]
     [(3, 2), (9, 1)]

@@ -1,1 +1,1 @@
-"""Loops over lists of pages: those to write, those that are free, those of a commit record."""
+"""Loops over lists of pages: pages to write, free pages, pages of a commit record."""

@@ -6,7 +6,7 @@ from pagestore.runtime.arguments import HalfWords, Table, Words
 
 
 class Span(NamedTuple):
-    """Words in memory: their address, and how many."""
+    """Words in memory: their address and their number."""
 
     address: int
     length: int
@@ -22,7 +22,7 @@ class Counting(NamedTuple):
 
 
 class RecordRun(NamedTuple):
-    """Where a record goes: room for its words, the first page of its run, its birth, an arena and page numbers."""
+    """Where a record is written: a buffer for its words, its run's first page, its birth, an arena, page numbers."""
 
     record: Words
     page: int

@@ -1,13 +1,13 @@
 """Which pages are free, a byte each, and how they differ from those of a checkpoint.
 
-    free[page]        1 for a page that may be lent
-    book              LOWEST: no page below may be lent; MANY: how many may
+    free[page]        1 for a page that may be allocated
+    book              LOWEST: no page below may be allocated; MANY: how many may
 
-The difference is two lists, as a record has them, edited in O(1) a page:
+The difference is two lists, as in a record, edited in O(1) per page:
 
     lists[ADDED]      n, page, page, ...      free, and not in the checkpoint
     lists[REMOVED]    n, page, page, ...      in use, and free in the checkpoint
-    place[page]       where in `added` a page stands; minus where in `removed`; 0 for one that is in neither
+    place[page]       index of a page in ADDED; minus its index in REMOVED; 0 if it is in neither
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ ADDED, REMOVED = range(2)
 
 @kernel
 def lend(free, book, top, pages):
-    """The lowest free pages below `top`, as many as `pages` has room for; returns how many there were.
+    """Allocate the lowest free pages below `top`, as many as fit in `pages`; return how many were found.
 
     O(pages + gaps between them / 8).
     """
@@ -41,7 +41,7 @@ def lend(free, book, top, pages):
 
 @kernel
 def lend_run(free, book, top, n):
-    """The first of n free pages that lie side by side below `top`, the lowest there are; -1 if there are none."""
+    """Allocate the lowest n adjacent free pages below `top`; return the first, or -1 if there are none."""
     run = 0
     for page in range(book[LOWEST], top):
         run = run + 1 if free[page] else 0
@@ -54,7 +54,7 @@ def lend_run(free, book, top, n):
 
 @kernel
 def take_back(pages, free, book):
-    """Pages may be lent, again or for the first time."""
+    """Mark pages as free to be allocated, again or for the first time."""
     for page in pages:
         book[MANY] += 1 - free[page]
         book[LOWEST] = min(book[LOWEST], page)
@@ -70,7 +70,7 @@ def count(address, n, used, lists, place):
 
 @kernel
 def move(pages, into, lists, place):
-    """Take pages out of the other list; those that it has not go into this one."""
+    """Remove pages from the other list; add those that are not in it to list `into`."""
     sign = 1 - 2 * into
     for page in pages:
         at = place[page] * sign

@@ -1,6 +1,6 @@
-"""Records into the pages of a run, and a commit from its lists to the file in one call.
+"""Lay records out in the pages of a run, and write a commit from its lists to the file in one call.
 
-What a commit says comes as words, with the places of its lists where they will stand:
+The content of a commit is given as words, with the addresses of its lists in place of the lists:
 
     said        HEAD words    address and length of each list    the message
     gathered    HEAD words    number and rows of each list       the message
@@ -26,7 +26,7 @@ LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
 
 @kernel
 def gather(said, record):
-    """Put a commit's words together; returns how many they are, -1 where there is room for its head only."""
+    """Put a commit's words together; return how many they are, or -1 if they do not fit in `record`."""
     n = HEAD
     for i in range(HEAD):
         record[i] = said[i]
@@ -41,7 +41,7 @@ def gather(said, record):
 
 @kernel
 def append(record, n, words):
-    """Put words behind the n of a record; returns how many it has then."""
+    """Append words to the n words of a record; return the new number."""
     for i in range(words.shape[0]):
         record[n + i] = words[i]
     return n + words.shape[0]
@@ -49,10 +49,10 @@ def append(record, n, words):
 
 @kernel
 def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
-    """Lay a record out in pages of a run that holds so many words, to be written to ids[n]: from `page` on.
+    """Lay a record out in the pages of a run of `words` words, to be written to pages ids[n], from `page` on.
 
-    Zeros fill up the run. Its pages bear the record's stamp, by which they belong together; who points to the run knows
-    it, too. A commit of one page needs none: it says itself which commit it is.
+    Zeros fill up the run. Its pages have the record's stamp, which shows that they belong together, and which pointers
+    to the run contain, too. A commit of one page needs none, since it identifies itself.
     """
     room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
     alone = purpose == COMMIT and ids.shape[0] == 1
@@ -71,10 +71,10 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
 @kernel
 def write_commit(writer, said, counting, run, page_words, seen):
-    """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
+    """Update the lists of free pages by those freed and used, then write the commit's record, with them, to its run.
 
-    `said` is the span of the words that the commit says (see arguments.py for the rest). Returns how many pages were
-    written: none where the writer is closed; -1 where the run is too short.
+    `said` is the span of the words of the commit (see arguments.py for the rest). Return how many pages were
+    written: 0 if the writer is closed; -1 if the run is too short.
     """
     lists = counting.lists
     count(counting.freed.address, counting.freed.length, counting.used, lists, counting.place)

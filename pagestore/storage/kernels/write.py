@@ -1,8 +1,8 @@
-"""Pages of an arena into a file, in one call: stamped, and handed to the system while they are in the cache.
+"""Write pages of an arena to a file, in one call: stamp them, and pass them to the system while they are in the cache.
 
-page_writer[FD]         descriptor of the file, -1 where a kernel cannot write to it
-page_writer[MAP]        address of a map of it that may be written to
-page_writer[PAGES]      how many of its pages that map holds; 0 where there is none
+page_writer[FD]         descriptor of the file, -1 if a kernel cannot write to it
+page_writer[MAP]        address of a writable map of it
+page_writer[PAGES]      how many of its pages that map holds; 0 if there is no map
 page_writer[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
                    place on the disk, and is written through the map from then on
 """
@@ -18,14 +18,14 @@ FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 
 PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 STAMPED = 6  # pages stamped at a time
-PAST = 1 << 20  # so many bytes go past the cache, which they would fill; what is less is soon read again
+PAST = 1 << 20  # this many bytes bypass the cache, which they would fill; fewer are soon read again
 
 
 @kernel
 def write_pages(page_writer, arena, ids, page_words):
-    """Stamp the first pages of an arena and write them to ids[n], neighbours in one go, in pieces.
+    """Stamp the first pages of an arena and write them to ids[n], neighbours in one call, in pieces.
 
-    Returns how many were written, all n unless the system wrote less than it was given; the rest may not be stamped.
+    Return how many were written: n, unless the system wrote less than requested; the rest may not be stamped.
     """
     n, size = ids.shape[0], page_words * WORD
     past = n * size >= PAST
@@ -55,7 +55,7 @@ def write_pages(page_writer, arena, ids, page_words):
 
 @kernel
 def put(to, at, count, past):
-    """Copy the bytes of some pages to the map; `past` the cache, where nobody waits for what the map held there."""
+    """Copy the bytes of some pages to the map; if `past`, bypassing the cache, so that old content is not loaded."""
     if not past:
         memcpy(to, at, count)
         return
@@ -65,13 +65,13 @@ def put(to, at, count, past):
 
 @kernel
 def is_written(written, page):
-    """Whether a page is written through the map."""
+    """Return whether a page is written through the map."""
     return page < written.shape[0] and written[page] != 0
 
 
 @kernel
 def write_bytes(fd, address, count, offset):
-    """Write the bytes at an address, in pieces; returns how many were written."""
+    """Write the bytes at an address, in pieces; return how many were written."""
     done = 0
     while done < count:
         piece = min(PIECE, count - done)
