@@ -20,7 +20,7 @@ def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate
 
 
 def split(head: Call | Operation) -> tuple[Call, Node | None]:
-    """A head as its call and its value; None for a relation."""
+    """Split a head into its call and its value, which is None for a relation."""
     if isinstance(head, Call):
         return head, None
     assert isinstance(head.left, Call)
@@ -28,7 +28,7 @@ def split(head: Call | Operation) -> tuple[Call, Node | None]:
 
 
 def last_head(statements: Iterable[Statement]) -> str:
-    """What the last rule derives: the name of its first head; "" if there is no rule."""
+    """Return the name of the last rule's first head; "" if there is no rule."""
     heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
     return heads[-1] if heads else ""
 
