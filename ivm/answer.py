@@ -14,7 +14,7 @@ from pagestore.host import ROWS_SHOWN, Frames, html_table, printable
 
 
 class Answer(Frames):
-    """Rows in key order: iterable as tuples, and readable by any library that takes Arrow streams.
+    """Rows in key order: iterable as tuples, and readable by any library that reads Arrow streams.
 
     `seconds` is how long the evaluation took.
     """

@@ -130,7 +130,7 @@ class UninstallError(IvmError, ValueError):
 
 
 class EditError(IvmError, ValueError):
-    """Rows cannot be edited there: the name is no relation but a view, or its columns do not fit."""
+    """Rows cannot be edited: the name is that of a view, or the columns do not fit."""
 
 
 # -- maintain

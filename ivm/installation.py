@@ -240,7 +240,7 @@ def _has_form(before: Installed, after: Installed, name: str) -> bool:
 
 
 def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
-    """Return how the rows of a re-evaluated view differ from its old ones. O(rows)."""
+    """Return how the rows of a rebuilt view differ from its old ones. O(rows)."""
     old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
     return visible_difference(txn.pages, old, txn.tree(view), after.layouts[view].visible)
 

@@ -88,8 +88,8 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         self._built_sizes = BuiltSizes()
-        self.strict = False  # whether transactions raise RecomputeError rather than re-evaluate a view
-        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction re-evaluated
+        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
+        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._rules = KnownRules(store)
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -241,7 +241,7 @@ class Workspace:
     # -- statistics and checks
 
     def stats(self, name: str) -> dict[str, Any]:
-        """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction that touched it.
+        """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction on it.
 
         Raises UnknownViewError.
         """
@@ -421,7 +421,7 @@ class Workspace:
         self._notify(engine)
 
     def _notify(self, engine: Engine, told: Mapping[str, Delta] = {}) -> None:
-        """Pass subscribers the changes of their views; `told` has those of re-evaluated views."""
+        """Pass subscribers the changes of their views; `told` has those of views evaluated from scratch."""
         deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
         if not deltas:
             return

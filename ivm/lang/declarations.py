@@ -68,7 +68,7 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
         found[variable] = column_type(text.removesuffix("?"), where)
-        if text == "uint64?":  # a null takes the least word, so that values have others than without
+        if text == "uint64?":  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
     for column in columns:
         if columns.count(column) > 1:

@@ -251,7 +251,7 @@ def show_name(name: str) -> str:
 
 
 def show_predicate(predicate: Predicate) -> str:
-    """The declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
+    """Return the declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)

@@ -30,7 +30,7 @@ def mentioned(text: str, source: str) -> set[str]:
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
-    """The names of the predicates in a formula or a term."""
+    """Yield the names of the predicates in a formula or a term."""
     match part:
         case Call():
             yield part.name

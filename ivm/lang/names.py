@@ -7,7 +7,7 @@ from ivm.errors import ArityError, UnknownPredicateError, Where
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import atoms
 
-COMPARED_MAX = 200  # characters of a name compared for suggestions; comparing takes quadratic time
+COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:

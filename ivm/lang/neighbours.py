@@ -75,7 +75,7 @@ class _Neighbours:
         self._rule, self._forms, self._taken = rule, forms, taken
         self._helpers: list[Rule] = []
         taken_here = {*findall(r"\w+", str(rule))}
-        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each stands for a `_`
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each replaces a `_`
         self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
     def rules(self) -> Iterator[Rule]:

@@ -5,8 +5,8 @@
     size[x] = n <- agg<<n = sum(m)>> part(x, y), size[y] = m.                           refused: through a sum
     dist[y] = d <- agg<<d = min(c)>> dist[x] = e, edge[x, y] = w, c = e + w.            allowed: monotone in e
 
-More rows never take rows away from a rule without negation and aggregate, so rounds of such rules end in the least
-rows that satisfy them all. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
+Rules without negation and aggregates are monotone: more rows never remove derived rows. So their rounds end in the
+least fixpoint. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
 Of a user's semilattice nothing else is known, so its values may only be passed on unchanged.
 """
 
@@ -60,7 +60,7 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
         if of[name] > 1:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
-        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates the one before
+        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates that view
             rule = replace(rule, body=((found[-1].heads[0],),))
         found.append(rule)
     return found
@@ -97,7 +97,7 @@ def _as_aggregate(rule: Rule, op: str) -> Rule:
     return replace(rule, heads=(replace(head, value=result),), aggregates=(aggregate,))
 
 
-# -- what is refused
+# -- refused recursion
 
 
 def check_recursion(rules: Sequence[Rule]) -> None:

@@ -106,7 +106,7 @@ def tied(literals: Iterable[Literal]) -> list[set[Var]]:
 
 
 def reads(rule: Rule) -> tuple[str, ...]:
-    """The names of the predicates in the body, each once, in order of appearance."""
+    """Return the names of the predicates in the body, each once, in order of appearance."""
     return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
 
 

@@ -55,7 +55,7 @@ def column_type(text: str, where: Where) -> Type:
 
 @cache
 def zone_of(type_: Type) -> str | None:
-    """The time zone of a type of timestamps that has one, None for others."""
+    """Return the time zone of a timestamp type, None for types without one."""
     found = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", type_, re.ASCII)
     return found and found[1]
 
@@ -73,7 +73,7 @@ def scale(type_: Type) -> int | None:
 
 
 def precision(type_: Type) -> int:
-    """The digits of a decimal type."""
+    """Return the digits of a decimal type."""
     found = _decimal(type_)
     assert found is not None
     return found[0]
@@ -94,7 +94,7 @@ def word_range(type_: Type) -> tuple[int, int]:
 
 
 def ends(type_: Type) -> tuple[Value, Value]:
-    """The least and the greatest value of an ordered type.
+    """Return the least and the greatest value of an ordered type.
 
     >>> ends("decimal(3,1)")
     (Decimal('-99.9'), Decimal('99.9'))

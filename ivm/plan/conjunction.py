@@ -244,7 +244,7 @@ class Conjunction:
         self.equal[name] = (others[0] if others else None, -sign * form.constant)
         return True
 
-    # -- laid out
+    # -- layout
 
     def plan(self, order: Sequence[str], cost: float = 0.0, considered: int = 0) -> Plan:
         """Return the plan for a key order, with `cost` and `considered` recorded in it.  Raises ConstructError."""

@@ -26,7 +26,7 @@ def permuted(index: Index) -> bool:
 
 @lru_cache(1024)
 def tree_name(index: Index) -> str:
-    """The name of an index's tree in the store."""
+    """Return the name of an index's tree in the store."""
     if not permuted(index):
         return index.predicate
     return f"$index:{index.predicate}:{'.'.join(map(str, index.order))}"

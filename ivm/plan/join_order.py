@@ -66,7 +66,7 @@ class JoinOrders:
             if other == name:
                 yield from self._placed(held)
 
-    # -- which orders
+    # -- candidate orders
 
     def _candidates(self, own: Sequence[str]) -> Iterable[Sequence[str]]:
         """Return the orders to compare: they begin with the variables `own`, and permute the others."""
@@ -103,7 +103,7 @@ class JoinOrders:
             cost = begun.cost + begun.bindings * sum(operations) + self._permuting(name, begun.bound)
             yield Begun((*begun.names, name), (*begun.bound, *placed), begun.bindings * bindings[-1], cost)
 
-    # -- what they cost
+    # -- costs
 
     def _cost(self, order: Sequence[str]) -> float:
         """Estimate iterator operations: at each level, bindings so far times the smallest fan-out times tries.

@@ -92,7 +92,7 @@ class Head:
             edits = [*self._edits(actions, batch, times), *failed]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
-        for head, part in zip(heads, edits, strict=False):  # without `failed`, unless some fail
+        for head, part in zip(heads, edits, strict=False):  # edits of `failed` exist only if some bindings fail
             found.setdefault(head.predicate, []).append(part)
         return {name: one_batch(parts) for name, parts in found.items()}
 

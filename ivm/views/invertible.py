@@ -48,7 +48,7 @@ def folded(op: str, rows: np.ndarray) -> np.ndarray:
 def _repeated(known: Operator, value: int, times: int) -> int:
     """Fold a value `times` times, or its inverse if that is negative; O(log times)."""
     one, found = value if times > 0 else known.inverse(value), known.identity
-    if times in (1, -1):  # mostly
+    if times in (1, -1):  # the common case
         return one
     for bit in bin(abs(times))[:1:-1]:
         found = known.call(found, one) if bit == "1" else found

@@ -135,7 +135,7 @@ class _Rewriting:
         )
         return [*self._rules(inner, replace(aggregate, result=result), parts, False), outer]
 
-    # -- recognising ranges
+    # -- recognition of ranges
 
     def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
         """Return the parts of the body; None if it does not have that form, or for another kind of aggregate."""
