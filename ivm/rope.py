@@ -122,7 +122,7 @@ class ConcatRope(Rope):
             yield self._sorted(np.concatenate(held, axis=1), first)
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
-        """Sort records by their texts, if some are equal in the words before the first text, `first`."""
+        """Sort records by their texts, if some agree in their `first` words, which precede all texts."""
         before = rows[:first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows

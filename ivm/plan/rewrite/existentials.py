@@ -4,7 +4,7 @@
 
     p$some0(0) <- b(y, z), y < z.          p(x) <- a(x), p$some0(0).
 
-Without the helper, each x would be derived once per such row of b, and a change of b would scan all of a.  An
+Without the helper, each x would be derived once per row of b with y < z, and a change of b would scan all of a.  An
 aggregating rule counts every binding, so it is not rewritten.
 """
 

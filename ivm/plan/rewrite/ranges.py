@@ -1,4 +1,4 @@
-"""Rewrite aggregates over a range of rows per row: use seeks and range folds instead of a self-join.
+"""Rewrite aggregates over a range of rows for each row: use seeks and range folds instead of a join.
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a after x
 
