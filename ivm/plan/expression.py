@@ -2,8 +2,8 @@
 
 A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and decimals is exact or
 fails if its type cannot hold the result; a quotient of decimals is exact, rounded once to a float64.
-float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by
-halves of words, so only its result must fit its type; a sum that is only compared need not fit.
+float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by halves of words, so only its result must
+fit its type; a sum that is only compared need not fit.
 
 A term may fail for a binding that another literal excludes.  So a failure raises no exception here: each binding has a
 code next to its word, which is 0, or the place of the operator and the reason.
