@@ -1,4 +1,4 @@
-"""`python -m ivm` runs the command `ivm`."""
+"""Run the command `ivm` by `python -m ivm`."""
 
 import sys
 

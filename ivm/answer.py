@@ -1,4 +1,4 @@
-"""The answer to a query: a table that is stored nowhere."""
+"""The answer to a query: a table in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagestore.host import ROWS_SHOWN, Frames, html_table, printable
 
 
 class Answer(Frames):
-    """Rows in key order: iterable as tuples, and readable by any library that takes Arrow streams.
+    """Rows in key order: iterable as tuples, and readable by any library that reads Arrow streams.
 
     `seconds` is how long the evaluation took.
     """
@@ -30,11 +30,11 @@ class Answer(Frames):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table; O(1)."""
+        """Return all rows as an Arrow table; O(1)."""
         return self._table
 
     def to_numpy(self) -> dict[str, np.ndarray]:
-        """All rows as one array for each column, by its name."""
+        """Return all rows as one array per column, by name."""
         return {name: self._table[name].to_numpy() for name in self._table.column_names}
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

@@ -1,10 +1,10 @@
-"""Every exception that `ivm` raises, grouped by the moment it is raised in.
+"""Every exception that `ivm` raises, grouped by the operation that raises it.
 
     IvmError
     ├── install, query   RuleError: a place in the text (file:line:column), and what is wrong there
     │     RuleSyntaxError, UnknownPredicateError, ArityError, RuleTypeError, SafetyError,
     │     RecursionRefusedError, RedefinitionError, AggregateError, ConstructError
-    │                    OptionError: a value that an option of `install` does not take
+    │                    OptionError: an invalid value of an option of `install`
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
@@ -12,15 +12,15 @@
     │     RecomputeError
     └── read             UnknownViewError
 
-Each message is a sentence with the evidence: which predicate, which key, which place, and what to do.
-Errors of the store beneath (a corrupt page, a full disk) keep their own family, `pagestore.errors`.
+Each message is a sentence with the evidence (predicate, key, place) and the remedy.
+Errors of the underlying store (a corrupt page, a full disk) are those of `pagestore.errors`.
 """
 
 from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
-SHOWN = 100  # letters of a line that are shown
+SHOWN = 100  # characters of a line that are shown
 
 
 class Where(NamedTuple):
@@ -35,7 +35,7 @@ class Where(NamedTuple):
 
 
 class IvmError(Exception):
-    """The base of every error here."""
+    """The base class of these errors."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
         return _message(" ".join(map(str, self.args)))
@@ -45,7 +45,7 @@ class IvmError(Exception):
 
 
 class RuleError(IvmError, ValueError):
-    """The text of a rule, declaration or edit is refused. `where` is the place, `reason` the sentence."""
+    """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the sentence."""
 
     def __init__(self, where: Where, reason: str):
         super().__init__(f"{where}: {reason}")
@@ -57,7 +57,7 @@ class RuleError(IvmError, ValueError):
 
 
 class RuleSyntaxError(RuleError):
-    """The text does not parse. `text` is its line with the place, where that is known, and is shown with a caret."""
+    """The text does not parse. `text` is the line of the place, if known, which is shown with a caret."""
 
     text = ""
 
@@ -112,25 +112,25 @@ class ConstructError(RuleError, NotImplementedError):
 
 
 class RuleWarning(UserWarning):
-    """A text of rules says what its writer may not mean; the message has the place and the remedy."""
+    """A text of rules probably has a mistake; the message has the place and the remedy."""
 
 
 class OptionError(IvmError, ValueError):
-    """An option of `install` has a value that it does not take."""
+    """An option of `install` has an invalid value."""
 
 
 # -- uninstall
 
 
 class UninstallError(IvmError, ValueError):
-    """An installed block reads what should be removed."""
+    """An installed block reads what is to be removed."""
 
 
 # -- edit
 
 
 class EditError(IvmError, ValueError):
-    """Rows cannot be edited there: the name is no relation but a view, or its columns do not fit."""
+    """Rows cannot be edited: the name is that of a view, or the columns do not fit."""
 
 
 # -- maintain
@@ -141,7 +141,7 @@ class MaintainError(IvmError):
 
 
 class FunctionConflictError(MaintainError, ValueError):
-    """A function got two values for one key. `key` and `values` are the evidence."""
+    """A function has two values for one key. `key` and `values` are the evidence."""
 
     def __init__(self, predicate: str, key: tuple[Any, ...], values: tuple[Any, ...]):
         super().__init__(
@@ -159,7 +159,7 @@ class RangeError(MaintainError, ArithmeticError):
 
 
 class RoomError(MaintainError, MemoryError):
-    """An evaluation finds more rows than there is memory for; queries raise it, too."""
+    """An evaluation has more rows than fit in memory; queries raise it, too."""
 
 
 class LimitError(MaintainError, RuntimeError):
@@ -167,15 +167,15 @@ class LimitError(MaintainError, RuntimeError):
 
 
 class DivergenceError(MaintainError):
-    """What is stored for rules does not follow from the relations; `ivm fsck --repair` rebuilds it."""
+    """What is stored for rules disagrees with the relations; `ivm fsck --repair` rebuilds it."""
 
 
 class RecomputeError(MaintainError):
-    """A view would be evaluated anew, where only following changes was allowed."""
+    """A view would be evaluated from scratch, although only incremental maintenance is allowed."""
 
 
 # -- read
 
 
 class UnknownViewError(IvmError, KeyError):
-    """No relation, function or view of this name, or no view where only a view will do."""
+    """There is no relation, function or view of this name, or it is no view where a view is required."""

@@ -1,4 +1,4 @@
-"""A text for people: how a view is evaluated and maintained, and why."""
+"""Explain in words how a view is evaluated and maintained, and why."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -42,12 +42,12 @@ HOW = {
     ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
     COMPARED: "the {op} of its range, whose texts are compared",
 }
-RANKS = 8  # of a recursive view, whose rows are counted
+RANKS = 8  # ranks of a recursive view whose rows are counted one by one
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
 def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapshot) -> str:
-    """The text about a view as of a version: a block of lines for each conjunction of its rules.
+    """Explain a view as of a version: a block of lines for each conjunction of its rules.
 
     Raises KeyError for a name that is not installed.
     """
@@ -74,7 +74,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
-    """The text about a question: what its constants leave of it, and the plans of the rules that are evaluated.
+    """Explain a query: which rows its constants restrict it to, and the plans of the rules that are evaluated.
 
     Raises RuleError.
     """
@@ -89,7 +89,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
 
 def _state(installed: Installed, fold: Fold) -> list[str]:
-    """The state of an aggregate, and which aggregates share it."""
+    """Describe the state of an aggregate, and which aggregates share it."""
     state = fold.state
     lines = [f"  state     {state.name}: {STATES[state.kind]}"]
     if state.ops != ("max",) and state.kind == VALUES:
@@ -105,14 +105,14 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
 
 
 def _level(fold: Fold) -> str:
-    """How a result is found in a state that serves several levels of detail."""
+    """Describe how a result is found in a state that serves several levels of detail."""
     if not fold.between:
         return "whose values are in order"
     return "whose texts are compared" if fold.state.texts else "found by a scan of its range"
 
 
 def _span(rule: InstalledRule) -> list[str]:
-    """How a rule is evaluated by ranges; no lines for another rule."""
+    """Describe how a rule is evaluated by ranges; no lines for other rules."""
     span, definition = rule.span, rule.definition
     if not span:
         return []
@@ -131,12 +131,12 @@ def _span(rule: InstalledRule) -> list[str]:
 
 
 def _way(index: Index) -> str:
-    """Which tree serves an index."""
+    """Describe which tree an index uses."""
     return f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
 
 
 def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
-    """The stratum of a view that reads itself, its limits, and how many of the view's rows have each rank."""
+    """Describe the stratum of a recursive view, its limits, and how many of the view's rows have each rank."""
     stratum = next(stratum for stratum in installed.strata if name in stratum.recursive)
     limits = limits_of(stratum)
     most = [f"{n:,} {what}" for n, what in ((limits.rows_max, "rows"), (limits.rounds_max, "rounds")) if n]
@@ -181,7 +181,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
 
 
 def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> Iterator[str]:
-    """The bounds of a plan's variables, a line each; constants are written as in rules."""
+    """Describe the bounds of a plan's variables, a line each; constants are written as in rules."""
     for bound in plan.bounds:
         type_ = _type_of(plan, bound.level, predicates)
         parts = [(sign, plan.variables[other]) for other, sign in bound.others]
@@ -195,7 +195,7 @@ def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> 
 
 
 def _value(word: int, type_: Type, snap: Snapshot) -> str:
-    """A constant as rules write it; a word beyond its type, such as a day before year 1, is shown as a number."""
+    """Return a constant as rules write it; a word out of range, such as a day before year 1, as a number."""
     least, greatest = word_range(type_)
     if not least <= word <= greatest:
         return shown(word, type_)
@@ -209,7 +209,7 @@ def _type_of(plan: Plan, level: int, predicates: Mapping[str, Predicate]) -> Typ
 
 
 def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]:
-    """How a full evaluation finds the rows of a trie that a negated one lacks."""
+    """Describe how a full evaluation finds the rows of a trie that a negated one lacks."""
     trees = [tree(tree_name(trie.index)) for trie in plan.tries]
     return [
         f"  lacking   {plan.tries[p.whole].text}, !{plan.tries[p.part].text}: {choice(plan, trees, rules, p).reason}"

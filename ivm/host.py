@@ -1,7 +1,7 @@
-"""Rules as a host of stores: views follow what `store.transaction()` changes, as they follow a workspace's edits.
+"""The host of rules in a store: maintains views under `store.transaction()`, as under a workspace's edits.
 
 with workspace.store.transaction() as txn:            or pagestore.open(file).transaction(), or one of a branch
-    txn["edge"].delete([(1, 2)])                      at its commit the views follow, in the same version
+    txn["edge"].delete([(1, 2)])                      its commit maintains the views, in the same version
 """
 
 from collections.abc import Callable, Mapping
@@ -32,21 +32,22 @@ from pagestore.host import (
     register_host,
 )
 
-workspaces: "WeakSet[Any]" = WeakSet()  # all that are open in this process
+workspaces: "WeakSet[Any]" = WeakSet()  # all open ones in this process
 
 
 class RuleHost:
-    """All rules installed in any store, as pagestore sees them (see pagestore/versions/dependants.py)."""
+    """pagestore's interface to the rules installed in any store (see pagestore/versions/dependants.py)."""
 
     name, mark = HOST, PROPERTY
 
     def __init__(self) -> None:
-        self._texts: tuple[str | None, set[str]] = None, set()  # of the rules that were asked for last
+        self._texts: tuple[str | None, set[str]] = None, set()  # of the rules used last
 
     def carry(self, txn: Transaction, before: Mapping[str, Tree]) -> Callable[[], None]:
         """Maintain the views of a transaction's version, given the old trees of the relations that changed.
 
-        Returns a function to call after the commit: it tells the workspaces over the same branch. Raises MaintainError.
+        Returns a function to call after the commit, which notifies workspaces over the same branch. Raises
+        MaintainError.
         """
         same_branch = [workspace for workspace in [*workspaces] if workspace.store.owns(txn)]
         installed = same_branch[0].rules_of(txn) if same_branch else load(txn)
@@ -62,7 +63,7 @@ class RuleHost:
         return partial(_notify_all, told, engine)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
-        """What an earlier release installed; None if it cannot be read, for then this release does not evaluate it."""
+        """Return the dependants that an earlier release installed; None if this release cannot read its rules."""
         try:
             found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
@@ -70,7 +71,7 @@ class RuleHost:
         return found if found.reads or found.keeps else None
 
     def texts(self, snapshot: Snapshot) -> set[str]:
-        """The texts among the constants of a version's rules. Raises RuleError, IvmError."""
+        """Return the texts among the constants of a version's rules. Raises RuleError, IvmError."""
         saved = saved_rules(snapshot)
         if saved != self._texts[0]:
             found = (const.value for rule in load(snapshot).rules for const in constants(rule.definition))
@@ -78,9 +79,9 @@ class RuleHost:
         return self._texts[1]
 
     def refusal(self, txn: Transaction, name: str) -> str | None:
-        """Why the rules do not go on with a relation that was dropped, renamed or made anew; None if they do.
+        """Return why the rules cannot use a relation that was dropped, renamed or recreated; None if they can.
 
-        That is so if no rule reads it, or if it has got no more than new columns of values behind those declared.
+        They can if no rule reads it, or if it only has new value columns after those declared.
         """
         saved = str(txn.base.catalog.properties[PROPERTY])
         before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
@@ -98,11 +99,11 @@ class RuleHost:
         )
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """The texts of a concat, whose rows say only when they change. Raises RuleError, IvmError."""
+        """Return the texts of a concat, whose rows have only checksums of them. Raises RuleError, IvmError."""
         return computed_text(source, name)
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
-        """The violations in the newest version of each branch (check/check.py)."""
+        """Return the violations in the newest version of each branch (check/check.py)."""
         found = []
         for branch in store.branches:
             with store.sketch(branch) as sketch:
@@ -111,14 +112,14 @@ class RuleHost:
 
 
 def _notify_all(told: list[Any], engine: Engine) -> None:
-    """Tell every workspace what has been committed, even if telling one of them fails."""
+    """Notify every workspace of a commit, even if notifying one of them fails."""
     with ExitStack() as stack:
         for workspace in told:
             stack.callback(workspace.committed, engine)
 
 
 def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
-    """Write into each branch what its views depend on, where an earlier release has not; mostly this does nothing."""
+    """Record in each branch what its views depend on, if an earlier release did not; mostly this does nothing."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)

@@ -1,9 +1,9 @@
-"""Blocks of rules come, are replaced and go, each in one transaction that keeps the pages of what stays the same.
+"""Install, replace and uninstall blocks of rules, each in one transaction that keeps the pages of unchanged views.
 
     before      graph: near, reach      far: far, which reads reach
-    after       graph: near, reach      far is compiled again, over the new rules of graph
+    after       graph: near, reach      far is recompiled over the new rules of graph
 
-engine/kept.py says which views are kept; all others are evaluated.
+engine/kept.py decides which views are kept; all others are evaluated.
 """
 
 import warnings
@@ -44,7 +44,7 @@ from pagestore.host import Transaction as StoreTransaction
 
 
 class Options(NamedTuple):
-    """How a block is maintained: as the parameters of `Workspace.install`."""
+    """How a block is maintained; see the parameters of `Workspace.install`."""
 
     granularity: int = 1
     maintenance: str = AUTO
@@ -52,10 +52,10 @@ class Options(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """The rules that are installed now, as they are saved, too, and the engine that filled views.
+    """The rules after an installation, also in saved form, and the engine that filled views.
 
-    `evaluated` are the views that were filled, `told` the changes of those that were there before in the same form, and
-    `gone` the predicates that are not there any more, or in another form.
+    `evaluated` are the views that were filled, `told` the changes of the watched ones that existed before in the same
+    form, and `gone` the predicates that no longer exist or have another form.
     """
 
     saved: str
@@ -67,24 +67,24 @@ class Installation(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What goes with a block, and the relations of its text that stay in the store, each with its number of rows."""
+    """What is removed with a block, and which of its relations stay in the store, each with its number of rows."""
 
     views: dict[str, int]
     relations: dict[str, int]
     kept: dict[str, int]
 
 
-# -- a block comes, or is replaced
+# -- installing or replacing a block
 
 
 def install(
     txn: StoreTransaction, before: Installed, name: str, text: str, options: Options, replace: bool,
     watched: Container[str], strict: bool, edit: Callable[[Transaction], None] | None = None,
 ) -> Installation:  # fmt: skip
-    """Install a block over the rules `before`, fill the views that are new or others, and run the edits.
+    """Install a block over the rules `before`, fill new and changed views, and run the edits.
 
-    These are the text's, then those of `edit`.  `watched` are the views whose changes are told. Raises RuleError,
-    MaintainError, EditError; UninstallError where other blocks read what a replaced block has no more.
+    The edits are the text's, then those of `edit`.  `watched` are the views whose changes are reported. Raises
+    RuleError, MaintainError, EditError; UninstallError if other blocks read what a replaced block no longer has.
     """
     if before.block(name) and not replace:
         raise RedefinitionError(
@@ -121,7 +121,7 @@ def _no_commit(txn: StoreTransaction, edits: Mapping[str, Edits]) -> int:
 def _with_block(
     txn: StoreTransaction, before: Installed, name: str, text: str, options: Options
 ) -> tuple[Installed, tuple[Edit, ...]]:
-    """The rules with one more block, or with one replaced, whose readers are compiled again; the text's edits.
+    """Return the rules with a block added or replaced, its readers recompiled, and the text's edits.
 
     Raises RuleError, UninstallError.
     """
@@ -145,7 +145,7 @@ def _with_block(
 def _including(
     txn: StoreTransaction, before: Installed, left: Installed, name: str, text: str, options: Options
 ) -> Installed:
-    """`left` with a block; its rules go by the plans that they have in `before`, if these still fit."""
+    """Return `left` with a block; its rules keep their plans in `before` if these still fit."""
     views = {n: predicate for n, predicate in before.program.predicates.items() if not predicate.extensional}
     text += declarations_for(txn, text, {**left.program.predicates, **views}, name)
     part = lang.compile(text, left.program, name)
@@ -158,13 +158,13 @@ def _including(
 
 
 def _layouts_beside(txn: StoreTransaction, views: Container[str]) -> Callable[[Predicate], Layout]:
-    """As `layouts_of`; a relation that had been a view is made anew."""
+    """Return a function like `layouts_of`, except that a relation which was a view gets a new layout."""
     stored = layouts_of(txn)
     return lambda predicate: extensional_layout(predicate) if predicate.name in views else stored(predicate)
 
 
 def _orders_in(before: Installed, maintenance: str) -> OrdersOf:
-    """The key orders that rules have already, for `Installed.including`; none where another maintenance is wanted."""
+    """Return the existing key orders of rules, for `Installed.including`; none unless `maintenance` is AUTO."""
     known = {shape_of(rule.definition): rule for rule in before.rules} if maintenance == AUTO else {}
 
     def orders(_: int, rule: Rule, layouts: Mapping[str, Layout], recursive: frozenset[str] | None) -> Sequence[Chosen]:
@@ -180,7 +180,7 @@ def _orders_in(before: Installed, maintenance: str) -> OrdersOf:
 
 
 def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
-    """The blocks that read what a block has, directly or through others, in order."""
+    """Return the blocks that read a block's predicates, directly or through others, in order."""
     found, names = list[Block](), {*block.part.predicates}
     for one in before.blocks:
         if one is not block and names.intersection(chain.from_iterable(rule.reads for rule in one.rules)):
@@ -190,7 +190,7 @@ def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
 
 
 def _refuse_circle(error: RuleError, text: str, name: str, above: Iterable[Block]) -> None:
-    """Raise RecursionRefusedError if the new rules read what blocks have that read the replaced one."""
+    """Raise RecursionRefusedError if the new rules read predicates of blocks that read the replaced block."""
     from ivm.lang.mentions import mentioned
 
     for one in above:
@@ -202,7 +202,7 @@ def _refuse_circle(error: RuleError, text: str, name: str, above: Iterable[Block
 
 
 def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
-    """Raise UninstallError where other blocks read what the new rules do not have."""
+    """Raise UninstallError if other blocks read predicates that the new rules do not define."""
     lost = readers(
         block.part.predicates.keys() - part.predicates.keys(), [rule.definition for one in above for rule in one.rules]
     )
@@ -214,7 +214,7 @@ def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
 
 
 def _again(txn: StoreTransaction, before: Installed, after: Installed, block: Block, replaced: str) -> Installed:
-    """The rules with a block that reads a replaced one. Raises RuleError where its rules do not fit any more."""
+    """Recompile a block that reads the replaced one; return all rules. Raises RuleError if it no longer fits."""
     rule = next(iter(block.rules), None)
     options = Options(rule.granularity if rule else 1, AUTO, block.limits)
     try:
@@ -225,7 +225,7 @@ def _again(txn: StoreTransaction, before: Installed, after: Installed, block: Bl
 
 
 def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) -> None:
-    """Add the scans that views had, as far as they still have the columns."""
+    """Restore the scans of views whose columns still exist."""
     for view, texts in scans.items():
         for text in texts:
             if view in txn and text not in txn[view].scans:
@@ -234,24 +234,24 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 
 
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
-    """Is a predicate still there, with columns of the same types?"""
+    """Return whether a predicate still exists, with columns of the same types."""
     now = after.program.predicates.get(name)
     return now is not None and now.stored_types == before.program.predicates[name].stored_types
 
 
 def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
-    """How the rows of a view that was made anew differ from those that it had. O(rows)."""
+    """Return how the rows of a rebuilt view differ from its old ones. O(rows)."""
     old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
     return visible_difference(txn.pages, old, txn.tree(view), after.layouts[view].visible)
 
 
-# -- a block goes
+# -- uninstalling a block
 
 
 def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bool) -> tuple[str, Installed, Removal]:
-    """Remove a block with its views, and with `relations` those that it declares, too; returns the rules as saved.
+    """Remove a block with its views, with `relations` also those it declares; return saved rules, rules and removal.
 
-    Raises UninstallError while other blocks read them.
+    Raises UninstallError if other blocks read them.
     """
     block = before.block(name)
     if block is None:
@@ -271,17 +271,17 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
     )  # fmt: skip
 
 
-# -- what a text hardly means
+# -- warnings
 
 
 def hints_of(text: str, source: str) -> list[RuleWarning]:
-    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
-    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
+    """Return the warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
+    from ivm.lang.hints import hints  # imports the parser, which opening a workspace does not need
 
     return hints(text, source)
 
 
 def warn(said: Iterable[RuleWarning]) -> None:
-    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
+    """Issue the warnings of a text, attributed to the caller of a workspace's method."""
     for warning in said:
         warnings.warn(warning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""A question: rules that are evaluated once, in a transaction that is never committed."""
+"""Queries: rules that are evaluated once, in a transaction that is never committed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a
 
 
 class Question(NamedTuple):
-    """A question as it is evaluated: the rules that stand, those with its own, its answer, what constants leave."""
+    """A compiled query: installed rules, rules with its own, the name of its answer, and its magic-set program."""
 
     before: Installed
     installed: Installed
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 
 def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits: Limits = (None, None)) -> Question:
-    """Read a question and plan it; `known` are the rules of the sketch's version. Raises RuleError."""
+    """Compile and plan a query; `known` are the rules of the sketch's version. Raises RuleError."""
     layouts, distinct = layouts_of(sketch), Cardinality(sketch).distinct
     if stored := declarations_for(sketch, text, known.program.predicates, "query"):
         known = known.including("the store", stored, distinct, Encoder(sketch), layouts)
@@ -53,7 +53,7 @@ def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits
 
 
 def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> Answer:
-    """Evaluate a question. Raises MaintainError, LimitError."""
+    """Evaluate a query. Raises MaintainError, LimitError."""
     installed, block = question.installed, question.installed.blocks[-1]
     drop_stray_trees(sketch, question.before, installed)
     for predicate in block.part.predicates.values():
@@ -71,7 +71,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
 
 
 def _with_texts(sketch: EphemeralTransaction, installed: Installed, name: str, table: pa.Table) -> pa.Table:
-    """The answer of a concat with whole texts, since what it was made of goes with the question."""
+    """Replace a concat's checksums by whole texts, since its state is discarded with the query."""
     import pyarrow as pa
 
     keys = (tuple(row.values())[:-1] for row in table.to_pylist())
@@ -80,7 +80,7 @@ def _with_texts(sketch: EphemeralTransaction, installed: Installed, name: str, t
 
 
 def check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
-    """Raise OptionError unless the options of an installation or a question are good."""
+    """Raise OptionError unless the options of an installation or a query are valid."""
     for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
         if most is not None and (not isinstance(most, int) or most < 1):
             raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")

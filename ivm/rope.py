@@ -1,11 +1,11 @@
-"""The text of a concat, read when it is asked for: the state of the aggregate is the rope (*Aggregations*).
+"""The text of a concat, read on demand: the state of the aggregate is the rope (*Aggregations*).
 
     names[shop] = n <- agg<<n = concat(item, day, ", ")>> sold(shop, day, item).
 
-    state   (shop, day, item; eta)        ws.rope("names", "harbour")   is the items of a range of it, with separators
+    state   (shop, day, item; eta)        ws.rope("names", "harbour")   joins the items of a range of it
 
-A change edits O(log n) nodes of the state, which are pages, however long the text is.  The view's row has a checksum of
-the range, so that it changes where the text does.
+A change edits O(log n) pages of the state, for any length of the text.  The view's row has a checksum of the range, so
+it changes when the text does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class ConcatRope(Rope):
-    """The text of one group, as a Rope has it; it reads its version while that is open.
+    """The text of one group as a Rope, which reads its version while that is open.
 
     >>> import ivm, tempfile
     >>> with ivm.open(tempfile.mkdtemp() + "/s.pages") as workspace:
@@ -74,7 +74,7 @@ class ConcatRope(Rope):
 
     def _texts(self) -> Iterator[Any]:
         import pyarrow as pa
-        import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+        import pyarrow.compute as pc  # on demand: it takes as long to import as the rest of pyarrow
 
         begun = False
         for words in self._ids():
@@ -87,13 +87,13 @@ class ConcatRope(Rope):
             yield texts
 
     def _ids(self) -> Iterator[np.ndarray]:
-        """The texts' ids in order, each as often as there are assignments of it."""
+        """Yield the texts' ids in order, each once per assignment."""
         for rows in self._by_texts(self._records()):
             if rows.shape[1]:
                 yield np.repeat(rows[-2], rows[-1])
 
     def _records(self) -> Iterator[np.ndarray]:
-        """Records of the state in its order: a few, which are soon there, then many at a time."""
+        """Yield records of the state in its order: a few first, for low latency, then many at a time."""
         pages, tree = self._source.pages, self._source.tree(self._fold.state.name)
         end = _behind(self._key)
         first = next(read_batches(pages, tree, self._key, end or (), rows=FIRST), None)
@@ -105,15 +105,15 @@ class ConcatRope(Rope):
             yield from read_batches(pages, tree, rest, end or (), rows=ROWS)
 
     def _by_texts(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Records of the state in the order of their texts, whose words are in another one.
+        """Yield records of the state in the order of their texts, which is not that of their words.
 
-        Records that are alike before the first text are held until all of them are there.
+        Records that are equal before the first text are held back until all of them have been read.
         """
         first = self._fold.state.group + min(self._fold.state.texts)
         held: list[np.ndarray] = []
         for batch in batches:
             before = batch[:first]
-            start = int(np.argmax((before == before[:, -1:]).all(axis=0)))  # from here on as the last one
+            start = int(np.argmax((before == before[:, -1:]).all(axis=0)))  # from here on equal to the last one
             if start or (held and (held[-1][:first, -1] != before[:, -1]).any()):
                 yield self._sorted(np.concatenate([*held, batch[:, :start]], axis=1), first)
                 held = []
@@ -122,7 +122,7 @@ class ConcatRope(Rope):
             yield self._sorted(np.concatenate(held, axis=1), first)
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
-        """Records in the order of their texts, if some are alike before the `first` of these."""
+        """Sort records by their texts, if some agree in their `first` words, which precede all texts."""
         before = rows[:first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows
@@ -130,7 +130,7 @@ class ConcatRope(Rope):
         return rows.take(np.lexsort(words[::-1]), axis=1)
 
     def sorted_between(self, last: tuple[int, ...]) -> Iterator[np.ndarray]:
-        """The records of all groups from this one on up to that with the key `last`, each group in its order."""
+        """Yield the records of all groups from this one to that with the key `last`, each group in its order."""
         tree = self._source.tree(self._fold.state.name)
         return self._by_texts(read_batches(self._source.pages, tree, self._key, _behind(last) or ()))
 
@@ -140,13 +140,13 @@ ROWS = 4096  # texts read at a time
 
 
 def _behind(key: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The least prefix behind all keys that begin with one; None if there is none."""
+    """Return the least prefix after all keys that begin with `key`; None if there is none."""
     behind, last = behind_prefixes(np.array(key)[:, None])
     return None if last[0] else tuple(behind[:, 0].tolist())
 
 
 def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]) -> ConcatRope:
-    """The rope of a concat's group.  Raises UnknownViewError for another view, KeyError where there is no group."""
+    """Return the rope of a concat's group.  Raises UnknownViewError for another view, KeyError if there is no group."""
     predicate = installed.predicate(name)
     fold = installed.layouts[name].fold
     if predicate.value != ROPE or not fold:
@@ -162,25 +162,25 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     return rope
 
 
-# -- the texts of many groups, for what reads rows
+# -- the texts of many groups, for readers of rows
 
 FEW = 256  # groups that are read one by one
 
 
 def concats_of(source: Snapshot | Transaction) -> Mapping[str, Fold]:
-    """The concats among the views of a version."""
+    """Return the concats among the views of a version."""
     saved = saved_rules(source)
     return _concats(saved, source) if saved and "concat" in saved else {}
 
 
-_known: dict[str, dict[str, Fold]] = {}  # by the saved rules; of the newest that were asked for
+_known: dict[str, dict[str, Fold]] = {}  # a cache by the saved rules
 
 
 def _concats(saved: str, source: Snapshot | Transaction) -> Mapping[str, Fold]:
     found = _known.get(saved)
     if found is None:
         installed = Installed()
-        with suppress(IvmError):  # rules that do not compile any more say nothing of their views
+        with suppress(IvmError):  # rules that no longer compile have no known views
             installed = load(source, saved)
         named = {n: layout.fold for n, layout in installed.layouts.items() if "$" not in n}
         found = {n: fold for n, fold in named.items() if fold and fold.op == "concat"}
@@ -194,7 +194,7 @@ KNOWN_MAX = 16
 
 
 def computed_text(source: Snapshot | Transaction, name: str) -> Computed | None:
-    """The column of a concat that holds its texts, as pagestore asks for it."""
+    """Return the computed column of a concat's texts, for pagestore; None for another relation."""
     fold = concats_of(source).get(name)
     if fold is None:
         return None
@@ -203,7 +203,7 @@ def computed_text(source: Snapshot | Transaction, name: str) -> Computed | None:
 
 
 def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
-    """The texts of a concat's rows int64[C, n] of any order, as an Arrow array; null where there is no such group."""
+    """Return the texts of a concat's rows int64[C, n], in any order, as an Arrow array; null for a missing group."""
     import pyarrow as pa
 
     keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
@@ -222,7 +222,7 @@ def _text(rope: ConcatRope) -> str | None:
 
 
 def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, ...], str]:
-    """The texts of all groups from one on up to another, by their keys."""
+    """Return the texts of all groups from `first` to the one with key `last`, by their keys."""
     found: dict[tuple[int, ...], list[str]] = {}
     group = first._fold.state.group
     for rows in first.sorted_between(last):
@@ -238,13 +238,13 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
 
 
 class Before(NamedTuple):
-    """The version that a transaction begins with, as ropes read it."""
+    """The version that a transaction starts from, with the interface that ropes read."""
 
     txn: Transaction
 
     @property
     def pages(self) -> Pages:
-        """The map, which still has the pages of that version."""
+        """The page map, which still has the pages of that version."""
         return self.txn.pages
 
     @property
@@ -253,16 +253,16 @@ class Before(NamedTuple):
         return self.txn.dictionary
 
     def tree(self, name: str) -> Tree:
-        """The tree behind a relation."""
+        """Return the tree of a relation."""
         return self.txn.base.trees[self.txn.base.catalog.relations[name].spec.tree_id]
 
     def decode(self, type_: str, words: np.ndarray) -> pa.Array:
-        """The Arrow array of words int64[n]."""
+        """Return the Arrow array of words int64[n]."""
         return self.txn.decode(type_, words)
 
 
 def note_erased(engine: Engine, names: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
-    """Read, before the commit, the texts of the rows that watched concats lose; `told` as Workspace._notify has it."""
+    """Read, before the commit, the texts of rows erased from watched concats; `told` as in Workspace._notify."""
     predicates = engine.installed.program.predicates
     for name in names:
         if name in predicates and predicates[name].value == ROPE:
@@ -279,7 +279,7 @@ def _concats_before(txn: Transaction) -> Mapping[str, Fold]:
 
 
 def texts_of_changes(snap: Snapshot, engine: Engine, name: str, change: Delta) -> pa.Array:
-    """The texts of the rows that a concat lost and got, the snapshot being of the version that has them."""
+    """Return the texts of a concat's erased and inserted rows; `snap` is of the new version."""
     import pyarrow as pa
 
     inserted = change.actions == INSERT

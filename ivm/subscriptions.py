@@ -39,7 +39,7 @@ class Subscriptions:
         return name in self._of
 
     def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
-        """Subscribe to a view; returns a function that ends the subscription."""
+        """Subscribe to a view; return a function that ends the subscription."""
         subscription = object()
         with self._guard:
             self._of.setdefault(name, {})[subscription] = on_change
@@ -60,7 +60,7 @@ class Subscriptions:
             self._of.pop(name, None)
 
     def tell(self, tables: Mapping[str, pa.Table]) -> None:
-        """Hand each subscriber the changes of its view; if some raise, the first error is raised after all were called.
+        """Pass each subscriber the changes of its view; if some raise, raise the first error after all were called.
 
         The list is made before the first call, since a subscriber may subscribe or uninstall.
         """
@@ -80,7 +80,7 @@ class Subscriptions:
 
 
 def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array | None) -> pa.Table:
-    """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete.
+    """Return the changes of a predicate as a table: its columns, and `_change_type` insert or delete.
 
     `texts` are the values of a concat, None for others.
     """

@@ -20,9 +20,8 @@ CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 class Transaction:
     """Edits of extensional predicates and of other relations of the store; the commit maintains all views.
 
-    Leaving `with` commits, or rolls back on an exception, unless the transaction has ended before.  Rows are lists of
-    tuples or dicts, a dict of columns, or anything of Arrow, as for a relation's `insert`; `columns` is a list
-    of columns.
+    Leaving `with` commits, or rolls back on an exception, unless the transaction has already ended.  Rows are lists of
+    tuples or dicts, a dict of columns, or Arrow data, as for a relation's `insert`; `columns` is a list of columns.
     """
 
     def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:
@@ -43,7 +42,7 @@ class Transaction:
             relation.insert(rows)
 
     def delete(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Remove rows, or a function's keys.  A row that is not there is ignored, as is a key with another value.
+        """Remove rows, or a function's keys.  A row that does not exist is ignored, as is a key with another value.
 
         The one key of a function f[] = t is ().  Raises EditError for a view, ClosedError.
         """
@@ -80,16 +79,16 @@ class Transaction:
                 self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
 
     def _is_read(self, name: str) -> bool:
-        """Whether the rules know a relation; of others nothing follows, and the store takes their edits at once."""
+        """Return whether the rules know a relation; edits of others go directly to the store."""
         info = self._txn.catalog.relations.get(name)
         return info is not None and self._installed.is_followed(name, info.spec)
 
     def composed(self) -> dict[str, Edits]:
-        """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
+        """Return one sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
         return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
     def commit(self) -> int:
-        """Maintain every view and commit all as one version, which is returned.  On an error nothing is changed.
+        """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
 
         Raises FunctionConflictError, MaintainError, ClosedError.
         """
@@ -136,7 +135,7 @@ class Transaction:
             self._edits.setdefault(name, []).append((actions, words))
 
     def _composed(self, name: str, parts: list[Edits]) -> Edits:
-        """One sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
+        """Return one sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
         actions, rows = one_batch(parts)
         tree = self._txn.tree(name)
         if self._is_read(name) and self._installed.layouts[name].bare:
@@ -147,7 +146,7 @@ class Transaction:
             raise self._conflict(name, clash.row, clash.other) from None
 
     def _compose_bare(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
-        """The edits that a function without keys, f[] = t, needs: it has one value or none."""
+        """Return the edits of a function without keys, f[] = t, which has at most one value."""
         stored = [int(w) for batch in read_batches(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
         values = list(stored)
         for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
@@ -169,12 +168,12 @@ class Transaction:
 
 
 def _are_empty(rows: Any) -> bool:
-    """Whether all rows are (), the key of a function without keys."""
+    """Return whether all rows are (), the key of a function without keys."""
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, tuple) and not row for row in rows)
 
 
 def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed) -> dict[str, Edits]:
-    """Edits as words, by predicate, in the order of the text."""
+    """Convert edits to words, by predicate, in the order of the text."""
     intern, find = Encoder(txn), finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
     found: dict[str, list[tuple[int, list[int]]]] = {}
@@ -195,7 +194,7 @@ def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], install
 
 
 def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:
-    """Nulls for the columns that a relation has got since it was declared.  Raises EditError where they do not do."""
+    """Return nulls for columns added to a relation since its declaration.  Raises EditError if they are not allowed."""
     more = txn[edit.predicate].schema.stored[declared:]
     if more and (taken or not all(column.type.nullable for column in more)):
         names = ", ".join(column.name for column in more)

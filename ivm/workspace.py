@@ -64,10 +64,10 @@ from pagestore.host import (
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
-    """Open the workspace in a store file, or create one; other options as for `pagestore.open`.
+    """Open the workspace in a store file, or create it; other options as for `pagestore.open`.
 
-    Up to `threads` threads share large pieces of work; without it, one for each core.  Raises pagestore's errors of
-    opening, and RuleError if an installed text does not compile any more; with mode="r", when its rules are asked for.
+    Up to `threads` threads share large pieces of work; by default one per core.  Raises pagestore's errors of opening,
+    and RuleError if an installed text no longer compiles; with mode="r", when its rules are first needed.
     """
     store = pagestore.open(path, threads=threads, **options)
     try:
@@ -88,10 +88,10 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         self._built_sizes = BuiltSizes()
-        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view anew
-        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated anew
+        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
+        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._rules = KnownRules(store)
-        if store.mode == "rw":  # reading views takes no rules
+        if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
         workspaces.add(self)
 
@@ -102,19 +102,19 @@ class Workspace:
         rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
         edit: Callable[[Transaction], None] | None = None,
     ) -> None:  # fmt: skip
-        """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
+        """Install declarations and rules under a name, fill the views, and run the text's edits, all in one commit.
 
-        With `replace` a block of that name may be there already. Its relations keep their rows, a view whose rules and
-        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.  `edit` may edit
-        relations in the same commit, after the text: it gets a transaction, which ends with the installation.
+        With `replace` a block of that name may exist. Its relations keep their rows, a view whose rules and inputs did
+        not change keeps its pages, and blocks that read the old rules read the new ones.  `edit` may edit relations in
+        the same commit, after the text: it is called with a transaction, which ends with the installation.
 
-        With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
-        fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
-        indices), "probe" (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
-        Views that read one another have at most `rows_max` rows, and a transaction takes at most `rounds_max` rounds to
-        derive them, or it raises LimitError; without them, only recursion that computes values is limited.
-        Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError where other blocks
-        read what a replaced block has no more; then nothing is changed.
+        With `granularity` g one sensitivity interval covers up to g consecutive operations, or operations on fewer than
+        g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe"
+        (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
+        Mutually recursive views may have at most `rows_max` rows, and a transaction may take at most `rounds_max`
+        rounds to derive them, else it raises LimitError; by default, only recursion that computes values is limited.
+        Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError if other blocks read
+        what a replaced block no longer has; then nothing is changed.
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         said = hints_of(text, name)
@@ -131,11 +131,11 @@ class Workspace:
         self._notify(done.engine, done.told)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
-        """Remove a block with its views and indices, and the subscriptions to them; returns what goes and what stays.
+        """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
 
-        The relations that its text declares stay in the store with their rows; with `relations` they go, too, but for
-        those that the text found there. With `dry_run` nothing is removed. Raises UninstallError while other blocks
-        read them.
+        The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
+        except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
+        blocks read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.vouch(HOST)
@@ -147,7 +147,7 @@ class Workspace:
         return removal
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
-        """Go by other rules from now on, without the accounts and subscriptions of predicates that are gone."""
+        """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
         self._rules.remember(saved, installed)
         for name in [*self._accounts, *self.subscriptions]:
             if name in gone or name not in installed.program.predicates:
@@ -177,9 +177,9 @@ class Workspace:
         return Transaction(txn, installed, partial(self._commit, installed))
 
     def exec(self, text: str) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version.
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
 
-        Relations that the store has and no rule reads are edited likewise.
+        Relations of the store that no rule reads can be edited, too.
         """
         hints_of(text, "exec")
         with self.store.snapshot() as snap:
@@ -194,13 +194,13 @@ class Workspace:
         return self.store.version
 
     def __getitem__(self, name: str) -> Relation:
-        """A relation or view in the newest version.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version.  Raises UnknownViewError."""
         return self._relation(self.store.snapshot(), name)
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
-        """The text of a concat's group in the newest version: `str` makes it, iterating reads it piece by piece.
+        """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.
 
-        Raises UnknownViewError for a view that is no concat, KeyError where there is no such group.
+        Raises UnknownViewError for a view that is no concat, KeyError if the group does not exist.
         """
         snap = self.store.snapshot()
         return rope_of(snap, self.rules_of(snap), name, key)
@@ -212,7 +212,7 @@ class Workspace:
         return iter(self.predicates)
 
     def at(self, version: int | str) -> WorkspaceSnapshot:
-        """All relations and views as they were at a version or tag."""
+        """Return all relations and views as of a version or tag."""
         snap = self.store.at(version)
         return WorkspaceSnapshot(
             snap,
@@ -224,8 +224,8 @@ class Workspace:
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        It takes no lock, so it waits for no writer and works with mode="r", too.  Limits are as for `install`.  Raises
-        RuleError, OptionError, MaintainError.
+        It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are as for `install`.
+        Raises RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
         said = hints_of(text, "query")
@@ -238,10 +238,10 @@ class Workspace:
         with sketch:
             return answer(sketch, understand(sketch, self.rules_of(sketch), text, limits), self.threads)
 
-    # -- what happened, and why
+    # -- statistics and checks
 
     def stats(self, name: str) -> dict[str, Any]:
-        """Numbers about a view: its rows, its sensitivity rows, and the work of the newest transaction that touched it.
+        """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction on it.
 
         Raises UnknownViewError.
         """
@@ -260,7 +260,7 @@ class Workspace:
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 
-        `seconds` of the answer says how long it took.  Raises UnknownViewError for a relation, MaintainError.
+        `seconds` of the answer is the time it took.  Raises UnknownViewError for a relation, MaintainError.
         """
         import pyarrow as pa
 
@@ -278,14 +278,14 @@ class Workspace:
             if predicate.value == ROPE and (fold := installed.layouts[name].fold):
                 columns[-1] = pa.chunked_array([texts_of(source, part, name, fold) for part in parts], pa.string())
             table = pa.table(columns, names=list(predicate.columns))
-        if not {*TEXTS}.isdisjoint(predicate.types):  # the words are in another order
+        if not {*TEXTS}.isdisjoint(predicate.types):  # words of texts have another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view, and the supports of its rows, with what follows from base relations alone.
 
-        All views and indices below it are rebuilt for that, in a temporary file.  Raises DivergenceError with a row
+        This rebuilds all views and indices that it depends on, in a temporary file.  Raises DivergenceError with a row
         that differs, UnknownViewError for a relation.
         """
         with self.store.sketch() as sketch:
@@ -298,7 +298,7 @@ class Workspace:
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def declarations(self) -> dict[str, str | None]:
-        """Each relation of the store by name, as rules know it without being told; None where they cannot.
+        """Return the declaration that rules infer for each relation of the store, by name; None if they cannot read it.
 
         >>> import ivm, pagestore, tempfile
         >>> path = tempfile.mkdtemp() + "/s.pages"
@@ -314,17 +314,17 @@ class Workspace:
     def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
         """Compare all that is stored for rules with what follows from base relations (ivm/check/check.py).
 
-        Returns the violations in a branch's newest version, none if all is right; `store.check` looks at the pages.
-        `progress` gets a line for each step.  O(evaluating all rules), in a temporary file.
+        Returns the violations in a branch's newest version, none if all is right; `store.check` checks the pages.
+        `progress` is called with a line for each step.  O(evaluating all rules), in a temporary file.
         """
         with self.store.sketch(branch) as sketch:
             return check(sketch, self.rules_of(sketch), progress)
 
     def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
-        """Rebuild all that is stored for rules from base relations, in one commit; returns its version.
+        """Rebuild all that is stored for rules from base relations, in one commit; return its version.
 
-        The scans of views are kept; subscribers are not told.  Raises MaintainError if a rule fails on the relations
-        as they are.
+        The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule fails on the current
+        relations.
         """
         with self.store.transaction("repair", branch) as txn:
             txn.vouch(HOST)
@@ -334,7 +334,7 @@ class Workspace:
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """The trace of a view's rules at a version, int64[columns, n] for each plan (ivm/maintenance/trace.py)."""
+        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/maintenance/trace.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             installed.predicate(name)
@@ -342,14 +342,14 @@ class Workspace:
             return [trace_of(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
-        """How many trace rows differ between two versions, erased and inserted ones together.  Raises IvmError."""
+        """Count the trace rows that differ between two versions, erased and inserted ones.  Raises IvmError."""
         before, after = self.trace(name, old), self.trace(name, new)
         if [*map(len, before)] != [*map(len, after)]:
             raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
         return distance(before, after)
 
     def explain(self, name: str) -> str:
-        """A text that says how a view, or a question (a text of rules), is evaluated and maintained, and why.
+        """Explain in a text how a view, or a query (a text of rules), is evaluated and maintained, and why.
 
         Raises UnknownViewError, RuleError.
         """
@@ -415,13 +415,13 @@ class Workspace:
             txn.properties[BUILT] = json.dumps(engine.built)
 
     def committed(self, engine: Engine) -> None:
-        """Keep the accounts of a transaction that was committed, and tell subscribers."""
+        """Keep the statistics of a committed transaction, and notify subscribers."""
         self._accounts |= engine.accounts
         self.evaluated = frozenset(engine.evaluated)
         self._notify(engine)
 
     def _notify(self, engine: Engine, told: Mapping[str, Delta] = {}) -> None:
-        """Hand subscribers the changes of their views; `told` has those of views that were evaluated anew."""
+        """Pass subscribers the changes of their views; `told` has those of views evaluated from scratch."""
         deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
         if not deltas:
             return
@@ -434,15 +434,15 @@ class Workspace:
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
-        """The rules of a version."""
+        """Return the rules of a version."""
         return self._rules.of(source)
 
     def _rules_now(self) -> Installed:
-        """The rules of the newest version; another process may have installed them."""
+        """Return the rules of the newest version; another process may have installed them."""
         with self.store.snapshot() as snap:
             return self.rules_of(snap)
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
         if name not in snap:
-            self.rules_of(snap).predicate(name)  # which says what there is
+            self.rules_of(snap).predicate(name)  # raises an error that lists what exists
         return snap[name]

@@ -1,4 +1,4 @@
-"""A workspace as it was: its relations and views, and queries over them, as of one version."""
+"""A workspace as of one version: its relations and views, and queries over them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,25 +20,25 @@ class WorkspaceSnapshot:
         predicates: Mapping[str, Predicate],
         rope: Callable[[str, tuple[Any, ...]], Rope],
     ) -> None:
-        """`query` answers as Workspace.query does, from the rules and the data of that version."""
+        """`query` is like Workspace.query, over the rules and the data of that version."""
         self.snapshot, self.query, self._predicates, self._rope = snap, query, predicates, rope
 
     def __getitem__(self, name: str) -> Relation:
-        """A relation or view as of that version.  Raises UnknownViewError."""
+        """Return a relation or view as of that version.  Raises UnknownViewError."""
         try:
             return self.snapshot[name]
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
 
     def rope(self, name: str, *key: Any) -> Rope:
-        """The text of a concat's group as of that version.  Raises as Workspace.rope."""
+        """Return the text of a concat's group as of that version.  Raises as Workspace.rope."""
         return self._rope(name, key)
 
     def _repr_html_(self) -> str:
         return workspace_html(self.snapshot, self._predicates)
 
     def close(self) -> None:
-        """Let go of the version, whose pages may then be reused."""
+        """Release the version, so that its pages can be reused."""
         self.snapshot.close()
 
     def __enter__(self) -> "WorkspaceSnapshot":
@@ -49,7 +49,7 @@ class WorkspaceSnapshot:
 
 
 def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
-    """The relations and views of a version as an HTML table."""
+    """Return the relations and views of a version as an HTML table."""
     rows = [
         (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[name]):,}")
         for name, one in predicates.items()

@@ -1,4 +1,4 @@
-"""Rules from text: `compile` for rules to install, `query` for a question that is asked once.
+"""Compile rules from text: `compile` for rules to install, `query` for a query that is evaluated once.
 
     >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
     >>> program.predicates["path"].keys
@@ -6,7 +6,7 @@
     >>> [head.predicate for rule in program.rules for head in rule.heads]
     ['path']
 
-The passes, each in a file of its own: parse (text to tree), hoist and normalise (tree to rules), check with
+The passes, one file each: parse (text to tree), hoist and normalise (tree to rules), check with
 declarations, names, safety, infer, aggregate, dependencies and edits (rules to a program).
 """
 
@@ -19,7 +19,7 @@ NOTHING = Program()
 
 
 def compile(text: str, known: Program = NOTHING, source: str = "rules", merging: bool = True) -> Program:
-    """The program that `text` adds to the installed program `known`; `merging` as for `check`.
+    """Return the program that `text` adds to the installed program `known`; `merging` as for `check`.
 
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
@@ -27,7 +27,7 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules", merging:
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:
-    """The rules of a question; `answer` names the first head of the text's last rule, the others are helpers.
+    """Compile a query; `answer` names the first head of the text's last rule, the others are helpers.
 
     Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
     """
@@ -44,7 +44,7 @@ def query(text: str, known: Program, source: str = "query") -> Program:
 
 
 def _checked(text: str, known: Program, source: str, merging: bool = True) -> tuple[Program, str]:
-    """A text as a program, and what its last rule derives; what this takes is imported for the first text."""
+    """Return a text's program and its last rule's head; import the passes on demand."""
     from ivm.lang.check import check
     from ivm.lang.declarations import last_head
     from ivm.lang.parse import parse

@@ -2,7 +2,7 @@
 
 agg<<n = count()>>              no argument                       agg<<l = min(v), h = max(v)>>    two heads
 agg<<t = sum(v)>>               a term                            agg<<q = quantile(v, 0.9)>>      a constant
-agg<<i = argmax(item, price)>>  what is taken, then what orders   agg<<(n, v) = top(v, 3)>>        n numbers rows
+agg<<i = argmax(item, price)>>  the result, then its order        agg<<(n, v) = top(v, 3)>>        n numbers rows
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +20,10 @@ from pagestore.host import has_inverse, is_operator, is_semilattice
 
 
 class Operation(NamedTuple):
-    """What an aggregate takes: how many variables, which constants, and what is said where it is misused.
+    """The signature of an aggregate: how many variables, which constants, and the message for misuse.
 
-    The first variable is of a type that `admits`; `ordered` says whether the others order assignments, which then
-    have an ordered type. `gives` is the type of the result, None for that of the first variable.
+    `admits` accepts the type of the first variable. `gives` is the type of the result; None means that of the first
+    variable. `numbered` says that a group has several rows, which the result's place numbers.
     """
 
     least: int
@@ -79,7 +79,7 @@ EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
 
 
 def told_apart(aggregate: Aggregate, terms: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
-    """The terms of an aggregate that it computes with, and the constants that it takes behind them."""
+    """Split the terms of an aggregate into its arguments and the constants that follow them."""
     operation = OPERATIONS.get(aggregate.op)
     taken = len(operation.constants) if operation else 0
     constants = [term for term in terms[max(1, len(terms) - taken) :] if isinstance(term, Const)] if taken else []
@@ -87,7 +87,7 @@ def told_apart(aggregate: Aggregate, terms: tuple[Node, ...]) -> tuple[tuple[Nod
 
 
 def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Aggregate, ...]:
-    """The aggregates in the order of the heads whose values they are.  Raises AggregateError."""
+    """Return the aggregates in the order of the heads that have their results as values.  Raises AggregateError."""
     found = {one.result: one for one in aggregates}
     for one in aggregates:
         if len(aggregates) != len(heads) or [*(head.value for head in heads)].count(one.result) != 1:
@@ -99,7 +99,7 @@ def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> t
 
 
 def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """The rule with aggregates that are ordered by its key variables where no order is given."""
+    """Return the rule, its aggregates ordered by key variables where they need an order and none is given."""
     order = key_variables(rule, known)
     return replace(rule, aggregates=tuple(_in_key_order(one, order) for one in rule.aggregates))
 
@@ -116,9 +116,9 @@ def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:
 
 
 def key_variables(rule: Rule, known: Mapping[str, Predicate]) -> tuple[Var, ...]:
-    """The variables in key position of some atom of the body (*Key- and value-position*), in order of appearance.
+    """Return the variables in key position in an atom of the body (*Key- and value-position*), by first appearance.
 
-    In F[x] = a, G[y] = b, r = a + b they are x and y. The values of a function of several are none.
+    In F[x] = a, G[y] = b, r = a + b they are x and y. A function of several values has only its keys there.
     """
     free = {v for disjunct in rule.body for v in variables(*disjunct)}
     keys = {name: predicate.key_count for name, predicate in known.items()}  # None for all of them
@@ -159,7 +159,7 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
 
 
 def operation_of(aggregate: Aggregate) -> Operation:
-    """What an aggregate takes and gives.  Raises AggregateError where there is none of its name."""
+    """Return the signature of an aggregate.  Raises AggregateError for an unknown name."""
     if aggregate.op in OPERATIONS:
         return OPERATIONS[aggregate.op]
     if is_operator(aggregate.op):
@@ -173,12 +173,12 @@ def operation_of(aggregate: Aggregate) -> Operation:
 
 
 def serves_levels(op: str) -> bool:
-    """Does an operation follow from values, however often each is there and in whatever order they come?"""
+    """Return whether an operation depends only on the set of values, not on their multiplicity or order."""
     return op in EXTREMES or is_semilattice(op)
 
 
 def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
-    """Raise AggregateError unless an aggregate has the constants that it takes."""
+    """Raise AggregateError unless an aggregate's constants are valid."""
     values = [const.value for const in aggregate.constants]
     for what in operation.constants:
         value = values[0] if values else None
@@ -200,7 +200,7 @@ ROWS_MAX = 1_000_000
 
 
 def check_sole(rules: Sequence[Rule]) -> None:
-    """Raise AggregateError where an aggregated function has a second rule; one that reads itself may have more."""
+    """Raise AggregateError if an aggregated function has a second rule, unless it is recursive."""
     first: dict[str, Rule] = {}
     recursive = recursive_names(rules)
     for rule in rules:
@@ -213,7 +213,7 @@ def check_sole(rules: Sequence[Rule]) -> None:
 
 
 def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, Type]:
-    """The types of an aggregate's results.  Raises AggregateError if it does not take its arguments' types."""
+    """Return the types of an aggregate's results.  Raises AggregateError if it does not accept its arguments' types."""
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
     for type_ in found:

@@ -1,8 +1,7 @@
-"""Statements to a program: every name known, every rule safe and typed, in order of evaluation.
+"""Check statements and make a program of them: all names known, all rules safe and typed, in order of evaluation.
 
-Predicates of a text and of what is installed form one space of names.  A declared predicate is
-extensional, its rows come from transactions; a predicate in a head is a view, and its types come from
-its rules.  Nothing is both.
+The predicates of a text and the installed ones share a namespace.  A declared predicate is extensional: its rows come
+from transactions.  A predicate in a head is a view: its types come from its rules.  No predicate is both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +29,9 @@ from ivm.lang.types import common
 
 
 def check(statements: Sequence[Statement], known: Program, merging: bool = True) -> Program:
-    """What the statements add to `known`; the first fault is raised as a RuleError with its place.
+    """Return what the statements add to `known`; raise the first fault as a RuleError with its place.
 
-    Without `merging`, columns of one row are read by an atom each.
+    Without `merging`, each column of a row is read by an atom of its own.
     """
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
@@ -53,7 +52,7 @@ def check(statements: Sequence[Statement], known: Program, merging: bool = True)
 
 
 def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, Predicate]) -> None:
-    """Raise a RuleError for a fault that shows before the rules' types are known."""
+    """Raise a RuleError for a fault that can be found without types."""
     for rule in rules:
         _check_heads_are_views(rule, predicates)
         for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
@@ -74,7 +73,7 @@ def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> N
 
 
 def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate]) -> list[Rule]:
-    """Some rules of a stratum with types; a view that reads itself has its types from conjunctions that do not."""
+    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive conjunctions."""
     waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
     while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
         begun = [
@@ -92,7 +91,7 @@ def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
-    """A function that takes a rule to its conjunctions which read only predicates whose types are known."""
+    """Return a function that keeps the conjunctions of a rule that read only predicates of known types."""
 
     def known(rule: Rule) -> Rule:
         body = (part for part in rule.body if all(atom.predicate in predicates for atom in atoms(part)))
@@ -102,7 +101,7 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
 
 
 def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
-    """The rule with types; adds the views in its heads to `predicates`, which hold all that it reads."""
+    """Return the rule with types, and add its heads to `predicates`, which must hold all that it reads."""
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
@@ -127,12 +126,12 @@ def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
 
 
 def variables_of(head: Atom) -> tuple[Var, ...]:
-    """A head's terms, which are all variables once the rule is normalised; a variable may be there twice."""
+    """Return the terms of a normalised rule's head, which are all variables; one may occur twice."""
     return tuple(term for term in head.terms if isinstance(term, Var))
 
 
 def _column_names(head: Atom) -> tuple[str, ...]:
-    """The variables' names; for one that was generated or is there twice, the next free one of c1, c2, ..."""
+    """Return the variables' names; a generated or repeated one is replaced by the next free one of c1, c2, ..."""
     variables = [term.name.removesuffix("$") for term in variables_of(head)]
     names: list[str] = []
     for position, name in enumerate(variables, start=1):

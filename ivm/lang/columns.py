@@ -1,12 +1,12 @@
-"""One column of a function of several values as a function of its own, by LogiQL's hierarchical names.
+"""Read one column of a function of several values as a function, by LogiQL's hierarchical names.
 
     customer[c] = (n, e, a) -> int(c), string(n), string?(e), int(a).
 
     p(c, e) <- customer:email[c] = e.                           means    p(c, e) <- customer(c, _, e, _).
     p(n, e) <- customer:name[c] = n, customer:email[c] = e.     means    p(n, e) <- customer(c, n, e, _).
 
-The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate that has such a name
-itself is that.
+The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate whose own name has
+this form takes precedence.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from ivm.lang.traverse import unnamed_in, variables
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """A rule that reads functions of several values instead of their columns.  Raises ArityError, ConstructError."""
+    """Replace reads of single columns by reads of the whole functions.  Raises ArityError, ConstructError."""
     taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {v.name for v in variables(*rule.heads)}
     columns = _Columns(known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule))
     body = tuple(tuple(columns.read(literal)[0] for literal in columns.checked(disjunct)) for disjunct in rule.body)
@@ -32,21 +32,21 @@ Conjunction = tuple[Literal, ...]
 
 
 class _Columns(NamedTuple):
-    """What is known where columns are read: predicates, names of new variables, and those that stand for a `_`."""
+    """The context in which columns are read: predicates, names for new variables, and variables written `_`."""
 
     known: Mapping[str, Predicate]
     fresh: Iterator[str]
     unnamed: set[str]
 
     def place(self, literal: Literal) -> tuple[str, str]:
-        """The function and the column that a literal may read; two empty texts for another."""
+        """Return the function and column that a literal may read, else two empty texts."""
         if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
             return "", ""
         name, _, column = literal.predicate.rpartition(":")
         return name, column
 
     def checked(self, conjunction: Conjunction) -> Conjunction:
-        """The conjunction. Raises ConstructError for two columns at a key `_`, which would be of any two rows."""
+        """Return the conjunction. Raises ConstructError for two columns at a key `_`: their rows could differ."""
         seen: dict[tuple[str, tuple[object, ...]], str] = {}
         for literal in conjunction:
             name, column = self.place(literal)
@@ -64,7 +64,7 @@ class _Columns(NamedTuple):
         return conjunction
 
     def read(self, literal: Literal) -> tuple[Literal, tuple[Var, ...]]:
-        """A literal that reads whole functions, and the variables that it has more than before."""
+        """Return the literal reading whole functions, and the variables added to it."""
         if isinstance(literal, Negation):
             parts = [*map(self.read, self.checked(literal.body))]
             more = tuple(v for _, added in parts for v in added)
@@ -81,7 +81,7 @@ class _Columns(NamedTuple):
             reason = f"{literal.predicate} takes {predicate.key_count} arguments, not {len(literal.args)}"
             raise ArityError(literal.where, f"{reason}: {predicate}")
         value = literal.value
-        if isinstance(value, Var) and value.name in self.unnamed:  # a `_` here asks whether there is a value
+        if isinstance(value, Var) and value.name in self.unnamed:  # a `_` here tests whether a value exists
             value = Var(f"{next(self.fresh)}v", where=value.where)
         others = predicate.columns[predicate.key_count :]
         values = [value if other == column else Var(next(self.fresh), where=literal.where) for other in others]
@@ -91,11 +91,11 @@ class _Columns(NamedTuple):
 
 # -- atoms of one row
 
-ASKED = r"_\d+v"  # a variable that asks whether a column has a value
+ASKED = r"_\d+v"  # a variable that tests whether a column has a value
 
 
 def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """A rule whose atoms of one function of several values at one key are one atom, and no join of it with itself."""
+    """Merge the atoms that read one function of several values at one key, to avoid a self-join."""
     unnamed = unnamed_in(rule)
     body = tuple(_merged(disjunct, known, unnamed) for disjunct in rule.body)
     return rule if body == rule.body else replace(rule, body=body)
@@ -126,7 +126,7 @@ def _nested(conjunction: Conjunction) -> set[Var]:
 
 
 def _one_atom(one: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
-    """An atom that says what two of one row say; None if they name a column differently."""
+    """Merge two atoms that read one row; return None if they have different terms for a column."""
     assert isinstance(one, Atom)
     terms = [_one_term(a, b, unnamed) for a, b in zip(one.args, other.args, strict=True)]
     args = tuple(term for term in terms if term is not None)

@@ -20,7 +20,7 @@ def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate
 
 
 def split(head: Call | Operation) -> tuple[Call, Node | None]:
-    """A head as its call and its value; None for a relation."""
+    """Split a head into its call and its value, which is None for a relation."""
     if isinstance(head, Call):
         return head, None
     assert isinstance(head.left, Call)
@@ -28,7 +28,7 @@ def split(head: Call | Operation) -> tuple[Call, Node | None]:
 
 
 def last_head(statements: Iterable[Statement]) -> str:
-    """What the last rule derives: the name of its first head; "" if there is no rule."""
+    """Return the name of the last rule's first head; "" if there is no rule."""
     heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
     return heads[-1] if heads else ""
 
@@ -68,7 +68,7 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
         found[variable] = column_type(text.removesuffix("?"), where)
-        if text == "uint64?":  # a null takes the least word, so that values have others than without
+        if text == "uint64?":  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
     for column in columns:
         if columns.count(column) > 1:

@@ -3,9 +3,9 @@
     near(x, y) <- edge(x, y).
     reach(x, y) <- near(x, y).                  a stratum of two rules: reach reads itself
     reach(x, z) <- reach(x, y), near(y, z).
-    far(x) <- cut(x), !reach(x, 1).             reads reach, which is complete by then
+    far(x) <- cut(x), !reach(x, 1).             reads reach, which is complete before
 
-A stratum is a rule, or all rules of views that read one another. It comes after the strata that it reads.
+A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it reads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ from ivm.lang.traverse import reads, writes
 
 
 class Stratum(NamedTuple):
-    """Rules that are evaluated together, and which views they derive from one another: none, if there is one rule."""
+    """Rules that are evaluated together, and the recursive views among them: none for a rule that is not recursive."""
 
     rules: tuple[Rule, ...]
     recursive: frozenset[str] = frozenset()
 
 
 def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
-    """All rules by stratum, each stratum after those that it reads; rules of a stratum are in their order."""
+    """Group all rules into strata, each after those that it reads; within a stratum, rules keep their order."""
     defining: dict[str, list[int]] = {}
     for number, rule in enumerate(rules):
         for name in writes(rule):
@@ -36,7 +36,7 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
         within = {n for n in below[number] if stratum_of[n] == stratum_of[number]}
         names = {name for n in within for name in writes(rules[n]) if name in reads(rule)}
         recursive.setdefault(stratum_of[number], set()).update(names)
-    for s, names in recursive.items():  # a rule of such a view that reads none of them is part of the stratum, too
+    for s, names in recursive.items():  # rules of a recursive view that read none of them are in the stratum, too
         for name in names:
             for number in defining[name]:
                 stratum_of[number] = s
@@ -50,17 +50,17 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
 
 
 def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules sorted so that each comes after all rules of the views that it reads, but for those of its stratum."""
+    """Sort the rules so that each follows all rules of the views that it reads, except those of its stratum."""
     return tuple(rule for stratum in strata_of(rules) for rule in stratum.rules)
 
 
 def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """For each view that reads itself, directly or through others: all such views of its stratum."""
+    """Map each recursive view to all recursive views of its stratum."""
     return {name: stratum.recursive for stratum in strata_of(rules) for name in stratum.recursive}
 
 
 def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
-    """For each rule a number, the same for rules that depend on one another; below[i] are those that rule i reads."""
+    """Number the rules, equally if they depend on one another; below[i] are the rules that rule i reads."""
     stratum_of = list(range(len(below)))
     while True:
         try:
@@ -72,7 +72,7 @@ def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[int]:
-    """The strata in order of evaluation.  Raises CycleError while some depend on one another."""
+    """Return the strata in order of evaluation.  Raises CycleError if some depend on one another."""
     graph: dict[int, list[int]] = {}
     for number, rules in enumerate(below):
         s = stratum_of[number]
@@ -81,7 +81,7 @@ def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[i
 
 
 def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:
-    """For each of the names that some rules read: the views of these rules, as users know them."""
+    """Map each of the names that a rule reads to the views that read it, by their public names."""
     found: dict[str, dict[str, None]] = {}
     wanted = set(names)
     for rule in rules:

@@ -13,7 +13,7 @@ from ivm.lang.types import stands_for_null
 
 
 def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
-    """The edit with its constants typed by the columns of the predicate, an extensional one.  Raises RuleError."""
+    """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
@@ -39,18 +39,18 @@ def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
 
 
 def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
-    """The edit of a row of a relation, or the deletion of a function's key whatever its value."""
+    """Return the edit of a relation's row, or the deletion of a function's key with any value."""
     if change.action == "-" and predicate.value is not None:
         predicate = replace(predicate, value=None, columns=predicate.columns[:-1], nullable=())
     elif change.action == "-" and predicate.key_count is not None and len(atom.args) == predicate.key_count:
         columns, keys = predicate.columns[: predicate.key_count], predicate.keys[: predicate.key_count]
-        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # whatever its values
+        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # with any values
     check_arity(atom, predicate)
     return _made(change, typed_atom(atom, predicate), predicate)
 
 
 def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
-    """The edit.  Raises RuleTypeError for a value that is stored as nulls are, where there may be nulls."""
+    """Return the edit.  Raises RuleTypeError if a nullable column is given the value that encodes null."""
     for place in predicate.nullable:
         term = atom.terms[place] if place < len(atom.terms) else None
         if isinstance(term, Const) and stands_for_null(term):

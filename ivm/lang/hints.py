@@ -1,9 +1,9 @@
-"""What a text says that its writer hardly means: words of other languages as terms, and variables that are used once.
+"""Find probable mistakes in a text: words of other languages as terms, and variables that are used once.
 
     q(c) <- region[c] = null.       refused: null would be a variable, and any region would do
     q(c) <- region[c] = r.          a warning: `_` says that any region will do
 
-Only a text that a user gives is looked at, never one that is installed already.
+Only texts from users are checked, never installed ones.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
 
 
 def hints(text: str, source: str) -> list[RuleWarning]:
-    """A warning for each variable of a text that is used once; one for all of a rule that has more than a few.
+    """Return a warning for each variable of a text that is used once; one for all of a rule with more than a few.
 
     Raises RuleSyntaxError, with the remedy, for a word such as NULL or CURRENT_DATE that is used as a variable.
 
@@ -71,7 +71,7 @@ def _all_used_once(lone: list[Var]) -> RuleWarning:
 
 
 def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
-    """Raise RuleSyntaxError for a variable whose name is a word with a meaning elsewhere."""
+    """Raise RuleSyntaxError for a variable whose name is a keyword or value of other languages."""
     name, lower = variable.name, variable.name.lower()
     if name in NULLS:
         remedy = WRITE_NULL if in_edit else NULL_REMEDY
@@ -95,7 +95,7 @@ def _is_quoted(variable: Var, text: str) -> bool:
 
 
 def _variables(node: object) -> Iterator[Var]:
-    """Every variable of a tree, as often as it is there."""
+    """Yield every occurrence of a variable in a tree."""
     match node:
         case Var():
             yield node

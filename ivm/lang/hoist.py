@@ -1,9 +1,8 @@
-"""Tree to tree, nothing nested: every argument a variable or a constant, every body a `Conj`.
+"""Flatten a tree: every argument becomes a variable or a constant, every body a `Conj`.
 
     p(x) <- f(g[x] + 1), !h(x, _).      becomes      p(x) <- f(_1), g[x] = _2, _1 = _2 + 1, !h(x, _3).
 
-The new literals stand in the conjunction of the atom they come from, so each new variable has the
-scope that the term had.
+The new literals join the conjunction of the atom that they come from, so each new variable has the scope of its term.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +42,7 @@ Part = Atom | Compare | Disj | Refusal
 
 
 class Hoist:
-    """Gives names to the terms in a clause's arguments and to the function values inside its terms."""
+    """Names the terms in a clause's arguments and the function values inside its terms by variables."""
 
     def __init__(self, clause: Clause):
         self.source = clause
@@ -51,7 +50,7 @@ class Hoist:
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
     def clause(self) -> tuple[tuple[Atom, ...], tuple[Aggregate, ...], Conj]:
-        """The heads, the aggregates in their order, and the body.  Raises SafetyError for a misplaced `_`."""
+        """Return the heads, the aggregates in their order, and the body.  Raises SafetyError for a misplaced `_`."""
         body = self.conjunction(self.source.body)
         extra: list[Part] = []
         heads = tuple(self.head(head, extra) for head in self.source.heads)
@@ -59,7 +58,7 @@ class Hoist:
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
     def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
-        """A head with variables as arguments; the literals that define new ones are appended to `extra`."""
+        """Return a head with variables as arguments; append the literals that define new ones to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Call)
         if call.keys is not None:
@@ -70,13 +69,13 @@ class Hoist:
         return Atom(call.name, args, result, where=call.where)
 
     def head_variable(self, node: Node, extra: list[Part]) -> Var:
-        """The variable for an argument of a head."""
+        """Return the variable for an argument of a head."""
         if isinstance(node, Anonymous):
             raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
         return self.variable(node, extra)
 
     def aggregate(self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]) -> Aggregate:
-        """The aggregate with variables as its arguments, and with the constants that it takes."""
+        """Return the aggregate with variables as arguments, and with its constants."""
         terms, constants = told_apart(aggregate, terms)
         arguments = tuple(self.variable(term, extra) for term in terms)
         return replace(aggregate, arguments=arguments, constants=constants)
@@ -84,11 +83,11 @@ class Hoist:
     # -- formulas
 
     def conjunction(self, node: Formula) -> Conj:
-        """A formula as a conjunction."""
+        """Convert a formula to a conjunction."""
         return Conj(tuple(part for item in _items(node) for part in self.parts(item)))
 
     def parts(self, node: Formula) -> list[Part]:
-        """A formula as parts of the conjunction that it stands in, with the literals that its terms need."""
+        """Convert a formula to parts of its conjunction, with the literals that its terms need."""
         match node:
             case Or():
                 return [Disj(tuple(self.conjunction(item) for item in node.items))]
@@ -102,7 +101,7 @@ class Hoist:
         raise AssertionError(node)
 
     def comparison(self, node: Operation) -> list[Part]:
-        """A comparison, or the atom f[x] = v, with the literals that its terms need."""
+        """Return a comparison, or the atom f[x] = v, with the literals that its terms need."""
         left, right = node.left, node.right
         if node.op == "=" and isinstance(right, Call) and not isinstance(left, Call):
             left, right = right, left
@@ -117,11 +116,11 @@ class Hoist:
     # -- terms: each appends the literals that it needs to `extra`
 
     def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[Var | Const, ...]:
-        """Arguments as variables and constants."""
+        """Convert arguments to variables and constants."""
         return tuple(node if isinstance(node, Const) else self.variable(node, extra) for node in nodes)
 
     def variable(self, node: Node, extra: list[Part]) -> Var:
-        """A node as a variable; a new one for a term, a function's value or `_`."""
+        """Convert a node to a variable: a new one for a term, a function's value or `_`."""
         if isinstance(node, Var):
             return node
         name = replace(next(self.fresh), where=node.where)
@@ -132,7 +131,7 @@ class Hoist:
         return name
 
     def term(self, node: Node, extra: list[Part]) -> Term:
-        """A node as a term without function applications; arithmetic on literals is computed.  Raises RuleTypeError."""
+        """Convert a node to a term without function applications; fold literals.  Raises RuleTypeError."""
         match node:
             case Anonymous():
                 raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
@@ -150,7 +149,7 @@ class Hoist:
 
 
 def _items(node: Formula) -> Iterator[Formula]:
-    """The formulas of a conjunction; parentheses around a conjunction alone mean nothing."""
+    """Yield the formulas of a conjunction, nested conjunctions flattened."""
     if isinstance(node, And):
         for item in node.items:
             yield from _items(item)
@@ -159,14 +158,14 @@ def _items(node: Formula) -> Iterator[Formula]:
 
 
 def _oriented(node: Operation, left: Term, right: Term) -> Compare:
-    """A comparison, turned round if only its right side is a lone variable."""
+    """Return a comparison, mirrored if only its right side is a lone variable."""
     if isinstance(right, Var) and not isinstance(left, Var):
         return Compare(MIRRORED[node.op], right, left, where=node.where)
     return Compare(node.op, left, right, where=node.where)
 
 
 def _names(node: object) -> set[str]:
-    """The variable names of a tree."""
+    """Return the variable names of a tree."""
     match node:
         case Var():
             return {node.name}

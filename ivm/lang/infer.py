@@ -1,4 +1,4 @@
-"""Types of a rule's variables and constants, from the columns that its atoms name.
+"""Infer the types of a rule's variables and constants from the columns of its atoms.
 
 The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
 only where nothing else gives one.  In the result every constant has the type of its context.
@@ -32,7 +32,7 @@ Types = dict[str, Type]
 
 
 def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """The rule with `types` filled in.  Raises RuleTypeError where types do not fit, AggregateError.
+    """Return the rule with `types` filled in.  Raises RuleTypeError for types that do not fit, and AggregateError.
 
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
@@ -54,7 +54,7 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
 
 
 def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
-    """Raise RuleTypeError where a rule reads the text of a concat."""
+    """Raise RuleTypeError if a rule reads the text of a concat."""
     unnamed = unnamed_in(rule)
     for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
         value = atom.value
@@ -70,7 +70,7 @@ def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
 
 
 def is_literal(term: Term) -> bool:
-    """Whether the term leaves its type to the context."""
+    """Return whether the term is a literal that takes its type from the context."""
     return isinstance(term, Const) and is_flexible(term)
 
 
@@ -100,7 +100,7 @@ def _comparisons(literals: Disjunct) -> Iterator[Compare]:
 
 
 def _spread(equations: list[Compare], types: Types, admits: Callable[[Term], bool]) -> None:
-    """Type the variables that equations define, as far as their other sides are typed and admitted."""
+    """Type the variables that equations define, while their other sides are typed and admitted."""
     sides = [pair for e in equations for pair in ((e.left, e.right), (e.right, e.left))]
     found = True
     while found:
@@ -137,7 +137,7 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 
 
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
-    """The atom with its constants as values of the predicate's columns."""
+    """Return the atom with its constants converted to the column types."""
     terms = tuple(
         adapt(term, column) if isinstance(term, Const) else term
         for term, column in zip(atom.terms, predicate.types, strict=True)
@@ -168,7 +168,7 @@ def _hint_for(a: Type, b: Type) -> str:
 
 
 def typed(term: Term, types: Types) -> tuple[Term, Type]:
-    """A term with typed constants, and its type."""
+    """Return a term with typed constants, and its type."""
     match term:
         case Var():
             return term, types[term.name]
@@ -186,7 +186,7 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
 def _typed_pair(
     left: Term, right: Term, types: Types, joint: Callable[[Type, Type], Type | None]
 ) -> tuple[Term, Term, Type | None]:
-    """Both sides typed, a literal side by the other one if it does not fit as it stands."""
+    """Type both sides; a literal that does not fit takes the type of the other side."""
     (a, a_type), (b, b_type) = typed(left, types), typed(right, types)
     left_adapts, right_adapts = _adapts(left, b_type), _adapts(right, a_type)
     wanted = b_type if left_adapts else a_type

@@ -4,11 +4,10 @@
     a disjunct  a conjunction of literals:
         Atom       edge(x, 3)   price[i] = p      arguments are variables and constants only
         Compare    x < y        z = u + v * 2     `=` with a lone variable on the left may define it
-        Negation   !(b(y), c(y, z))               `exists` holds the variables that live only inside
+        Negation   !(b(y), c(y, z))               `exists` holds the variables that occur only inside
 
-Arguments hold no nested terms, terms no function applications, and disjunctions stand only at the top (see normalise);
-every constant has the type of its context (see infer).  Two nodes are equal when they mean the same, wherever they
-stand in the text.
+Arguments hold no nested terms, terms no function applications, and disjunctions are only at the top (see normalise);
+every constant has the type of its context (see infer).  Equality of nodes ignores their places in the text.
 """
 
 import json
@@ -20,22 +19,22 @@ from re import fullmatch
 
 from ivm.errors import Where
 
-WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; those with a $ are made inside
+WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; names with a $ are internal
 RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
 Value = (
     int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None
-)  # None is null, which no text of a rule says
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # the operators of comparisons, turned
+)  # None is null, which no rule text can contain
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # comparisons with the sides swapped
 
-ROPE = "rope"  # the type of a concat: its text is read piece by piece, and a row holds a word that tells texts apart
+ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
 
 NOWHERE = Where("<none>", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node with its place in the text, which does not count in comparisons.  `str` gives the node as text."""
+    """A node with its place in the text, which equality ignores.  `str` gives the node as text."""
 
     where: Where = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
@@ -47,7 +46,7 @@ class Placed:
 class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
-    The columns at the places `nullable` may be null: a function's value, or what is no key of a stored relation. A
+    The columns at positions `nullable` may be null: a function's value, or a non-key column of a stored relation. A
     function of several values is a relation whose first `key_count` columns are the function's keys.
     """
 
@@ -137,9 +136,8 @@ Disjunct = tuple[Literal, ...]
 class Aggregate(Placed):
     """`result` is op over the variables `arguments`, grouped by the keys of its head (lang/aggregate.py).
 
-    Arguments are ordered by the last ones, `by` counts them, as in `argmin(item, price)`.  `constants` are those that
-    the operation takes, as 0.9 of `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`, numbers the rows of a
-    group.
+    The last `by` arguments give the order, as price in `argmin(item, price)`.  `constants` are the operation's
+    parameters, as 0.9 in `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`, numbers the rows of a group.
     """
 
     op: str
@@ -162,10 +160,10 @@ class Aggregate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which values of `key` a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
+    """The values of `key` that a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
 
-    None is no bound.  The variables `group` are the same on both sides; `whole` says that the head's keys tell rows of
-    the first atom of the body apart, else they are group and point.
+    None is no bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of the
+    body's first atom, else they are group and point.
     """
 
     point: Var
@@ -178,16 +176,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
-    """heads <- body; all arguments of heads are variables.  An aggregating rule has one disjunct and for each head one
-    of `aggregates`, which is the head's value.
+    """heads <- body; all arguments of heads are variables.  An aggregating rule has one disjunct, and one of
+    `aggregates` for each head, whose value is the result.
 
-    A binding whose arithmetic fails is refused, or becomes a row of the atom `failed` if there is one.  A rule that
-    `refuses` derives nothing: each of its bindings is refused (see plan/rewrite/failure.py).
+    A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A rule with `refuses`
+    derives nothing: each of its bindings is an error (see plan/rewrite/failure.py).
 
-    A rule with a `range` has an atom of points, an atom of what is aggregated, and comparisons that say no more than
-    the range; it is evaluated by ranges of the second one's tree (see plan/rewrite/ranges.py).
+    A rule with a `range` has an atom of points, an aggregated atom, and comparisons that the range implies; it is
+    evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
 
-    With `levels` its aggregates share states if their groups are nested (see plan/rewrite/levels.py).
+    With `levels`, aggregates of nested groups share states (see plan/rewrite/levels.py).
     """
 
     heads: tuple[Atom, ...]
@@ -220,7 +218,7 @@ _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def show(node: Placed) -> str:
-    """The text of any part of a rule."""
+    """Return the text of any part of a rule."""
     match node:
         case Rule():
             return show_rule(node)
@@ -244,7 +242,7 @@ def show_rule(rule: Rule) -> str:
 
 
 def show_name(name: str) -> str:
-    """A name as a text has it, in quotes where it is no word.
+    """Return a name as it is written in a text: in quotes if it is no word.
 
     >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
     ('customer:email', 'Straße', '`Order Date`', '`true`')
@@ -253,7 +251,7 @@ def show_name(name: str) -> str:
 
 
 def show_predicate(predicate: Predicate) -> str:
-    """The declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
+    """Return the declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
@@ -269,7 +267,7 @@ def show_predicate(predicate: Predicate) -> str:
 
 
 def show_type(type_: Type) -> str:
-    """A column's type as a declaration says it: in quotes where it has a zone.
+    """Return a column's type as it is written in a declaration: in quotes if it has a zone.
 
     >>> show_type("timestamp(Europe/Berlin)?"), show_type("decimal(18,2)")
     ('`timestamp(Europe/Berlin)`?', 'decimal(18,2)')
@@ -290,7 +288,7 @@ def show_aggregate(aggregate: Aggregate) -> str:
 
 
 def show_literal(literal: Literal) -> str:
-    """An atom, a comparison or a negation."""
+    """Return the text of an atom, a comparison or a negation."""
     match literal:
         case Atom():
             args = ", ".join(map(show_term, literal.args))
@@ -305,7 +303,7 @@ def show_literal(literal: Literal) -> str:
 
 
 def show_term(term: Term, binding: int = 0) -> str:
-    """A term, in parentheses where its operator binds looser than `binding`."""
+    """Return the text of a term, in parentheses if its operator binds looser than `binding`."""
     match term:
         case Var():
             return show_name(term.name)
@@ -318,7 +316,7 @@ def show_term(term: Term, binding: int = 0) -> str:
 
 
 def show_constant(constant: Const) -> str:
-    """A constant as the literal that parses to it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
+    """Return the literal that parses to the constant: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
     value = constant.value
     match value:
         case None:

@@ -1,4 +1,4 @@
-"""Names that a text reads without saying what they are: neither declared nor derived by it."""
+"""Find the names that a text reads but neither declares nor derives."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from ivm.lang.syntax_tree import And, Call, Change, Clause, Declaration, Formula
 
 
 def mentioned(text: str, source: str) -> set[str]:
-    """The names of predicates that rules and edits of a text need from elsewhere.  Raises RuleSyntaxError.
+    """Return the predicates that a text reads or edits, but does not define.  Raises RuleSyntaxError.
 
     >>> sorted(mentioned("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).", "rules"))
     ['q', 'r', 's']
@@ -30,7 +30,7 @@ def mentioned(text: str, source: str) -> set[str]:
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
-    """The names of the predicates in a formula or a term."""
+    """Yield the names of the predicates in a formula or a term."""
     match part:
         case Call():
             yield part.name

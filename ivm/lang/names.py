@@ -7,7 +7,7 @@ from ivm.errors import ArityError, UnknownPredicateError, Where
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import atoms
 
-COMPARED_MAX = 200  # characters of names that may be meant; comparing takes the square of their length
+COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:
@@ -20,7 +20,7 @@ def check_names(rules: Iterable[Rule], names: set[str]) -> None:
 
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
-    """The error for a name that nothing declares or derives."""
+    """Return the error for a name that nothing declares or derives."""
     short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."

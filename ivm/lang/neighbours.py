@@ -1,11 +1,11 @@
-"""The next and the previous key of a relation or a view, by LogiQL's hierarchical names.
+"""Rewrite reads of the next and previous key of a relation or view, by LogiQL's hierarchical names.
 
     gap(x, y) <- a(x), a:next[x] = y, y - x > 1.
 
     gap$next0[x] = y <- agg<<y = min(y2)>> a(x), a(y2), y2 > x.          gap(x, y) <- a(x), gap$next0[x] = y, y - x > 1.
 
-`visit:next[u, t]` is the first t of visit(u, ...) behind t.  The helper has a row for each value that the rest of the
-rule asks for, and is found by seeking (plan/rewrite/ranges.py).  A predicate or a column of such a name is that.
+`visit:next[u, t]` is the first t of visit(u, ...) after t.  The helper has a row for each value that the rest of the
+rule binds, and is evaluated by seeks (plan/rewrite/ranges.py).  A predicate or column of that name takes precedence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,12 +18,12 @@ from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
 from ivm.lang.traverse import atoms, variables
 
-OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # which value is asked for, of those that are so
-FOUND = "near"  # and a number: variables of helpers
+OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # the aggregate, and which values it takes
+FOUND = "near"  # prefix of the helpers' variables, before a number
 
 
 def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> list[Rule]:
-    """The rules with helpers in the place of `a:next[x] = y` and `a:previous[x] = y`.  Raises RuleError."""
+    """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
     rules = list(rules)
     forms = {name: _form_of(predicate) for name, predicate in known.items()}
     for rule in rules:
@@ -34,12 +34,12 @@ def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> li
 
 
 def is_neighbour(name: str) -> bool:
-    """Is this the helper of a `next` or a `previous`?"""
+    """Return whether this is the helper of a `next` or a `previous`."""
     return any(f"${op}" in name for op in OPERATIONS)
 
 
 def check_neighbours(rules: Iterable[Rule]) -> None:
-    """Raise RecursionRefusedError where a view asks for neighbours of what follows from itself."""
+    """Raise RecursionRefusedError if a helper is recursive."""
     for stratum in strata_of([*rules]):
         for rule in stratum.rules:
             if stratum.recursive and is_neighbour(rule.heads[0].predicate):
@@ -51,7 +51,7 @@ def check_neighbours(rules: Iterable[Rule]) -> None:
 
 
 def check_ordered(rule: Rule) -> None:
-    """Raise RuleTypeError where neighbours are asked for among texts, which no tree has in their order."""
+    """Raise RuleTypeError if neighbours of texts are read: trees order texts by id."""
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
         if is_neighbour(head.predicate) and rule.types[aggregate.result.name] == "string":
             raise RuleTypeError(
@@ -69,23 +69,23 @@ def _form_of(predicate: Predicate) -> Form:
 
 
 class _Neighbours:
-    """Replaces what asks for neighbours in one rule."""
+    """Replaces the reads of neighbours in one rule."""
 
     def __init__(self, rule: Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
         self._rule, self._forms, self._taken = rule, forms, taken
         self._helpers: list[Rule] = []
         taken_here = {*findall(r"\w+", str(rule))}
-        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each stands for a `_`
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each replaces a `_`
         self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
     def rules(self) -> Iterator[Rule]:
-        """The helpers, and the rule that reads them; the rule as it is where it asks for no neighbours."""
+        """Yield the helpers, then the rule that reads them; only the rule itself if it reads no neighbours."""
         body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
         yield from self._helpers
         yield replace(self._rule, body=body) if self._helpers else self._rule
 
     def _conjunction(self, literals: Disjunct, around: Disjunct) -> Disjunct:
-        """A conjunction with helpers in it; each is made after what binds its arguments."""
+        """Return a conjunction with helpers, each made once its arguments are bound."""
         asking = [x for x in literals if isinstance(x, Atom) and self._asks(x)]
         known = [*around, *(x for x in literals if x not in asking and not self._asks_inside(x))]
         made: dict[Literal, Literal] = {}
@@ -110,7 +110,7 @@ class _Neighbours:
         return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
 
     def _asks(self, atom: Atom) -> bool:
-        """Does an atom ask for a neighbour?  Raises ArityError for one of another form."""
+        """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong form."""
         name, _, op = atom.predicate.rpartition(":")
         if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
             return False
@@ -130,7 +130,7 @@ class _Neighbours:
         return next((v for v in variables(*atom.args) if v not in bound), None)
 
     def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
-        """An atom of the helper in the place of one that asks; adds its rule."""
+        """Return the helper's atom that replaces a read of a neighbour; add the helper's rule."""
         name, _, op = atom.predicate.rpartition(":")
         function, sign = OPERATIONS[op]
         arguments, is_function, _ = self._forms[name]
@@ -161,7 +161,7 @@ class _Neighbours:
 
 
 def _bound(literals: Iterable[Literal]) -> set[Var]:
-    """The variables that atoms bind, and those that equations define by them."""
+    """Return the variables that atoms bind, and those that equations define from them."""
     bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
     sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
     sides += [(right, left) for left, right in sides]
@@ -171,7 +171,7 @@ def _bound(literals: Iterable[Literal]) -> set[Var]:
 
 
 def _binding(asked: tuple[Var, ...], literals: Disjunct) -> Disjunct:
-    """The literals that say which values are asked for: one atom if that will do, else all that are bound."""
+    """Return literals that bind the variables: the smallest atom that has them all, else all bound literals."""
     if not asked:
         return ()
     holding = [x for x in literals if isinstance(x, Atom) and {*asked} <= {*variables(x)}]

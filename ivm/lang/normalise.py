@@ -1,6 +1,6 @@
-"""Tree to rules: disjuncts, with every negation at an atom or a conjunction.
+"""Turn a tree into rules: disjuncts, with every negation at an atom or a conjunction.
 
-Three steps, each on its own:
+Three steps:
 
     hoist    nested terms get names (hoist.py)
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
@@ -26,7 +26,7 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(clause: Clause) -> list[Rule]:
-    """The rules that a clause means: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
+    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
     hoist = Hoist(clause)
     heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
@@ -61,7 +61,7 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
 
 
 def _own(body: Conj, outer: set[Var]) -> set[Var]:
-    """The variables whose smallest conjunction is this one: in a literal of it, or in two of its parts."""
+    """Return the variables scoped to this conjunction: those in a literal of it, or in two of its parts."""
     uses: Counter[Var] = Counter()
     for part in body.parts:
         match part:
@@ -92,7 +92,7 @@ def _mentioned(body: Conj) -> set[Var]:
 
 
 def _expand(body: Conj, outer: set[Var], where: Where) -> list[Disjunct]:
-    """The disjuncts of a conjunction; scopes around it own the variables `outer`."""
+    """Return the disjuncts of a conjunction; enclosing scopes own the variables `outer`."""
     scope = outer | _own(body, outer)
     return _product([_disjuncts(part, scope, where) for part in body.parts], where)
 
@@ -119,7 +119,7 @@ def _product(factors: list[list[Disjunct]], where: Where) -> list[Disjunct]:
 
 
 def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]:
-    """The disjuncts of `!disjunct`."""
+    """Return the disjuncts of `!disjunct`."""
     exists = tuple(v for v in variables(*disjunct) if v not in scope)
     if len(disjunct) == 1 and isinstance(disjunct[0], Negation):
         return [disjunct[0].body]
@@ -136,7 +136,7 @@ def _negated(comparison: Compare) -> Compare:
 
 
 def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
-    """The disjuncts with each negation's own variables renamed apart; expansion may have copied a negation."""
+    """Rename apart each negation's own variables, since expansion may have copied a negation."""
     hidden: set[Var] = set()
     return tuple(tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts)
 

@@ -1,4 +1,4 @@
-"""Values that are null: to a rule, a row of a function whose value is null is not there, and no variable is null.
+"""Exclude nulls: rules do not see a function's row whose value is null, and no variable is null.
 
 email[c] = e -> int(c), string?(e).
 
@@ -15,7 +15,7 @@ from ivm.lang.types import stands_for_null
 
 
 def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """A rule whose atoms hold only where their values are not null."""
+    """Return the rule with conditions that exclude null values."""
     if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
         return rule
     unnamed = unnamed_in(rule)
@@ -35,7 +35,7 @@ def _within(literal: Literal) -> Iterator[Atom]:
 
 
 def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: set[str]) -> Iterator[Literal]:
-    """The literals of a conjunction, and what says that values are there."""
+    """Yield the literals of a conjunction, and conditions that values are not null."""
     for literal in conjunction:
         if isinstance(literal, Negation):
             yield replace(literal, body=tuple(_literals(literal.body, known, unnamed)))

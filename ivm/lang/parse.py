@@ -1,4 +1,4 @@
-"""Text to tree: lark's LALR parser over syntax.lark; each node knows its place in the text.
+"""Parse text into a tree by lark's LALR parser over syntax.lark; each node has its place in the text.
 
 >>> [clause] = parse("p(x) <- q(x, 3).")
 >>> clause.body.items[0].args[1]
@@ -44,20 +44,20 @@ from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
-FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # digits of a second, which Python would leave out
+FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # digits of a second that Python would drop
 SEAL = sha256().digest_size  # bytes
 
 
 def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
-    """The statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
+    """Return the statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
         raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
-    return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, as editors of Windows put it
+    return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, which editors on Windows write
 
 
 @lru_cache(maxsize=32)
 def _parsed(text: str, source: str) -> tuple[Statement, ...]:
-    """As `parse`; a text that many stores have, as cells do, is parsed once."""
+    """Parse, with a cache for a text that many stores share, as cells do."""
     try:
         tree = _parser().parse(text)
         _check_depth(tree, source)
@@ -83,7 +83,7 @@ def _check_depth(tree: Any, source: str) -> None:
 
 @cache
 def _parser() -> Lark:
-    """The parser. Making its tables takes longer than parsing a program, so they are cached beside compiled kernels."""
+    """Return the parser. Making its tables takes longer than parsing a program, so they are cached with the kernels."""
     grammar, file = Path(__file__).with_name("syntax.lark").read_text(), user_cache() / "syntax.tables"
     with suppress(OSError):
         cached = file.read_bytes()
@@ -99,7 +99,7 @@ def _parser() -> Lark:
 
 
 def _seal(grammar: str, tables: bytes) -> bytes:
-    """A hash in front of the cached tables: they count only if whole, and of this grammar, lark and Python."""
+    """Return the hash that validates cached tables: they must be whole, and of this grammar, lark and Python."""
     return sha256(f"{grammar} {OPTIONS} {lark.__version__} {sys.version} ".encode() + tables).digest()
 
 
@@ -112,20 +112,20 @@ class Builder(Transformer[Token, list[Statement]]):
         self.text, self.source = text, source
 
     def at(self, place: Meta | Token) -> Where:
-        """The place of a node of lark."""
+        """Return the place of a lark node."""
         return Where(self.source, place.line or 1, place.column or 1)
 
     def NAME(self, token: Token) -> Token:
-        """A name, without the quotes of parts that are no words: `` `Order Date` ``, `` shop:`Order Date` ``."""
+        """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order Date` ``."""
         return token.update(value=token.replace("`", ""))
 
     def whole(self, token: Token) -> Any:
-        """A token of digits as a number."""
+        """Convert a token of digits to a number."""
         self.check_length(token)
         return int(token)
 
     def check_length(self, token: Token) -> None:
-        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python does not read much longer ones."""
+        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python limits their length, too."""
         if len(token) > LITERAL_MAX:
             reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
             raise RuleTypeError(self.at(token), reason)
@@ -133,7 +133,7 @@ class Builder(Transformer[Token, list[Statement]]):
     # -- statements
 
     def start(self, meta: Meta, statements: list[Any]) -> list[Statement]:
-        """The statements of a text; an edit statement holds several."""
+        """Return the statements of a text; an edit statement holds several."""
         return [s for item in statements for s in (item if isinstance(item, list) else [item])]
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause:
@@ -245,7 +245,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Operation(str(parts[1]), parts[0], parts[2], where=self.at(parts[1]))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Node:
-        """`-term`; of a number it is the negative number."""
+        """`-term`; for a literal number, the negative number."""
         term = parts[1]
         if isinstance(term, Const) and isinstance(term.value, int | float | Decimal) and term.type != "bool":
             return Const(-term.value, term.type, where=self.at(meta))

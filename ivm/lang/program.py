@@ -1,4 +1,4 @@
-"""A checked text: what it declares and derives, its rules in order of evaluation, its edits."""
+"""A checked program: its predicates, its rules in order of evaluation, its edits."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,14 @@ from ivm.lang.dependencies import in_order, readers
 from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule
 from ivm.lang.traverse import writes
 
-ATOMS_MAX = 256  # choosing the key orders of a conjunction takes the fourth power of their number
+ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
 
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer.
+    """Predicates by name, rules each after those it reads from, edits as written; a query's answer.
 
-    `merged` says that some rule reads columns of one row, which it names one by one, by one atom.
+    `merged` says that in some rule atoms of single columns of one row were merged into one atom.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -25,17 +25,17 @@ class Program:
     merged: bool = False
 
     def including(self, part: "Program") -> "Program":
-        """This program with `part`, which was compiled against it, but without the edits of `part`."""
+        """Return this program with `part`, which was compiled against it, but without the edits of `part`."""
         return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
 
     def lifted(self, lift: Callable[[Rule, dict[str, Predicate]], Iterable[Rule]]) -> "Program":
-        """This program with each rule replaced by those that `lift` makes of it; `lift` adds helpers' predicates."""
+        """Return this program with each rule replaced by `lift`, which also adds helpers' predicates."""
         predicates = dict(self.predicates)
         rules = tuple(lifted for rule in self.rules for lifted in lift(rule, predicates))
         return replace(self, predicates=predicates, rules=rules)
 
     def excluding(self, part: "Program") -> "Program":
-        """This program without `part`.  Raises UninstallError if a rule that stays reads a predicate that does not."""
+        """Return this program without `part`.  Raises UninstallError if a remaining rule reads a removed predicate."""
         gone = {id(rule) for rule in part.rules}
         rules = tuple(rule for rule in self.rules if id(rule) not in gone)
         views = {name for rule in rules for name in writes(rule)}

@@ -1,13 +1,13 @@
-"""Which rules may read their own views: the conditions of recursion, and rules in the form that it is evaluated in.
+"""Check the conditions of recursion, and bring recursive rules into the form that is evaluated.
 
     reach(x, z) <- reach(x, y), edge(y, z).                                             allowed
     win(x) <- move(x, y), !win(y).                                                      refused: through a negation
     size[x] = n <- agg<<n = sum(m)>> part(x, y), size[y] = m.                           refused: through a sum
     dist[y] = d <- agg<<d = min(c)>> dist[x] = e, edge[x, y] = w, c = e + w.            allowed: monotone in e
 
-More rows never take rows away from a rule without negation and aggregate, so rounds of such rules end in the least
-rows that satisfy them all. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
-Of a semilattice that a user registered nothing is known but that it is one, so its values are only passed on.
+Rules without negation and aggregates are monotone: more rows never remove derived rows. So their rounds end in the
+least fixpoint. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
+Of a user's semilattice nothing else is known, so its values may only be passed on unchanged.
 """
 
 from collections import Counter
@@ -21,15 +21,15 @@ from ivm.lang.traverse import atoms, reads, variables, writes
 from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")
-AUXILIARY = "$body"  # how the names of views that normalise.py makes for aggregates end
+AUXILIARY = "$body"  # suffix of the views that normalise.py makes for aggregates
 PASSED_ON = "of an operator that is registered a value may only be passed on as it is"
-UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way a comparison wants its left side: down is 1
+UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way the left side keeps a comparison true: down is 1
 
 
 def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
-    """Rules in the form that recursion is evaluated in: one head a rule, an aggregate over its own conjunctions.
+    """Bring recursive rules into the form that is evaluated: one head per rule, aggregates over their own conjunctions.
 
-    Rules that are not recursive are as they were.
+    Other rules stay unchanged.
     """
     found = _with_own_auxiliaries(rules)
     names = recursive_names((*known, *found))
@@ -50,7 +50,7 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
 
 
 def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
-    """Rules of which each that aggregates an auxiliary view has one of its own, though a view may have several."""
+    """Give each aggregating rule an auxiliary view of its own, if a view has several such rules."""
     found: list[Rule] = []
     of: Counter[str] = Counter()
     for rule in rules:
@@ -60,7 +60,7 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
         if of[name] > 1:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
-        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates the one before
+        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates that view
             rule = replace(rule, body=((found[-1].heads[0],),))
         found.append(rule)
     return found
@@ -71,7 +71,7 @@ def _is_semilattice(op: str | None) -> bool:
 
 
 def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
-    """One rule for each head if one of them is recursive."""
+    """Yield one rule per head if one of the heads is recursive."""
     if any(name in names for name in writes(rule)):
         aggregates = rule.aggregates or [None] * len(rule.heads)
         for head, one in zip(rule.heads, aggregates, strict=True):
@@ -81,14 +81,14 @@ def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
 
 
 def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
-    """An aggregate over the conjunctions of its auxiliary view: how often a value is derived does not matter to it."""
+    """Inline an aggregate's auxiliary view: how often a value is derived does not matter to a semilattice."""
     literal = rule.body[0][0]
     auxiliary = bodies.get(literal.predicate) if isinstance(literal, Atom) and len(rule.body[0]) == 1 else None
     return replace(rule, body=auxiliary.body) if auxiliary and auxiliary.heads[0] == literal else rule
 
 
 def _as_aggregate(rule: Rule, op: str) -> Rule:
-    """A rule without aggregate as one more source of values for an aggregated function."""
+    """Turn a rule without an aggregate into an aggregate rule of its aggregated function."""
     (head,) = rule.heads
     if not isinstance(head.value, Var):
         return rule
@@ -97,7 +97,7 @@ def _as_aggregate(rule: Rule, op: str) -> Rule:
     return replace(rule, heads=(replace(head, value=result),), aggregates=(aggregate,))
 
 
-# -- what is refused
+# -- refused recursion
 
 
 def check_recursion(rules: Sequence[Rule]) -> None:
@@ -146,7 +146,7 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
 
 
 def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
-    """A cycle in words: from a rule's view to one that it reads, and on until the view is read."""
+    """Describe a cycle in words, from a rule's view through `name` and back."""
     reader, queue = {name: name}, [name]
     for at in queue:  # grows
         for read in {read for one in stratum.rules if at in writes(one) for read in reads(one)}:
@@ -164,7 +164,7 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
 
 
 def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int) -> None:
-    """Raise RecursionRefusedError unless a better value of the stratum never leads to a worse one, or to none.
+    """Raise RecursionRefusedError if a better value of the stratum may lead to a worse one, or to none.
 
     `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user registered.
     """
@@ -178,7 +178,7 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         v for x in own for v in variables(*x.args)
     }
     equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
-    rising = dict.fromkeys(tainted, 1)  # does a variable rise (1) or fall (-1) with the values of the stratum?
+    rising = dict.fromkeys(tainted, 1)  # whether a variable rises (1) or falls (-1) with the values of the stratum
     while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
         equation, target = found[0]
         equations.remove(equation)
@@ -204,7 +204,7 @@ def _check_uses(
     held: set[Var],
     sign: int,
 ) -> None:
-    """Refuse values that decide in another way than by a bound which better values keep."""
+    """Raise unless values restrict bindings only by bounds that better values satisfy, too."""
     if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
         raise _not_monotone(rule, fault, f"{fault.name} decides which rows there are, so no value may be behind it")
     for literal in others:
@@ -224,9 +224,9 @@ def _check_uses(
 
 
 def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], sign: int) -> bool:
-    """Does a bound leave better values to another conjunction, which takes the bound for them?
+    """Return whether another conjunction replaces the values beyond the bound by the bound itself.
 
-    As the two of `m = v, v <= w ; m = w, w < v` for max, which are the lesser of v and w together.
+    For max, `m = v, v <= w ; m = w, w < v` together give the lesser of v and w.
     """
     assert rule.aggregate and rule.aggregate.argument
     (value, other), least = (bound.left, bound.right), {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
@@ -245,9 +245,9 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
 
 
 def adds_only(rule: Rule, recursive: Container[str]) -> bool:
-    """Are the values of recursive functions only added to on their way through a rule of theirs, which nothing stops?
+    """Return whether a recursive rule only adds to values, without clamping them.
 
-    A bound that only worse values fail does not; one that another conjunction takes in their place does.
+    A bound that only worse values fail does not clamp; one that another conjunction uses in their place does.
     """
     sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0) if rule.aggregate else 0
     for disjunct in rule.body if sign else ():
@@ -271,14 +271,14 @@ def _is_sum(term: Term) -> bool:
 
 
 def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
-    """The variable that an equation computes from values of the stratum, if there is one."""
+    """Yield the variable that an equation computes from values of the stratum, if there is one."""
     for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
         if isinstance(target, Var) and target not in held and target not in rising:
             yield from [target] if any(v in rising for v in variables(source)) else []
 
 
 def _way(term: Term, rising: dict[Var, int]) -> int | None:
-    """1 if a term rises with the values, -1 if it falls, 0 if it does not depend on them; None if that is not known."""
+    """Return 1 if a term rises with the values, -1 if it falls, 0 if it is independent of them, None if unknown."""
     match term:
         case Var():
             return rising.get(term, 0)

@@ -1,8 +1,8 @@
 """Safety: every variable gets its values from a finite set.
 
 A positive atom binds its variables; `x = term` binds x once the term's variables are bound.  Each
-variable of a head, a comparison or an aggregate must be bound in its disjunct. Inside a negation the bindings around
-it count, too; what is bound inside is not bound outside.
+variable of a head, a comparison or an aggregate must be bound in its disjunct. Variables bound around a negation are
+bound inside it, too, but not the other way round.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def _needed(rule: Rule) -> tuple[Var, ...]:
 
 
 def _check_body(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
-    """The variables bound after these literals, all of whose variables are bound."""
+    """Return the variables that these literals bind, with `outer`.  Raises SafetyError for any other."""
     bound = outer | _bound(literals, outer)
     for literal in literals:
         _demand(variables(literal), bound, literals)

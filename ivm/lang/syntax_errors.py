@@ -1,4 +1,4 @@
-"""Syntax errors in words: what the parser expected at a place, and what it found."""
+"""Word syntax errors: what the parser expected at a place, and what it found."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
 
 
 def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
-    """The error for what lark raised while it parsed `text`."""
+    """Convert an error of lark while parsing `text`."""
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
@@ -30,7 +30,7 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
 
 
 def shown(error: Exception, text: str) -> Exception:
-    """The error, with the line of the text that it is about if it is one of syntax."""
+    """Return the error; add the line of the text to a syntax error."""
     if isinstance(error, RuleSyntaxError):
         error.text = error.text or text.split("\n")[error.where.line - 1]
     return error
@@ -42,7 +42,7 @@ def _end(text: str, source: str) -> Where:
 
 
 def _expected(terminals: set[str]) -> str:
-    """The terminals that a place admits, as words; all of a term are one word, as are those of arithmetic."""
+    """Describe the terminals that a place admits; those that start a term are one word, as are operators."""
     words = set()
     if "MOMENT" in terminals:
         words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
@@ -57,7 +57,7 @@ def _expected(terminals: set[str]) -> str:
 
 
 def _stray(rest: str) -> str:
-    """The sentence for a character at which no token starts."""
+    """Return the message for a character at which no token starts."""
     if rest.startswith('"'):
         return "this string does not end on its line: close it with a double quote"
     if rest.startswith("'"):

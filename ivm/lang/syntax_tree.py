@@ -13,7 +13,7 @@ class Anonymous(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Call(Placed):
-    """`name(args)`, or `name[args]` where `function` is true; of `name[args] = (values)` all, and how many are args."""
+    """`name(args)`, or `name[args]` if `function`; for `name[args] = (values)` args and values, `keys` of them args."""
 
     name: str
     args: tuple["Node", ...]

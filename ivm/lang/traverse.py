@@ -1,4 +1,4 @@
-"""Walks over rules: their atoms and variables, copies with other names, and what they read and write.
+"""Traverse rules: their atoms and variables, renamed copies, and the predicates that they read and write.
 
 q(x) <- e(x, y), !(r(y, z), z > 3).
 
@@ -19,7 +19,7 @@ from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Literal, Negati
 
 
 def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
-    """Every atom of some literals, also those inside negations."""
+    """Yield every atom of some literals, including those in negations."""
     for literal in literals:
         if isinstance(literal, Atom):
             yield literal
@@ -28,7 +28,7 @@ def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
 
 
 def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
-    """The free variables in order of appearance, each once; what a negation quantifies is not free."""
+    """Return the distinct free variables in order of appearance; those that a negation quantifies are not free."""
     return tuple(dict.fromkeys(_variables(nodes)))
 
 
@@ -48,21 +48,21 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
 
 
 def constants(rule: Rule) -> Iterator[Const]:
-    """Every constant of a rule, also those inside negations."""
+    """Yield every constant of a rule, including those in negations."""
     heads = (term for head in rule.heads for term in head.terms)
     found = leaves((*heads, *rule.aggregates, *chain(*rule.body)))
     yield from (leaf for leaf in found if isinstance(leaf, Const))
 
 
 def unnamed_in(rule: Rule) -> set[str]:
-    """The names of the variables that stand for one `_` each: those that hoist.py made and nothing else holds."""
+    """Return the names of the variables for `_`: made by hoist.py and occurring once."""
     heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
     uses = Counter(leaf.name for leaf in leaves((*heads, *chain(*rule.body))) if isinstance(leaf, Var))
     return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
 
 
 def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var | Const]:
-    """Each variable and each constant, as often as it is there, also within negations."""
+    """Yield every occurrence of a variable or constant, including those in negations."""
     for node in nodes:
         match node:
             case Var() | Const():
@@ -79,7 +79,7 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
 
 
 def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
-    """A term, an atom or a comparison with its variables renamed."""
+    """Return a term, an atom or a comparison with its variables renamed."""
     match node:
         case Var():
             return names.get(node, node)
@@ -92,7 +92,7 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
 
 
 def tied(literals: Iterable[Literal]) -> list[set[Var]]:
-    """Groups of variables: two are in one group if a chain of literals that share variables connects them.
+    """Group variables: two are in one group if a chain of literals that share variables connects them.
 
     >>> x, y, z = map(Var, "xyz")
     >>> [sorted(v.name for v in group) for group in tied([Atom("e", (x, y)), Atom("a", (z,)), Atom("b", (y,))])]
@@ -106,11 +106,11 @@ def tied(literals: Iterable[Literal]) -> list[set[Var]]:
 
 
 def reads(rule: Rule) -> tuple[str, ...]:
-    """The names of the predicates in the body, each once, in order of appearance."""
+    """Return the names of the predicates in the body, each once, in order of appearance."""
     return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
 
 
 def writes(rule: Rule) -> tuple[str, ...]:
-    """The names of the predicates in the heads, each once, then its view of failing bindings, if it has one."""
+    """Return the names of the predicates in the heads, each once, then the rule's view of failing bindings, if any."""
     heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
     return tuple(dict.fromkeys(head.predicate for head in heads))

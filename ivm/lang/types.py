@@ -1,12 +1,12 @@
-"""Column types: their names in declarations, what each literal can become, what each operator gives.
+"""Column types: their names in declarations, the types each literal can take, the result type of each operator.
 
     a declaration says      int     float     boolean   date   datetime    decimal, decimal(p, s)   string
     the column's type is    int64   float64   bool      date   timestamp   decimal(18,2) or (p,s)   string
 
-An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 where
-one is wanted; 3.5e0 is always a float64.  Beside a column of uint64 an int literal is one, too, and beside a duration
-it is microseconds; a text is its UTF-8 beside bytes; a date is its midnight beside a timestamp, and a midnight its date
-beside a date; a timestamp is a time of the clock in the zone beside one with a zone.  Nothing else converts by itself.
+An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 if one is expected;
+3.5e0 is always a float64.  An int literal also fits uint64, and counts microseconds as a duration; a text fits bytes,
+as UTF-8; a date fits a timestamp, as midnight, and a timestamp at midnight fits a date; a timestamp fits one with a
+zone, as local time.  Nothing else converts implicitly.
 """
 
 import operator
@@ -30,12 +30,12 @@ ALIASES = {
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
 UNORDERED = ("bool",)
-TEXTS = "string", "bytes"  # whose words are ids, in another order than they are
+TEXTS = "string", "bytes"  # whose words are ids, not ordered as the texts
 UNSIGNED_MAX = 2**64 - 1
 
 
 def column_type(text: str, where: Where) -> Type:
-    """The type that a declaration's text names.  Raises RuleTypeError."""
+    """Return the type that a declaration names.  Raises RuleTypeError."""
     if text in ALIASES:
         return ALIASES[text]
     digits = scale(text)
@@ -55,7 +55,7 @@ def column_type(text: str, where: Where) -> Type:
 
 @cache
 def zone_of(type_: Type) -> str | None:
-    """The time zone of a type of timestamps that has one, None for others."""
+    """Return the time zone of a timestamp type, None for types without one."""
     found = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", type_, re.ASCII)
     return found and found[1]
 
@@ -67,13 +67,13 @@ def _decimal(type_: Type) -> tuple[int, int] | None:
 
 
 def scale(type_: Type) -> int | None:
-    """The digits behind the point of a decimal type, None for others."""
+    """Return the digits after the point of a decimal type, None for others."""
     found = _decimal(type_)
     return found and found[1]
 
 
 def precision(type_: Type) -> int:
-    """The digits of a decimal type."""
+    """Return the digits of a decimal type."""
     found = _decimal(type_)
     assert found is not None
     return found[0]
@@ -81,7 +81,7 @@ def precision(type_: Type) -> int:
 
 @cache
 def word_range(type_: Type) -> tuple[int, int]:
-    """The least and the greatest word of an ordered type: dates have years 1 to 9999, decimals their digits.
+    """Return the least and the greatest word of an ordered type: dates have years 1 to 9999, decimals their digits.
 
     >>> word_range("decimal(3,1)")
     (-999, 999)
@@ -94,7 +94,7 @@ def word_range(type_: Type) -> tuple[int, int]:
 
 
 def ends(type_: Type) -> tuple[Value, Value]:
-    """The least and the greatest value of an ordered type.
+    """Return the least and the greatest value of an ordered type.
 
     >>> ends("decimal(3,1)")
     (Decimal('-99.9'), Decimal('99.9'))
@@ -109,7 +109,7 @@ def ends(type_: Type) -> tuple[Value, Value]:
 
 
 def shown(word: int, type_: Type) -> str:
-    """A word as text, also if it is beyond its type.
+    """Return a word as text, even if it is out of range for its type.
 
     >>> shown(1234, "decimal(3,1)"), shown(2932897, "date")
     ('123.4', 'day 2932897 from 1970-01-01')
@@ -123,7 +123,7 @@ def shown(word: int, type_: Type) -> str:
 
 
 def common(a: Type, b: Type) -> Type | None:
-    """The type of a variable found at columns of both types, or None: decimals need only agree in scale."""
+    """Return the type of a variable in columns of both types, or None: decimals need only agree in scale."""
     if a == b:
         return a
     if scale(a) is not None and scale(a) == scale(b):
@@ -132,12 +132,12 @@ def common(a: Type, b: Type) -> Type | None:
 
 
 def is_flexible(const: Const) -> bool:
-    """Whether the literal takes the type of its context."""
+    """Return whether the literal takes the type of its context."""
     return const.type == "int64" or scale(const.type) is not None
 
 
 def adapt(const: Const, wanted: Type) -> Const:
-    """The literal as a value of the wanted type.  Raises RuleTypeError if the type has no such value."""
+    """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have its value."""
     value, digits = const.value, scale(wanted)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
@@ -148,15 +148,15 @@ def adapt(const: Const, wanted: Type) -> Const:
 
 
 def stands_for_null(const: Const) -> bool:
-    """Whether a value is stored as nulls are, so that no column which may be null holds it."""
+    """Return whether a value has the encoding of null, so that no nullable column can hold it."""
     value = const.value // timedelta(microseconds=1) if isinstance(const.value, timedelta) else const.value
     return const.type in ("int64", "duration") and value == WORD_MIN
 
 
 def takes(const: Const, wanted: Type) -> bool:
-    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone.
+    """Return whether a literal that is not flexible fits a type.
 
-    A date is its midnight, and a midnight its date."""
+    A text fits bytes, a timestamp one with a zone, a date a timestamp (midnight), a timestamp at midnight a date."""
     if const.type == "timestamp" and isinstance(const.value, datetime) and wanted == "date":
         return const.value.time() == time.min
     return (const.type, wanted) in (("string", "bytes"), ("date", "timestamp")) or (
@@ -194,7 +194,7 @@ def _converted(const: Const, wanted: Type) -> Value:
 
 
 def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
-    """A time of the clock as a moment; of one that comes twice the first, and none that is left out."""
+    """Convert a local time to a moment, the first if it is ambiguous.  Raises RuleTypeError if it does not exist."""
     name = zone_of(wanted) or ""
     try:
         offset = re.fullmatch(r"([+-])(\d\d):(\d\d)", name)
@@ -226,7 +226,7 @@ def _misfit(const: Const, wanted: Type) -> RuleTypeError:
 
 
 def how_written(type_: Type) -> str:
-    """How a date, a time of day or a moment is written, behind an error; nothing of other types.
+    """Return the end of an error message on how dates, times and timestamps are written; "" for other types.
 
     >>> how_written("date"), how_written("int64")
     ('; a date is written #2013-01-31#', '')
@@ -237,7 +237,7 @@ def how_written(type_: Type) -> str:
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
-    """The exact result of `left op right` as a literal; None if it is no literal, as a quotient of decimals."""
+    """Return the exact result of `left op right` as a literal; None if it is no literal, as a quotient of decimals."""
     a, b = left.value, right.value
     if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal):
         return None
@@ -255,7 +255,7 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
 
 
 def arithmetic(op: str, left: Type, right: Type) -> Type | None:
-    """The type of `left op right`, or None where there is no such operation.
+    """Return the type of `left op right`, or None if there is no such operation.
 
     Int division truncates towards zero; a quotient of decimals is a float.  Dates differ by days, timestamps by
     microseconds.

@@ -1,1 +1,1 @@
-"""Plans: conjunctions as the join takes them, with key orders, indices and bounds."""
+"""Plans: conjunctions in the form that the join evaluates, with key orders, indices and bounds."""

@@ -1,4 +1,4 @@
-"""Estimates of distinct values, from a sample of each relation, by which the planner weighs key orders."""
+"""Estimate distinct values from a sample of each relation, for the planner to compare key orders."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ BLOCK_ROWS = 1 << 10
 class Cardinality:
     """Distinct tuples of columns of a relation; each relation is sampled once.
 
-    A sample is made of blocks of neighbouring records, evenly spread, so that as many records share a prefix in it as
-    in the relation.
+    A sample consists of evenly spread blocks of neighbouring records, so that prefixes repeat in it as often as in the
+    relation.
     """
 
     def __init__(self, source: Any) -> None:
@@ -24,7 +24,7 @@ class Cardinality:
         self._known: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def distinct(self, predicate: str, columns: tuple[int, ...]) -> float:
-        """Estimated distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
+        """Estimate the distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
         key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but only 128 sets
         if key not in self._known:
             self._known[key] = self._count(*key)
@@ -35,7 +35,7 @@ class Cardinality:
             return float(1000.0 ** min(1.0, len(columns) / 2))
         sample, scale = self._sample(predicate)
         seen = distinct(sample[list(columns)]).shape[1]
-        saturated = seen < 0.1 * sample.shape[1]  # each value is seen often, so more rows would bring few new ones
+        saturated = seen < 0.1 * sample.shape[1]  # values repeat, so more rows would add few new ones
         return float(seen) if saturated else seen * scale
 
     def _sample(self, predicate: str) -> tuple[np.ndarray, float]:

@@ -1,4 +1,4 @@
-"""The literals of one conjunction, sorted by what evaluates them, and laid out by a key order.
+"""Sort the literals of a conjunction by what evaluates them, and lay them out by a key order.
 
     F(x, y) <- G(x, z), H(y, z), I(x, y, z), R(z).        order [x, y, z]
 
@@ -6,9 +6,9 @@
     tries     G I          H I          G H I R
     sensors   -            H            G H R            (G at x, and I, follow the order and need none)
 
-An atom whose arguments do not follow the order reads a permuted index.  Constants and repeated variables become levels
-of their own, which a bound fixes.  Functions' values, computed variables and other comparisons are evaluated on batches
-of bindings.
+An atom whose arguments do not follow the order reads a permuted index.  Constants and repeated variables get levels of
+their own, fixed by a bound.  Functions' values, computed variables and other comparisons are evaluated on batches of
+bindings.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from pagestore.host import KEYS_MAX
 
 @dataclass
 class Arguments:
-    """An atom while it is planned: the key variable that each of its columns holds, None where its trie is cut."""
+    """An atom during planning: the key variable of each of its columns, None where its trie is cut."""
 
     atom: Atom
     names: list[str | None]
@@ -38,10 +38,10 @@ class Arguments:
 
 
 class Conjunction:
-    """The literals of one disjunct, sorted by what evaluates them, and how a key order lays them out as a plan.
+    """The literals of one disjunct, sorted by what evaluates them; `plan` lays them out by a key order.
 
-    `keys` are the variables that become levels of the join; `equal` gives those of them that an equality fixes: to
-    another variable plus a constant, or to a constant.
+    `keys` are the variables that become levels of the join; `equal` maps those that an equality fixes to (another
+    variable or None, a constant), whose sum is the value.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Conjunction:
         encode: Encode,
         whole: Collection[str] = (),
     ) -> None:
-        """`stored_keys` says how many key words each predicate has in the store; no atom of a `whole` one is cut.
+        """`stored_keys` has the number of key words of each stored predicate; no atom of a `whole` predicate is cut.
 
-        Raises ConstructError, with the place, for a literal that is not evaluated.
+        Raises ConstructError, with the place, for a literal that cannot be evaluated.
         """
         self._whole = whole
         self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
@@ -66,8 +66,8 @@ class Conjunction:
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Compare] = []
         self._fresh = 0
-        # The text alone says which variables are keys. Atoms add fresh ones, for constants and repeated variables; then
-        # it is known which variables atoms enumerate, and so which comparisons the join can seek by.
+        # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
+        # after that it is known which variables atoms enumerate, and so which comparisons the join can seek by.
         self.used_once = _used_once(rule, disjunct, bool(whole), predicates)
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
@@ -82,18 +82,18 @@ class Conjunction:
 
     @cached_property
     def holding(self) -> dict[str, list[Arguments]]:
-        """The positive atoms that hold each key variable; complete once all atoms are added."""
+        """Map each key variable to the positive atoms that hold it; complete once all atoms are added."""
         return {name: [a for a in self.atoms if not a.negated and name in a.names] for name in self.keys}
 
     @cached_property
     def enumerated(self) -> set[str]:
-        """The key variables whose values some positive atom enumerates."""
+        """Return the key variables that some positive atom enumerates."""
         return {name for name, holding in self.holding.items() if holding}
 
     # -- literals
 
     def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
-        """The variables that stand in key columns of atoms, negated ones included."""
+        """Return the variables in key columns of atoms, negated ones included."""
         positive = [x for x in disjunct if isinstance(x, Atom)]
         negated = [x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)]
         found = {term.name for atom in (*positive, *negated) for term in atom.args if isinstance(term, Var)}
@@ -103,9 +103,9 @@ class Conjunction:
         return found | {value.name for value in values if value.name not in self.used_once}
 
     def _joined_values(self, disjunct: Disjunct) -> set[str]:
-        """The variables of functions' values that the join seeks, since other atoms or comparisons fix them.
+        """Return the variables of functions' values that the join seeks, since other atoms or comparisons fix them.
 
-        Comparing them afterwards would enumerate all combinations. A value can be sought only if an index by it has
+        Filtering by them afterwards would enumerate all combinations. A value can be sought only if an index by it has
         room for all keys of its function.
         """
         positive = [x for x in disjunct if isinstance(x, Atom) and x.predicate not in self._whole]
@@ -120,7 +120,7 @@ class Conjunction:
         return found
 
     def _fresh_name(self) -> str:
-        """The name of a new variable, for one that an equality fixes."""
+        """Return a fresh variable name, for a column that an equality fixes."""
         self._fresh += 1
         return f"${self._fresh}"
 
@@ -146,11 +146,11 @@ class Conjunction:
         return isinstance(value, Const) or value.name in self.keys or self._stores_value_as_key(atom)
 
     def _stores_value_as_key(self, atom: Atom) -> bool:
-        """Is the atom of a derived function, which stores its value as one more key (see views/heads.py)?"""
+        """Return whether the atom is of a derived function, which stores its value as a key (see views/heads.py)."""
         return self.stored_keys[atom.predicate] > len(atom.args)
 
     def _argument(self, term: Var | Const, before: list[str | None], whole: bool) -> str | None:
-        """The key variable for a column, given those of the columns before; None if the trie may be cut there.
+        """Return the key variable for a column, given those of the columns before; None if the trie may be cut there.
 
         `whole` says that no column may be cut.
         """
@@ -167,7 +167,7 @@ class Conjunction:
         return term.name
 
     def _read_as(self, variable: str) -> str:
-        """The name of a read value: a variable that is read twice gets a fresh name, and a filter compares both."""
+        """Name a read value: a variable that is read twice gets a fresh name and a filter that compares both."""
         if all(variable != name for _, _, name in self.reads):
             return variable
         name = self._fresh_name()
@@ -186,7 +186,7 @@ class Conjunction:
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         """Sort comparisons into bounds, which the join seeks by, definitions of computed variables, and filters."""
         known = self.keys | {name for _, _, name in self.reads}
-        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # the order in the text must not count
+        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # independent of the order in the text
         while waiting:
             literal = next((x for x in waiting if self._is_ready(x, known)), None)
             if literal is None:
@@ -206,7 +206,7 @@ class Conjunction:
 
     @staticmethod
     def _defines(literal: Compare, known: set[str]) -> Var | None:
-        """The unknown variable that an equation computes from known ones, if there is one."""
+        """Return the unknown variable that an equation computes from known ones, if there is one."""
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
@@ -226,7 +226,7 @@ class Conjunction:
                     )
 
     def _compare(self, literal: Compare) -> None:
-        """Take a comparison of known variables as an equality, a bound or a filter."""
+        """Add a comparison of known variables as an equality, a bound or a filter."""
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
@@ -234,7 +234,7 @@ class Conjunction:
             self.bounds.append(form)
 
     def _fixes(self, form: Linear) -> bool:
-        """Note an equation in `equal` if it alone gives a variable its value; returns whether it does."""
+        """Add an equation to `equal` if nothing else gives a variable its value; return whether it was added."""
         name = next((n for n in reversed(form.times) if n not in self.enumerated and n not in self.equal), None)
         if name is None or form.op != "=" or (form.constant and self.rule.types.get(name) != "int64"):
             return False
@@ -244,10 +244,10 @@ class Conjunction:
         self.equal[name] = (others[0] if others else None, -sign * form.constant)
         return True
 
-    # -- laid out
+    # -- layout
 
     def plan(self, order: Sequence[str], cost: float = 0.0, considered: int = 0) -> Plan:
-        """The plan for a key order; `cost` and `considered` are noted in it.  Raises ConstructError."""
+        """Return the plan for a key order, with `cost` and `considered` recorded in it.  Raises ConstructError."""
         level = {name: i for i, name in enumerate(order)}
         tries = tuple(self._trie(a, level) for a in self.atoms)
         self._check_width(tries)
@@ -277,23 +277,23 @@ class Conjunction:
         return Trie(self.index(arguments, level), tuple(levels), arguments.negated, str(arguments.atom))
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
-        """The index that an atom reads, given the level of each variable."""
+        """Return the index that an atom reads, given the level of each variable."""
         used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
         first = [c for _, c in used]
         predicate = self.predicates[arguments.atom.predicate]
         keys = self.stored_keys[predicate.name]
         others = [c for c in range(max(len(arguments.names), keys)) if c not in first]
         index = Index(predicate.name, (*first, *others))
-        if permuted(index) and predicate.key_count is not None:  # the key tells rows apart
+        if permuted(index) and predicate.key_count is not None:  # the key identifies rows
             return Index(predicate.name, (*first, *(c for c in others if c < keys)))
         return index
 
 
 def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
-    """The variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before their columns.
+    """Return the variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before them.
 
-    Of an aggregate, which counts every binding unless it is recursive, only those that stand in values of a function of
-    several: its key tells bindings apart.
+    An aggregate counts every binding unless it is recursive. So only variables in the values of a function of several
+    values qualify: its key identifies the binding.
     """
     terms = [term for literal in disjunct for term in _occurrences(literal)]
     terms += [argument for aggregate in rule.aggregates for argument in aggregate.arguments * 2]
@@ -307,7 +307,7 @@ def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapp
 
 
 def _occurrences(literal: Literal) -> list[Term]:
-    """The terms of a literal, twice for a comparison or negation: none of their variables counts as used once."""
+    """Return the terms of a literal, twice for a comparison or negation, so that their variables are not used once."""
     if isinstance(literal, Atom):
         return list(literal.terms)
     if isinstance(literal, Compare):
@@ -316,7 +316,7 @@ def _occurrences(literal: Literal) -> list[Term]:
 
 
 def _column(index: Index, column: int) -> int:
-    """The position of a predicate's column in an index, whose keys come in its order, then the values."""
+    """Return the position of a predicate's column in an index record: keys in the index's order, then the values."""
     if column in index.order:
         return index.order.index(column)
     return len(index.order) + sum(c not in index.order for c in range(column))

@@ -1,4 +1,4 @@
-"""Constants of rules and edits as words; texts become ids by the store's dictionary."""
+"""Convert the constants of rules and edits to words; the store's dictionary maps texts to ids."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,37 +15,37 @@ Encode = Callable[[Const], int]
 
 
 class Encoder:
-    """A function from constants to words, by a snapshot, sketch or transaction; it interns new texts.
+    """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the dictionary.
 
-    It also knows the order of texts there, which their words are not in.
+    It also gives the order of texts, which is not that of their words.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
 
     def __call__(self, const: Const) -> int:
-        """The word of a constant.  Raises RuleTypeError, with its place, for a value that no column holds."""
+        """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
         if const.value is None:
             return NULL
         return _word(const, lambda values: self._source.encode(const.type, values))
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Words int64[n] in the order of the texts of ids int64[n]; they are only compared with each other."""
+        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each other."""
         keys: np.ndarray = self._source.dictionary.order.keys(ids)
         return keys
 
     def ids(self, keys: np.ndarray) -> np.ndarray:
-        """The ids int64[n] of the texts with keys int64[n]."""
+        """Return the ids int64[n] of the texts with sort keys int64[n]."""
         ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
         return ids
 
     def threshold(self, text: bytes, behind: bool) -> int:
-        """The key below which those of lesser texts are; with `behind`, that of the text itself as well."""
+        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself has, too."""
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
 
 
 def finder(txn: Transaction) -> Encode:
-    """A function from constants to words for deletions: a text that is not in the dictionary becomes 0.
+    """Return a function from constants to words for deletions: a text that is not in the dictionary becomes 0.
 
     No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
     """
@@ -54,7 +54,7 @@ def finder(txn: Transaction) -> Encode:
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
-    if isinstance(const.value, timedelta):  # Python has all of them, Arrow lacks the least
+    if isinstance(const.value, timedelta):  # Arrow cannot represent the least duration
         return const.value // timedelta(microseconds=1)
     try:
         return int(words_of([const.value])[0])

@@ -1,12 +1,12 @@
-"""Terms and comparisons over batches: columns of words in, a column of words or a mask out.
+"""Evaluate terms and comparisons over batches: columns of words in, a column of words or a mask out.
 
 A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and decimals is exact or
-fails if its type cannot hold the result; a quotient of decimals is the exact one, rounded once to a float64.
-float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by
-halves of words, so only its result has to fit its type; a sum that is only compared need not even fit.
+fails if its type cannot hold the result; a quotient of decimals is exact, rounded once to a float64.
+float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by halves of words, so only its result must
+fit its type; a sum that is only compared need not fit.
 
-A term may fail for one binding, and another literal may exclude that binding.  So a failure is no exception here but a
-code beside the binding's word: 0, or the place of the operator and the reason.
+A term may fail for a binding that another literal excludes.  So a failure raises no exception here: each binding has a
+code next to its word, which is 0, or the place of the operator and the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from pagestore.host import WORD_MIN, float_values, float_words
 
 BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
 EXACT = 2.0**53  # below it a float holds every whole number
-PLACE_BITS = 20  # the bits of the operator's column in a code; the line stands above them
+PLACE_BITS = 20  # the bits of the operator's column in a code; the line is above them
 Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it fails nowhere
 
 
@@ -36,20 +36,20 @@ class Batch(NamedTuple):
     failures: dict[str, np.ndarray]
 
     def only(self, which: np.ndarray) -> "Batch":
-        """The bindings that a mask bool[n], or indices, choose."""
+        """Return the bindings that a mask bool[n], or indices, choose."""
         columns = {name: column[which] for name, column in self.columns.items()}
         left = len(next(iter(columns.values())))
         return Batch(left, columns, {name: codes[which] for name, codes in self.failures.items()})
 
 
 class Evaluator:
-    """Evaluates terms and comparisons of one rule, given its variables' types and how constants become words."""
+    """Evaluates terms and comparisons of one rule, given its variables' types and an encoder of constants."""
 
     def __init__(self, types: Mapping[str, Type], encode: Encoder) -> None:
         self._types, self._encode = types, encode
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """The words int64[n] of a term, and its codes; where it fails its word is arbitrary."""
+        """Return the words int64[n] of a term, and its codes; where it fails, the word is arbitrary."""
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
@@ -72,7 +72,7 @@ class Evaluator:
         return self._fitting(term, *(_quotient if term.op == "/" else _product)(left, right), codes)
 
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values do."""
+        """Return where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values."""
         left, right = comparison.left, comparison.right
         if comparison.op not in ("=", "!=") and self._type(left) in TEXTS:
             return self._texts_hold(left, comparison.op, right, batch), None
@@ -85,7 +85,7 @@ class Evaluator:
         return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
-        """Where two texts are in an order, bool[n]; a constant need not be in the dictionary."""
+        """Return where a comparison of texts holds, bool[n]; a constant need not be in the dictionary."""
         if isinstance(left, Const):
             if isinstance(right, Const):
                 return np.full(batch.n, COMPARE[op](_utf8(left), _utf8(right)))
@@ -98,7 +98,7 @@ class Evaluator:
         return below if op in ("<", "<=") else ~below
 
     def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
-        """The error for a term that fails itself (its operands do not), in a batch of one binding."""
+        """Return the error for a term that fails while its operands do not, in a batch of one binding."""
         if code & 3 != BEYOND:
             return refusal(term, code)
         if self._adds(term):
@@ -116,7 +116,7 @@ class Evaluator:
         return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
 
     def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
-        """The halves of a sum's words; the lower one may have more than 32 bits."""
+        """Return the halves of a sum's words, and codes; the lower half may have more than 32 bits."""
         if isinstance(term, Binary) and self._adds(term):
             (high, low, before), (more, rest, behind) = self._sum(term.left, batch), self._sum(term.right, batch)
             if term.op == "+":
@@ -126,7 +126,7 @@ class Evaluator:
         return words >> 32, words & HALF, codes
 
     def _fitting(self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes) -> tuple[np.ndarray, Codes]:
-        """Add codes for the words that are beyond 64 bits, as told, or beyond their type."""
+        """Add failure codes for words that are beyond 64 bits (`beyond`) or out of range for their type."""
         least, greatest = word_range(self._type(term))
         if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
@@ -134,12 +134,12 @@ class Evaluator:
 
 
 def _utf8(text: Const) -> bytes:
-    """A text or bytes of a rule as they are compared."""
+    """Return the UTF-8 of a text, or the bytes, for comparison."""
     return text.value if isinstance(text.value, bytes) else str(text.value).encode()
 
 
 def either(codes: Codes, others: Codes) -> Codes:
-    """The codes of bindings that fail by one of two codes; the first counts where both do."""
+    """Combine two columns of codes; the first takes precedence."""
     if codes is None or others is None:
         return others if codes is None else codes
     return np.where(codes != 0, codes, others)
@@ -153,12 +153,12 @@ def _coded(term: Binary, fails: np.ndarray, why: int) -> Codes:
 
 
 def place(code: int) -> tuple[int, int]:
-    """The line and the column of the operator that a code names."""
+    """Return the line and the column of the operator in a code."""
     return (code >> 2) >> PLACE_BITS, (code >> 2) & ((1 << PLACE_BITS) - 1)
 
 
 def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") -> RangeError:
-    """The error for a term that fails for a binding that no other literal excludes."""
+    """Return the error for a term that fails for a binding that no other literal excludes."""
     found = {
         BY_ZERO: f"division by zero in `{term}`",
         NAN: f"`{term}` is not a number for some binding",
@@ -168,7 +168,7 @@ def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") 
 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quotients truncated towards zero, and which are beyond 64 bits; arbitrary where the divisor is zero."""
+    """Return quotients truncated towards zero, arbitrary where the divisor is zero, and which exceed 64 bits."""
     beyond = (left == WORD_MIN) & (right == -1)
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
@@ -176,8 +176,8 @@ def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
-    """left / right * 10**power, rounded once; arbitrary where the divisor is zero. A float holds most operands exactly;
-    the other quotients are computed again with Python's integers.
+    """Return left / right * 10**power, rounded once; arbitrary where the divisor is zero. Operands that no float holds
+    exactly are divided again as Python integers.
     """
     right = np.where(right == 0, 1, right)
     above, below = 10 ** max(0, power), 10 ** max(0, -power)
@@ -189,7 +189,7 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Products, and which are beyond 64 bits; products near that limit are computed again with Python's integers."""
+    """Return products, and which exceed 64 bits; those near the limit are checked with Python integers."""
     with np.errstate(all="ignore"):
         product = left * right
         beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
@@ -207,7 +207,7 @@ def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, n
 
 
 def type_of(term: Term, types: Mapping[str, Type]) -> Type:
-    """The type of a term in a checked rule."""
+    """Return the type of a term in a checked rule."""
     if isinstance(term, Var):
         return types[term.name]
     if isinstance(term, Const):
@@ -218,7 +218,7 @@ def type_of(term: Term, types: Mapping[str, Type]) -> Type:
 
 
 def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
-    """Every operation in some terms or literals."""
+    """Yield every arithmetic operation in some terms or literals."""
     for node in nodes:
         match node:
             case Binary():
@@ -231,14 +231,14 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
 
 
 def risk(node: Term | Compare) -> int:
-    """How a term may fail: 0 never, 1 by a result beyond its type, 2 by a division by zero as well."""
+    """Return how a term may fail: 0 never, 1 by a result out of range for its type, 2 by a division by zero, too."""
     operations = [*binaries(node)]
     divides = any(x.op == "/" and not (isinstance(x.right, Const) and x.right.value) for x in operations)
     return bool(operations) + divides
 
 
 def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, Type]) -> bool:
-    """Whether arithmetic in some literals may fail; atoms elsewhere bind the variables `held`.
+    """Return whether arithmetic in some literals may fail; other atoms bind the variables `held`.
 
     A sum or difference of numbers that is only compared cannot fail.
     """

@@ -1,7 +1,7 @@
-"""The key order of a conjunction, chosen by cost.
+"""Choose the key order of a conjunction by cost.
 
-All permutations of its variables are weighed; if these are too many, only orders that begin cheaply
-(docs/decisions/0020-many-variables.md).  A variable that an equality fixes follows directly what fixes it.
+All permutations of its variables are compared, or, if they are too many, those that a beam search finds
+(docs/decisions/0020-many-variables.md).  A variable that an equality fixes directly follows the one that fixes it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -15,15 +15,15 @@ from ivm.plan.index import permuted
 from ivm.plan.linear import pinned
 
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
-SORTING_SHARE_MAX = 2  # the most that sorting is charged for, as a multiple of an order's own cost
-PERMUTED_MAX = 5  # variables; with no more, all permutations are tried, which takes milliseconds
-BEAM_WIDTH = 1 << 10  # with n variables, more than that: BEAM_WIDTH / n² begun orders are extended at a time
+SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
+PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
+BEAM_WIDTH = 1 << 10  # for n variables, above PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
 
 Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
 
 
 class Begun(NamedTuple):
-    """The begin of an order: its variables, `bound` with those that they fix, and estimates so far."""
+    """A prefix of an order: its variables, `bound` with those that they fix, and estimates so far."""
 
     names: tuple[str, ...]
     bound: tuple[str, ...]
@@ -32,7 +32,7 @@ class Begun(NamedTuple):
 
 
 class JoinOrders:
-    """Weighs the key orders of a conjunction by the estimated cost of evaluating it in each."""
+    """Compares the key orders of a conjunction by the estimated cost of evaluating it."""
 
     def __init__(self, conjunction: Conjunction, distinct: Distinct) -> None:
         self._conjunction, self._distinct = conjunction, distinct
@@ -42,13 +42,13 @@ class JoinOrders:
         self._pinned = pinned(conjunction.bounds)
 
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
-        """The cheapest order, its estimated cost, and how many orders were compared."""
+        """Return the cheapest order, its estimated cost, and how many orders were compared."""
         weighed = [(self._cost(order), order) for order in map(self._with_held, self._candidates(()))]
         cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
-        """The cheapest order that starts with the variables of atom t, and its cost for one binding of these."""
+        """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
         own = [n for n in self._free if n in self._atoms[t].names]
         start = self._with_held(own)
         best = min(map(self._with_held, self._candidates(own)), key=self._cost)
@@ -59,28 +59,28 @@ class JoinOrders:
         return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
     def _placed(self, name: str | None) -> Iterator[str]:
-        """A variable and those that it fixes; for None, those that constants fix."""
+        """Yield a variable and those that it fixes; for None, those that constants fix."""
         if name is not None:
             yield name
         for held, (other, _) in self._equal.items():
             if other == name:
                 yield from self._placed(held)
 
-    # -- which orders
+    # -- candidate orders
 
     def _candidates(self, own: Sequence[str]) -> Iterable[Sequence[str]]:
-        """The orders to choose from: they begin with the variables `own`, and permute the others."""
+        """Return the orders to compare: they begin with the variables `own`, and permute the others."""
         rest = [n for n in self._free if n not in own]
         if len(self._free) <= PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
         return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in (True, False))
 
     def _cheaply_begun(self, own: Sequence[str], rest: Sequence[str], tied: bool) -> Iterator[tuple[str, ...]]:
-        """Orders grown one variable at a time from the cheapest begin of each set of variables, for few of the sets.
+        """Search orders by a beam: extend the cheapest prefix of each set of variables, for the cheapest sets.
 
-        A product of two relations looks cheap when it is begun, and its cost shows only later, when better begins are
-        dropped already. So with `tied` the next variable shares an atom with one before, as long as any does; without
-        it, products of small relations are found, too.
+        A product of two relations looks cheap as a prefix, and its cost shows only after better prefixes have been
+        dropped. So with `tied` the next variable shares an atom with an earlier one, if any does; without it, products
+        of small relations are found, too.
         """
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         begun = [Begun(tuple(own), self._with_held(own))]
@@ -93,7 +93,7 @@ class JoinOrders:
         return (one.names for one in begun)
 
     def _longer(self, begun: Begun, rest: Sequence[str], tied: bool) -> Iterator[Begun]:
-        """A begun order, extended by each variable that may come next."""
+        """Yield a prefix extended by each variable that may come next."""
         left = [n for n in rest if n not in begun.names]
         holding = self._conjunction.holding
         near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
@@ -103,13 +103,13 @@ class JoinOrders:
             cost = begun.cost + begun.bindings * sum(operations) + self._permuting(name, begun.bound)
             yield Begun((*begun.names, name), (*begun.bound, *placed), begun.bindings * bindings[-1], cost)
 
-    # -- what they cost
+    # -- costs
 
     def _cost(self, order: Sequence[str]) -> float:
-        """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
+        """Estimate iterator operations: at each level, bindings so far times the smallest fan-out times tries.
 
-        A permuted index costs two passes over its relation, to build and to maintain it.  Bindings that a projection
-        makes equal cost merging, unless the join can count them on the way (see join/kernels/flat_join.py).
+        A permuted index adds two passes over its relation, to build and to maintain it.  Bindings that a projection
+        makes equal must be merged, unless the join can count them (see join/kernels/flat_join.py).
         """
         levels = list(self._levels(order))
         cost = sum(operations for operations, *_ in levels)
@@ -121,11 +121,11 @@ class JoinOrders:
         return cost
 
     def _sorting(self, cost: float, order: Sequence[str]) -> float:
-        """What an order of this cost is charged for sorting, if some head's rows do not come sorted in it.
+        """Estimate the cost of sorting for an order, if it does not produce some head's rows sorted.
 
         The smallest fan-outs bound the number of rows. The estimate of bindings would be far too low, since the columns
         of a cyclic join are seldom independent: a graph with 60 expected cliques has 30 million. As the bound may be
-        far too high, the charge is limited.
+        far too high, the cost is limited.
         """
         level = {name: i for i, name in enumerate(order)}
         heads = [[level[v.name] for v in variables(head) if v.name in level] for head in self._conjunction.rule.heads]
@@ -135,7 +135,7 @@ class JoinOrders:
         return min(MERGE_OPERATIONS * most, SORTING_SHARE_MAX * cost)
 
     def _levels(self, order: Sequence[str], bound: Collection[str] = ()) -> Iterator[tuple[float, float, float]]:
-        """(operations, bindings, smallest fan-out) at each level of an order, for one binding of those `bound`."""
+        """Yield (operations, bindings, smallest fan-out) at each level of an order, for one binding of `bound`."""
         distinct = self._distinct
         bindings, bound = 1.0, {*bound}
         for name in order:
@@ -157,15 +157,15 @@ class JoinOrders:
             yield operations, bindings, smallest
 
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
-        """Do comparisons with bound variables leave a variable one value, or a short range?"""
+        """Return whether comparisons with bound variables leave a variable one value, or a short range."""
         return any(name in names and all(n in bound for n in names if n != name) for names in self._pinned)
 
     def _bindings(self, order: Sequence[str]) -> float:
-        """Estimated bindings of the variables of an order."""
+        """Estimate the bindings of the variables of an order."""
         return [bindings for _, bindings, _ in self._levels(order)][-1]
 
     def _permuting(self, name: str, bound: Collection[str]) -> float:
-        """The cost of the permuted indices that an order needs once this variable comes next."""
+        """Return the cost of the permuted indices that an order needs if this variable comes next."""
         cost = 0.0
         for a in self._conjunction.holding[name]:
             names = [n for n in a.names if n is not None]
@@ -176,9 +176,9 @@ class JoinOrders:
         return cost
 
     def _collected(self, order: Sequence[str]) -> bool:
-        """Can the join count every variable that the heads leave out while it collects the next one?
+        """Return whether the join can count every variable that the heads leave out while it collects the next one.
 
-        Not for aggregates that take values: they need each binding, in whatever order.
+        It cannot for aggregates of values, which need each binding, in any order.
         """
         if any(one.op != "count" for one in self._conjunction.rule.aggregates):
             return False

@@ -21,7 +21,7 @@ COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
-FAR = 1 << 62  # with a constant from here on, a bound may not fit 64 bits
+FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
 
 
 class Linear(NamedTuple):
@@ -33,12 +33,12 @@ class Linear(NamedTuple):
 
     @property
     def seekable(self) -> bool:
-        """Can the join seek each variable by the others?"""
+        """Return whether the join can seek each variable by the others."""
         few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
         return few and abs(self.constant) < FAR
 
     def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
+        """Return where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
         high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
         for name, times in self.times.items():
             high += times * (columns[name] >> 32)
@@ -48,7 +48,7 @@ class Linear(NamedTuple):
         return holds
 
     def bound(self, level: Mapping[str, int]) -> Bound:
-        """The comparison as a bound on the variable that comes last, given the level of each."""
+        """Return the comparison as a bound on its last variable, given the level of each."""
         last = max(self.times, key=level.__getitem__)
         sign = self.times[last]
         others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
@@ -56,14 +56,14 @@ class Linear(NamedTuple):
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
-        """The variables with signs, and the operator, such that `x - y < 3` and `y - x > 1` have equal variables."""
+        """Return the signed variables and operator, normalised: `x - y < 3` and `y - x > 1` have equal variables."""
         sign = 1 if self.times[min(self.times)] > 0 else -1
         names = frozenset((name, sign * s) for name, s in self.times.items())
         return names, self.op if sign > 0 else MIRRORED[self.op]
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """A comparison as a sum; None if it has other operations or no variable, or compares the order of texts."""
+    """Convert a comparison to a sum; None if it has other operations or no variable, or compares the order of texts."""
     difference = literal.left, literal.right
     if literal.op not in ("=", "!=") and any(_is_text(side, types) for side in difference):
         return None
@@ -81,7 +81,7 @@ def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linea
 
 
 def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
-    """Sets of variables in which each has one value, or a range with two ends, once the others are bound."""
+    """Return sets of variables, each of which has one value, or a range with two ends, once the others are bound."""
     found: dict[frozenset[tuple[str, int]], set[int]] = {}
     for form in forms:
         names, op = form.side()
@@ -106,7 +106,7 @@ def _leaves(term: Term) -> Iterable[Var | Const]:
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Add a term's variables to `times`; returns its constant, or None if it is no sum."""
+    """Add a term's variables to `times`; return its constant, or None if it is no sum."""
     if isinstance(term, Const):
         return sign * encode(term)
     if isinstance(term, Var):

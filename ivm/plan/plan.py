@@ -1,4 +1,4 @@
-"""A plan: one conjunction as the join and its maintenance take it.
+"""A plan: one conjunction in the form that the join and maintenance use.
 
 F(x, y) <- G(x, z), H(y, z).        order [x, y, z]
 
@@ -20,7 +20,7 @@ from ivm.plan.index import Index
 
 @dataclass(frozen=True)
 class Trie:
-    """An atom of the body as the join sees it: an index, and the level of each of its first columns.
+    """An atom of the body for the join: an index, and the level of each of its first columns.
 
     The other columns of the index are arguments that occur nowhere else, where the trie is cut, or values.  `text` is
     the atom as written.
@@ -33,7 +33,7 @@ class Trie:
 
 
 class Bound(NamedTuple):
-    """A level's value is `kind` (EQ, GE, LE, NE) the constant plus sign * value for each (level, sign) of others."""
+    """A bound: the level's value `kind` (EQ, GE, LE, NE) constant + sum of sign * value for (level, sign) in others."""
 
     level: int
     kind: int
@@ -51,7 +51,7 @@ class Sensor(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A value read from the record of a trie that a binding ends at."""
+    """A value that is read from the trie's record at which a binding ends."""
 
     trie: int
     column: int
@@ -63,10 +63,10 @@ class Plan:
     """One conjunction, ready to run.
 
     A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are evaluated on
-    batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders were compared.
+    batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
 
-    `probes` holds one plan for each trie, which starts with the trie's variables: with them deltas are probed, without
-    them matched with sensitivity indices.  `once` means that no delta will come.  `choice` says why.
+    `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
+    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.
     """
 
     variables: tuple[str, ...]
@@ -104,7 +104,7 @@ class Plan:
 
     @cached_property
     def shape(self) -> Shape:
-        """The plan as the kernel takes it."""
+        """The plan as arrays for the kernel."""
         levels = len(self.variables)
         depth_max = max((len(t.levels) for t in self.tries), default=1)
         arguments = np.full((len(self.tries), depth_max), -1, np.int64)
@@ -126,12 +126,12 @@ class Plan:
 
     @cached_property
     def sensor_arrays(self) -> Sensors:
-        """All sensors of the plan as the kernel takes them."""
+        """All sensors of the plan as arrays for the kernel."""
         return sensors_of(self, self.sensors)
 
     @cached_property
     def trace_sensors(self) -> tuple[Sensor, ...]:
-        """A sensor for every trie and depth, also where none is needed: the whole trace (*Aspiration*)."""
+        """A sensor for every trie and depth, needed or not: the whole trace (*Aspiration*)."""
         return tuple(
             Sensor(t, depth, trie.levels[depth], (-1, -2, *range(trie.levels[depth])))
             for t, trie in enumerate(self.tries)
@@ -160,5 +160,5 @@ def _table(groups: Sequence[Sequence[object]], width: int) -> np.ndarray:
 
 @lru_cache(256)
 def indices_of(plan: Plan) -> list[Index]:
-    """Every index that a plan or its probes read, each once."""
+    """Return every index that a plan or its probes read, each once."""
     return list(dict.fromkeys(trie.index for p in (plan, *plan.probes) for trie in p.tries))

@@ -1,4 +1,4 @@
-"""Plans a rule: chooses the key order of each conjunction, and whether its deltas are matched or probed."""
+"""Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or probed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ROUNDS, BEFORE_ROUNDS = "probed, in rounds", "probed, before the rounds"  # choices for a recursive stratum
-ONCE = "once"  # for a query: no delta will come, so no sensitivity is recorded
+ONCE = "once"  # for a query: there will be no delta, so no sensitivity is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
 # independent, and an error at one level multiplies that at the next.
@@ -22,14 +22,14 @@ CORRELATED = 16
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: that of its plan, and that of each probe."""
+    """The key orders chosen for a conjunction: for its plan and for each probe."""
 
     plan: Sequence[str]
     probes: Sequence[Sequence[str]] = ()
 
 
 def chosen_of(plan: Plan) -> Chosen:
-    """The key orders of a plan and its probes, to be saved."""
+    """Return the key orders of a plan and its probes, to be saved."""
     return Chosen(plan.variables, [probe.variables for probe in plan.probes])
 
 
@@ -42,10 +42,10 @@ def make_plans(
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
 ) -> tuple[Plan, ...]:
-    """A plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
+    """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
-    `stored_keys` says how many key words each predicate has in the store; `maintenance` is MATCH, PROBE, AUTO for the
-    cheaper of both, or ONCE.  Raises ConstructError, with the place, for a literal that is not evaluated yet.
+    `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH, PROBE, AUTO for the
+    cheaper of both, or ONCE.  Raises ConstructError, with the place, for a literal that cannot be evaluated.
     """
     plans = []
     for i, disjunct in enumerate(rule.body):
@@ -59,7 +59,7 @@ def make_plans(
 
 
 class Recursive(NamedTuple):
-    """A rule of a recursive stratum: a plan for each conjunction, and a search for what else derives given rows."""
+    """The plans of a recursive stratum's rule: one per conjunction, and searches for other derivations of rows."""
 
     plans: tuple[Plan, ...]
     searches: tuple[Plan, ...]
@@ -75,10 +75,10 @@ def make_recursive_plans(
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
 ) -> Recursive:
-    """The plans of a rule whose stratum derives the views `recursive` from one another; as `make_plans` otherwise.
+    """Return the plans of a rule of a stratum with the views `recursive`; otherwise as `make_plans`.
 
     All deltas are probed, those of the stratum's own views in rounds. A search begins with the variables of the head.
-    Evaluated ONCE, there are neither probes of other relations nor searches. `saved` has the plans, then the searches.
+    For ONCE there are neither probes of other relations nor searches. `saved` has the plans, then the searches.
     """
     plans, searches, once = [], [], maintenance == ONCE
     for i, disjunct in enumerate(rule.body):
@@ -106,10 +106,10 @@ def make_recursive_plans(
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:
-    """The cheapest plan, and how it will be maintained.
+    """Return the cheapest plan, with the choice of its maintenance.
 
-    Probing costs about as many operations as there are bindings with a changed row, in one version, and stores no
-    trace.  So AUTO chooses matching only if it is cheaper even with a trace that is much longer than estimated.
+    Probing costs about one operation per binding of a changed row, in one version, and stores no trace.  So AUTO
+    chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
     orders = JoinOrders(conjunction, distinct)
     plan = conjunction.plan(*orders.cheapest())
@@ -138,7 +138,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:
-    """Estimated operations of matching one changed row of each trie that has sensors.
+    """Estimate the operations of matching one changed row of each trie that has sensors.
 
     A row matches about (trace rows / rows) intervals; for each match, both versions are joined at all levels and the
     interval is renewed.

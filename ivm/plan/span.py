@@ -1,10 +1,10 @@
-"""A range aggregate as it is evaluated: which indices hold the points and what is measured, and which words count.
+"""The evaluation form of a range aggregate: the indices of points and of measured records, and the words it uses.
 
 peak[d] = n <- agg<<n = max(s)>> day(d), peak$folds0[e] = s, e <= d, e > d - 7.
 
-points     day             the words of group and point first
-measured   peak$folds0     the words of group and key first; a range goes from point + low to point + high
-           week$parts0     the words of group, place and key first, if parts are added up
+points     day             group and point are the first words
+measured   peak$folds0     group and key are the first words; a range goes from point + low to point + high
+           week$parts0     group, place and key are the first words, if parts are added up
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +17,19 @@ from ivm.plan.index import Index, permuted
 from ivm.plan.rewrite.ranges import FIRST, LAST, PARTED_BY
 
 SEEK_FIRST, SEEK_LAST, FOLD, ADDED, COMPARED = "first", "last", "fold", "added", "compared"
-FOLDED_BY = {"count": "sum"}  # else an operation has a scan of its name
+FOLDED_BY = {"count": "sum"}  # other operations have a scan of their own name
 
 
 class Span(NamedTuple):
     """A range aggregate over indices.
 
-    `group` is how many words of a record are the group.  `keys` are the places of the view's keys in a record of
-    points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the word of
-    a measured record that is taken, or folded by the scan `scan`, named as users name scans.  `type` is what is
-    aggregated, by the operation `op`.
+    The first `group` words of a record are the group.  `keys` are the positions of the view's keys in a record of
+    points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the position
+    of the word of a measured record that is returned, or folded by the scan `scan`, named as users name scans.  `type`
+    is the type that the operation `op` aggregates.
 
-    Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each place (ADDED), or
-    the texts of its records are compared.
+    Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each place (ADDED), or a
+    comparison of its texts (COMPARED).
     """
 
     points: Index
@@ -48,17 +48,17 @@ class Span(NamedTuple):
 
     @property
     def indices(self) -> tuple[Index, Index]:
-        """The index of points, and that of what is measured."""
+        """The index of points, and that of measured records."""
         return self.points, self.measured
 
     @property
     def lead(self) -> list[int]:
-        """The words of a measured record that are its group and its key."""
+        """The positions of group and key in a measured record."""
         return [*range(self.group), self.group + (self.kind == ADDED)]
 
 
 def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
-    """A rule with a range as it is evaluated; `stored` has the key words and visible words of each predicate."""
+    """Return the span of a rule with a range; `stored` has the key words and visible words of each predicate."""
     span, (points, measured, *_) = rule.range, rule.body[0]
     (aggregate,) = rule.aggregates
     assert span and isinstance(points, Atom) and isinstance(measured, Atom)
@@ -87,7 +87,7 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
 
 
 def _index(atom: Atom, lead: Sequence[Var], needed: Iterable[Var], keys: int, visible: int) -> Index:
-    """The index of an atom's relation that begins with the columns of these variables, and has those of others."""
+    """Return the index of an atom's relation that begins with the columns `lead` and also has those `needed`."""
     columns = [atom.terms.index(v) for v in lead]
     order = [*columns, *(c for c in range(keys) if c not in columns)]
     if _holds_named(keys, visible):
@@ -97,12 +97,12 @@ def _index(atom: Atom, lead: Sequence[Var], needed: Iterable[Var], keys: int, vi
 
 
 def _holds_named(keys: int, visible: int) -> bool:
-    """Does an index of a relation hold only the columns that it names, since the relation has several values?"""
+    """Return whether an index holds only the columns it names, because the relation has several values."""
     return visible - keys > 1
 
 
 def _columns(index: Index, keys: int, visible: int) -> list[int]:
-    """The relation's columns in the order in which records of an index have them."""
+    """Return the relation's columns in the order of an index's records."""
     if not permuted(index):
         return [*range(visible)]
     return [*index.order, *(c for c in range(visible) if c not in index.order and not _holds_named(keys, visible))]

@@ -1,1 +1,1 @@
-"""From bindings to the rows of views: layouts, supports and aggregates."""
+"""Turn bindings into rows of views: layouts, supports and aggregates."""

@@ -1,10 +1,10 @@
-"""The rows of aggregates that keep a state beside their view (states.py), and how they follow its changes.
+"""Compute the rows of aggregates that have a tree of state (states.py), and maintain them when it changes.
 
     least[x] = m <- agg<<m = min(v)>> cost(x, v).       state (7, 3; 1) (7, 5; 2) (9, 1; 1)       view (7; 3) (9; 1)
 
-A group is found by rank, in O(log n) however large it is (*Aggregations*): the rank of the prefix s is the number of
-records before the group.  Within it an assignment is found by rank, too, or by the sum of the supports before it.
-Texts have another order than their words: all records of a changed group are read and compared as texts.
+A group is found by rank, in O(log n) for any size (*Aggregations*): the rank of the prefix s is the number of records
+before the group.  Within it an assignment is found by rank, too, or by the sum of the supports before it.
+The order of texts differs from that of their words: all records of a changed group are read and compared as texts.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,21 +53,21 @@ from pagestore.host import (
     sort_order,
 )  # fmt: skip
 
-FOLDED = ("concat",)  # and operators of users: what the scans of a state's tree say
-TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to words in the order of these
+FOLDED = ("concat",)  # and users' operators: computed by the scans of a state's tree
+TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to sort keys
 
 
 class Records(NamedTuple):
-    """The records of a state, in its tree or in memory: `take` gives those of ranks, as int64[C, n], and `weigh` those
-    that hold the assignments with so many before them."""
+    """The records of a state, in its tree or in memory: `take` returns those with given ranks, as int64[C, n], and
+    `weigh` those of the assignments with given ranks (a record counts as often as its support)."""
 
     take: Callable[[np.ndarray], np.ndarray]
     weigh: Callable[[np.ndarray], np.ndarray]
 
 
 class Groups(NamedTuple):
-    """Some groups of a state: keys[K, n], their records' ranks from start[n] to stop[n]; and where the state weighs
-    records, how many assignments are before each group and in it."""
+    """Some groups of a state: keys[K, n], the ranks of their records from start[n] to stop[n], and, for operations in
+    `WEIGHED`, the numbers of assignments before each group and in it."""
 
     keys: np.ndarray
     start: np.ndarray
@@ -77,9 +77,9 @@ class Groups(NamedTuple):
 
 
 def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.ndarray, order: TextKeys) -> np.ndarray:
-    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError.
+    """Compute all rows int64[C, n] of a view from its state, in key order.  O(records).  Raises RangeError.
 
-    `rows` are the state's records; its tree is asked only for the scans that are named in `FOLDED`.
+    `rows` are the state's records; its tree is read only for operations in `FOLDED`.
     """
     fold = layout.fold
     assert fold
@@ -102,10 +102,10 @@ def view_edits(
     rows: np.ndarray,
     order: TextKeys,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The edits of the view (actions int64[n], rows int64[C, n]) that follow from a delta of its state.
+    """Compute the edits of the view (actions int64[n], rows int64[C, n]) from a delta of its state.
 
-    O(groups * log n); to number rows O(rows * log n); where a least or greatest text has gone, or one of the middle or
-    of a row with others may have, O(records of the groups * log n).  Raises RangeError.
+    O(groups * log n); O(rows * log n) to number rows; O(records of the groups * log n) for an order of texts, except
+    min and max whose text was not erased.  Raises RangeError.
     """
     fold = layout.fold
     assert fold
@@ -128,7 +128,7 @@ def view_edits(
     new = in_key_order(fold, new)
     if layout.bare:
         old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
-        gone = old[:, : keys.shape[1]]  # nothing, if the state did not change
+        gone = old[:, : keys.shape[1]]  # empty if the state did not change
         return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
     gone = _surplus(pages, view, fold, keys, np.bincount(there[which], minlength=keys.shape[1]))
     gone = np.concatenate([in_key_order(fold, gone), np.zeros((1, gone.shape[1]), np.int64)])
@@ -136,10 +136,10 @@ def view_edits(
 
 
 def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The keys of a view's rows, of groups keys[K, n], that are more than the rows[n] which these have now."""
+    """Return the keys of the rows to erase: of groups keys[K, n], those beyond the rows[n] that they now have."""
     if not fold.numbered:
         return keys[:, rows == 0]
-    keys = keys[: view.spec.keys - 1]  # none where one group is all
+    keys = keys[: view.spec.keys - 1]  # none if there is only one group
     had = count_prefixes(pages, view, keys, fold.rows_max) if len(keys) else np.full(len(rows), view.count)
     more = np.maximum(had - rows, 0)
     which = np.repeat(np.arange(len(rows)), more)
@@ -148,7 +148,7 @@ def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.nd
 
 
 class _Rows:
-    """The rows of a view that follow from groups which have records."""
+    """Computes the rows of a view from groups that are not empty."""
 
     def __init__(self, name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> None:
         assert layout.fold
@@ -156,7 +156,7 @@ class _Rows:
         self._pages, self._tree, self._order = pages, state, order
 
     def of(self, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
-        """The rows int64[C, n] in key order, and for each the place of its group.  Raises RangeError."""
+        """Return the rows int64[C, n] in key order, and the position of each one's group.  Raises RangeError."""
         fold, which = self._fold, np.arange(len(groups.start))
         if fold.is_text_ordered:
             groups, records = _by_texts(fold, groups, records, self._order)
@@ -183,7 +183,7 @@ class _Rows:
         return values, np.flatnonzero(there)
 
     def _folded(self, groups: Groups, records: Records) -> np.ndarray:
-        """What a scan makes of each group: a concat's checksum, or the fold of a registered operator."""
+        """Fold each group by a scan: a concat's checksum, or the fold of a registered operator."""
         fold, columns = self._fold, self._tree.spec.keys
         if fold.op == "concat" or not fold.is_text_ordered:
             scan = (CHECKSUM, columns + 1) if fold.op == "concat" else (operator_code(fold.op), columns - 1)
@@ -199,7 +199,7 @@ class _Rows:
 
 
 def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Records]:
-    """All groups of the records rows[C, n], which are in order, by the first `group` words."""
+    """Group the sorted records rows[C, n] by the first `group` words."""
     start = _starts(rows[:group])
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
     if not weighed:
@@ -214,7 +214,7 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
 
 
 def _starts(keys: np.ndarray) -> np.ndarray:
-    """Where each group of records begins, given their groups' keys[K, n] in order; all are one group if K is 0."""
+    """Return where each group of records begins, given their sorted keys[K, n]; if K is 0, all are one group."""
     return np.flatnonzero(begins(keys)) if len(keys) else np.arange(min(1, keys.shape[1]))
 
 
@@ -230,7 +230,7 @@ def _in_tree(pages: Pages, state: Tree, fold: Fold) -> Records:
 
 
 def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Groups:
-    """The groups keys[K, n] of a tree of state; those without records are empty."""
+    """Find the groups keys[K, n] in a tree of state; those without records are empty."""
     start = ranks(pages, state, keys) if len(keys) else np.zeros(keys.shape[1], np.int64)
     stop = start + fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     none = np.zeros(keys.shape[1], np.int64)
@@ -246,14 +246,14 @@ def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Group
 
 
 def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray) -> np.ndarray:
-    """The words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 where there are none."""
+    """Return the words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 if none do."""
     return _folded_groups(pages, state, scan, keys)[1]
 
 
 def _folded_groups(
     pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether records begin with each of keys[K, n], bool[n], and the words of `fold_groups`."""
+    """Return whether any record begins with each of keys[K, n], bool[n], and the words of `fold_groups`."""
     rows = rows_of(state.spec, scan)
     assert rows
     behind, last = behind_prefixes(keys)
@@ -268,13 +268,13 @@ def _folded_groups(
 
 
 def is_scanned(fold: Fold) -> bool:
-    """Is the result of each group an extreme over finer groups, which a scan finds?"""
+    """Return whether the result of each group is an extreme over finer groups, found by a scan."""
     return fold.between > 0 and fold.op in EXTREMES and not fold.state.texts
 
 
 def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
-    """Records rows[C, n] of a state as those of a view's level, without the keys of finer groups; of groups whose
-    extreme a scan would find only this."""
+    """Project records rows[C, n] of a state to a view's level, without the keys of finer groups; of groups whose
+    extreme a scan would find, keep only that."""
     rows = without_between(fold, rows)
     if not is_scanned(fold) or not rows.shape[1]:
         return rows
@@ -287,7 +287,7 @@ def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
 
 
 def _scanned(fold: Fold, pages: Pages, state: Tree, keys: np.ndarray) -> tuple[np.ndarray, Groups, Records]:
-    """Which of the groups keys[K, n] have records, and of each of these its extreme as the only one."""
+    """Return which of the groups keys[K, n] have records, and these groups with their extreme as the only record."""
     full, words = _folded_groups(pages, state, fold.state.scan_of(MIN if fold.op in LOWER else MAX), keys)
     there = np.flatnonzero(full)
     rows = np.concatenate([keys[:, there], words[:, there], np.ones((1, len(there)), np.int64)])
@@ -295,17 +295,17 @@ def _scanned(fold: Fold, pages: Pages, state: Tree, keys: np.ndarray) -> tuple[n
 
 
 def without_between(fold: Fold, rows: np.ndarray) -> np.ndarray:
-    """Records of a state without the keys of finer groups than the view's."""
+    """Return records of a state without the keys that only finer groups than the view's have."""
     return np.delete(rows, np.s_[fold.group : fold.state.group], axis=0) if fold.between else rows
 
 
 def in_key_order(fold: Fold, rows: np.ndarray) -> np.ndarray:
-    """Rows that begin with groups, whose words are put in the order of the view's keys."""
+    """Reorder the group words of rows to the order of the view's keys."""
     return np.concatenate([rows[[*fold.order]], rows[len(fold.order) :]]) if fold.order else rows
 
 
 def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least prefixes behind keys[K, n], and which keys have none behind them."""
+    """Return the least prefixes after keys[K, n], and which keys have none after them."""
     behind, carry = keys.copy(), np.ones(keys.shape[1], bool)
     for column in behind[::-1]:
         full = column == WORD_MAX
@@ -318,7 +318,7 @@ def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Records) -> tuple[Groups, Records]:
-    """Only those records of each group that its row may come from, where what comes before the first text says so."""
+    """Narrow each group to the records that its row may come from, by the words before the first text."""
     upper = fold.op in UPPER
     before_text = fold.state.group + fold.state.texts[0]
     if before_text == fold.state.group or fold.op not in (*UPPER, *LOWER):
@@ -338,7 +338,7 @@ def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Re
 def _of_contenders(
     layout: Layout, pages: Pages, view: Tree, groups: Groups, records: Records, change: Edits
 ) -> tuple[Groups, Records]:
-    """Of each group whose extreme text has not gone, only this and the texts that came; of others all records."""
+    """Narrow each group whose extreme text was not erased to that and inserted texts; keep all records of others."""
     fold, (actions, rows) = layout.fold, change
     assert fold
     group, n = fold.group, len(groups.start)
@@ -365,7 +365,7 @@ def _tuples(rows: np.ndarray) -> Iterator[tuple[int, ...]]:
 
 
 def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> tuple[Groups, Records]:
-    """The records of groups in memory, in the order of their texts."""
+    """Read the records of groups into memory, in the order of their texts."""
     rows, which = all_of(groups, records)
     if fold.state.falling:
         rows[fold.group : -1] = ~rows[fold.group : -1]
@@ -374,7 +374,7 @@ def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> 
 
 
 def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
-    """The words by which values of a state's records rows[C, n] are ordered: of texts, those in the order of these."""
+    """Return the words that order the values of a state's records rows[C, n], with sort keys for texts."""
     words = [*rows[fold.group : -1]]
     for text in fold.state.texts:
         words[text] = order(words[text])
@@ -382,17 +382,17 @@ def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.nda
 
 
 def all_of(groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
-    """All records of groups, and the place of each one's group."""
+    """Return all records of groups, and the position of each one's group."""
     sizes = groups.stop - groups.start
     which = np.repeat(np.arange(len(sizes)), sizes)
     return records.take(np.arange(len(which)) + np.repeat(groups.stop - np.cumsum(sizes), sizes)), which
 
 
-# -- what is chosen of a group
+# -- what is selected from a group
 
 
 def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
-    """The result of an aggregate for each group by where it stands in the order of these: words int64[n]."""
+    """Select the result of an aggregate for each group by its rank: words int64[n]."""
     op = fold.op
     if op == "count_distinct" or not len(groups.start):
         sizes: np.ndarray = groups.stop - groups.start
@@ -411,7 +411,7 @@ def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
 
 
 def numbered(fold: Fold, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first assignments of groups from the top or the bottom: numbers from 1, values, the place of the group."""
+    """Return the top or bottom assignments of groups: numbers from 1, values, and the position of the group."""
     most = np.minimum(fold.rows_max, groups.weight)
     which = np.repeat(np.arange(len(most)), most)
     numbers = np.arange(len(which)) - np.repeat(np.cumsum(most) - most, most)

@@ -1,12 +1,12 @@
-"""A transaction's edits in order, composed to one edit per key.
+"""Compose a transaction's edits, in order, to one edit per key.
 
     +f[1] = 2.  -f[1].  +f[1] = 3.        becomes        ^f[1] = 3.
 
-In a relation the later edit of a row wins. In a function each edit starts from the value that the edits before left: a
+In a relation the last edit of a row wins. In a function each edit starts from the value that earlier edits left: a
 second value that is neither set nor preceded by a deletion is a conflict, unless a later edit removes it. TAKE deletes
 a function's key only if it has the given value.
 
-Summands may add up beyond 64 bits on the way to a sum that fits: `sum_by_key` adds them exactly.
+Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy as np
 from ivm.join.kernels.join_layout import HALF
 from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
 
-TAKE = 4  # an action beside pagestore's; `compose` replaces it by these
+TAKE = 4  # an action in addition to pagestore's; `compose` replaces it by these
 
 
 class Clash(Exception):
-    """A row (words) is inserted whose key has other values (words) already."""
+    """An inserted row's key already has other values (both in words)."""
 
     def __init__(self, row: np.ndarray, other: np.ndarray):
         super().__init__(row, other)
@@ -26,7 +26,7 @@ class Clash(Exception):
 
 
 class SumOverflow(Exception):
-    """64 bits do not hold the sum of a key (words)."""
+    """The sum of a key (words) does not fit 64 bits."""
 
     def __init__(self, key: np.ndarray, total: int):
         super().__init__(key, total)
@@ -34,7 +34,7 @@ class SumOverflow(Exception):
 
 
 def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1) -> Edits:
-    """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
+    """Return one edit per key, sorted, for the tree of a relation or function.  Raises Clash.  O(n log n)."""
     if not tree.spec.values:
         return compose_edits(actions, rows, tree.spec)
     keys = tree.spec.keys
@@ -57,7 +57,7 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
 def _check_single(
     actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, single: np.ndarray, keys: int
 ) -> None:
-    """Raise Clash if the `single` edit of a key inserts a value where another one is stored."""
+    """Raise Clash if the only edit (`single`) of a key inserts a value, but another one is stored."""
     differs = (stored != rows[keys:]).any(axis=0)
     clashes = np.flatnonzero(single & found & (actions == INSERT) & differs)
     if len(clashes):
@@ -67,7 +67,7 @@ def _check_single(
 def _value_after(
     actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
-    """The value of one key after its edits, given its value before; None is no value.  Raises Clash."""
+    """Return the value of one key after its edits, given its value before; None is no value.  Raises Clash."""
     clash = None
     for number, action in enumerate(actions):
         given = tuple(rows[keys:, number].tolist())
@@ -86,7 +86,7 @@ def _value_after(
 
 
 def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
-    """The values behind the keys of rows[C, n] added up for each key, in key order.  Raises SumOverflow.  O(n log n).
+    """Add up the value columns of rows[C, n] for each key, in key order.  Raises SumOverflow.  O(n log n).
 
     The halves of words are added separately, so 64 bits hold the sums of 2^31 rows.
 
@@ -104,7 +104,7 @@ def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
 
 
 def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
-    """One edit for each key that adds rows[C, n] to a tree of sums exactly.  Raises SumOverflow.  O(n log n)."""
+    """Return one edit per key that adds rows[C, n] exactly to a tree of sums.  Raises SumOverflow.  O(n log n)."""
     keys = tree.spec.keys
     groups = distinct(rows[:keys])
     found, stored = get(pages, tree, groups)

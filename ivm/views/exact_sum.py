@@ -1,16 +1,16 @@
-"""Sums of numbers and of their squares, exact and rounded once, whatever was added and taken away
+"""Exact sums of numbers and of their squares under additions and removals, rounded once
 (*Aggregations: floating-point sums*).
 
-Every float64 is a whole number of 2^-1126, its square one of 2^-2252; an integer is one of 1.  They are cut into parts
-of 32 bits, and the parts of one place add up as words do: each place is an Abelian group.
+Every float64 is a multiple of 2^-1126, its square of 2^-2252; an integer is a multiple of 1.  They are cut into parts
+of 32 bits, and the parts at one place add up as words do: each place is an Abelian group.
 
     0.75 - 2^500       place 35: 3 << 4        place 50: -(1 << 26)        (at 2^-1126 * 2^(32 * place))
 
     place    0 to 67   numbers                 100, 101  how many are inf, and -inf
-             128 on    squares                 512       how many numbers there are, where that is kept
+             128 on    squares                 512       how many numbers there are, if counted
 
 A place is stored while some summand has a part there, so the stored parts depend on the summands and not on their
-history. The paper adds a constant X to keep borrows short; parts with signs of their own need no borrow at all.
+history. The paper adds a constant X to keep borrows short; signed parts need no borrow.
 """
 
 from math import isqrt
@@ -20,16 +20,16 @@ import numpy as np
 from ivm.errors import RangeError
 from pagestore.host import float_values, float_words
 
-UNIT = 1126  # the least exponent of a 53-bit whole number that a float64 is made of
+UNIT = 1126  # minus the least exponent e of a float64 as m * 2^e with a 53-bit integer m
 MASK = (1 << 32) - 1
-INFINITE = 100  # the place that counts summands inf; the next one counts -inf
+INFINITE = 100  # the place that counts summands that are inf; the next one counts -inf
 SQUARES = 128
 COUNTED = 512
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the number; each int64[m]
 
 
 def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> Parts:
-    """Cut words[n], of float64 or of integers, into parts; those of squares and counts as well where they are kept.
+    """Cut words[n], of float64 or of integers, into parts, with those of squares and counts if requested.
 
     >>> [list(map(int, found)) for found in parts_of(np.array([-1, 3]), False, True, True)]
     [[0, 0, 1, 128, 128, 512, 512], [4294967295, 3, -1, 1, 9, 1, 1], [0, 1, 0, 0, 1, 0, 1]]
@@ -63,13 +63,13 @@ def split_floats(words: np.ndarray) -> Parts:
 
 
 def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Finite floats[n] as whole numbers of 53 bits and exponents of 2; others as 0."""
+    """Return finite floats[n] as 53-bit integers and exponents of 2; others as 0."""
     mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
     return (mantissa * 2.0**53).astype(np.int64), exponent.astype(np.int64) - 53
 
 
 def _split(size: np.ndarray, exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places and the three parts, int64[3, n] each, of size * 2^exponent, where 0 <= size < 2^62, 0 <= exponent."""
+    """Return places and parts, int64[3, n] each, of size * 2^exponent, where 0 <= size < 2^62, 0 <= exponent."""
     shift = exponent & 31
     low = (size & MASK) << shift
     high = ((size >> 32) << shift) + (low >> 32)
@@ -93,8 +93,8 @@ def _split_integers(words: np.ndarray) -> Parts:
 
 
 def _split_integer_squares(words: np.ndarray) -> Parts:
-    """Of x = h * 2^32 + l the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; in words without a sign, since |x| is one."""
-    size = np.abs(words).view(np.uint64)  # of the least word, too: its negative is itself, and without a sign right
+    """Return, for x = h * 2^32 + l, the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; unsigned, since |x| is."""
+    size = np.abs(words).view(np.uint64)  # also right for the least word, which is its own negative
     high, low, mask = size >> np.uint64(32), size & np.uint64(MASK), np.uint64(MASK)
     squares, mixed, highs = low * low, 2 * high * low, high * high
     second = (squares >> np.uint64(32)) + (mixed & mask)
@@ -112,11 +112,12 @@ def _kept(places: np.ndarray, found: np.ndarray) -> Parts:
 def round_parts(
     op: str, places: np.ndarray, amounts: np.ndarray, starts: np.ndarray, scale: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `op` (total, avg, variance, ...) makes of each group of parts: float64 words[g], and which groups have one.
+    """Compute `op` (total, avg, variance, ...) of each group of parts: float64 words of the groups that have a result,
+    and bool[g] which those are.
 
-    The parts of group g start at starts[g], by place.  `scale` is the number of digits behind the point of integers,
-    None of floats.  A sample of one has no variance.  Raises RangeError for a result beyond float64, or of inf and
-    -inf.
+    The parts of group g start at starts[g], by place.  `scale` is the number of digits after the point of integers,
+    None for floats.  A sample of one has no variance.  Raises RangeError for a result beyond float64, or for inf and
+    -inf together.
     """
     ends = np.append(starts, len(places))[1:].tolist()
     pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))
@@ -153,7 +154,7 @@ def _named(op: str) -> str:
 
 
 def square_root(above: int, below: int) -> float:
-    """The square root of above / below, rounded correctly.
+    """Return the square root of above / below, rounded correctly.
 
     >>> square_root(2, 1), square_root(1, 4), square_root(0, 7)
     (1.4142135623730951, 0.5, 0.0)
@@ -163,5 +164,5 @@ def square_root(above: int, below: int) -> float:
     shift = max(0, (132 + below.bit_length() - above.bit_length()) // 2 + 1)
     whole, rest = divmod(above << 2 * shift, below)
     root = isqrt(whole)
-    inexact = bool(rest) or root * root != whole  # one more bit, which only says that the root is not exact
+    inexact = bool(rest) or root * root != whole  # a sticky bit: the root is not exact
     return (2 * root + inexact) / (1 << shift + 1)

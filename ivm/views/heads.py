@@ -1,4 +1,4 @@
-"""Head predicates: the edits of a view that follow from changed bindings (*Maintaining head predicates*).
+"""Head predicates: compute the edits of a view from changed bindings (*Maintaining head predicates*).
 
     kind       stored as        the edit for a binding
     plain      (s...)           INSERT / ERASE                          projection-free, one rule
@@ -8,10 +8,10 @@
                (place, s...; t, eta)   the same of each part of v       for sums over ranges, see plan/rewrite/ranges.py
     fold       (s...; m)        ADD (+1 / -1) to (s..., v) in a state   agg<<m = min(v)>>, see states.py
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
-    ranked     (s...; rank)     see `derive` and engine/recursion       views that read themselves
+    ranked     (s...; rank)     see `derive` and engine/recursion       recursive views
 
-A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold the old and the new value at
-once; ERASE comes first. Two values for one key in the final state are a conflict.
+A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold both the old and the new
+value; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ from pagestore.host import ADD, INSERT, WORD_MIN, one_batch
 
 
 class Head:
-    """Turns changes of one plan's bindings into edits of the rule's heads."""
+    """Converts changes of one plan's bindings to edits of the rule's heads."""
 
     def __init__(self, rule: Rule, plan: Plan, layouts: Mapping[str, Layout]) -> None:
         self._rule, self._plan, self._layouts = rule, plan, layouts
@@ -41,7 +41,7 @@ class Head:
 
     @cached_property
     def asked(self) -> frozenset[int] | None:
-        """The levels whose values a full evaluation must list; it only counts the others. None: it must list all."""
+        """The levels whose values a full evaluation must enumerate; others are only counted. None means all."""
         plan, rule = self._plan, self._rule
         kinds = {self._layouts[head.predicate].kind for head in rule.heads}
         if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
@@ -52,13 +52,13 @@ class Head:
 
     @cached_property
     def copies_all(self) -> bool:
-        """Are the rows of the only head the bindings themselves, in order and each once?"""
+        """Whether the rows of the only head are the bindings themselves, in order and each once."""
         plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
         return plain and self._copies == [list(range(len(self._plan.columns)))]
 
     @cached_property
     def copies(self) -> list[tuple[str, bool, list[int]]]:
-        """For each head: its predicate, whether its rows have supports, and the columns of a binding that it copies.
+        """For each head, its predicate, whether its rows have supports, and the columns of a binding that it copies.
 
         Empty if some head does more than copy columns.
         """
@@ -70,10 +70,10 @@ class Head:
     def edits(
         self, delta: Delta, encode: Encoder, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """The edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
+        """Return the edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
 
-        Applies the plan's filters and computed variables first.  Where only the levels `asked` were evaluated,
-        binding i stands for times[i] bindings.  Raises RangeError.
+        Applies the plan's filters and computed variables first.  If only the levels `asked` were enumerated, row i
+        represents times[i] bindings.  Raises RangeError.
         """
         if self.copies_all:
             return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
@@ -92,15 +92,15 @@ class Head:
             edits = [*self._edits(actions, batch, times), *failed]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
-        for head, part in zip(heads, edits, strict=False):  # without `failed`, unless some fail
+        for head, part in zip(heads, edits, strict=False):  # edits of `failed` exist only if some bindings fail
             found.setdefault(head.predicate, []).append(part)
         return {name: one_batch(parts) for name, parts in found.items()}
 
     def derive(self, rows: np.ndarray, encode: Encoder, strict: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the bindings rows[C, n] no filter excludes, int64[m], and what each derives: the words of the head.
+        """Return which of the bindings rows[C, n] pass the filters, int64[m], and the words of the head for each.
 
-        The words of an aggregate are its keys, then its argument. Bindings whose arithmetic fails raise RangeError, or
-        are left out unless `strict`.
+        The words of an aggregate are its keys, then its argument. A binding whose arithmetic fails raises RangeError
+        if `strict`, else it is left out.
         """
         (head,) = self._rule.heads
         if self._copies[0]:
@@ -115,7 +115,7 @@ class Head:
         return which, np.stack([batch.columns[term.name] for term in terms if isinstance(term, Var)])
 
     def _copied(self, head: Atom) -> list[int]:
-        """The columns of a binding that a head copies: all, or some if its rows have supports; empty if it computes."""
+        """Return the columns of a binding that a head copies: all, or some if its rows have supports; else empty."""
         plan, rule = self._plan, self._rule
         names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
         if rule.aggregate or rule.refuses or plan.filters or plan.computed or len(names) < len(head.terms):
@@ -137,9 +137,9 @@ class Head:
 
     @cached_property
     def _steps(self) -> list[tuple[str, Term | Compare]]:
-        """The filters ("", comparison) and computed variables (name, term), each after those that it needs.
+        """The filters ("", comparison) and computed variables (name, term), each after those that it depends on.
 
-        Of several that may come next, one that cannot fail comes first, since a filter may exclude what would fail.
+        Of those that may come next, one that cannot fail comes first, since a filter may exclude failures.
         """
         plan, known = self._plan, set(self._plan.columns)
         waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
@@ -155,7 +155,7 @@ class Head:
         return steps
 
     def _computed(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
-        """Actions and columns of the bindings that no filter excludes, and failure codes if a step failed for some."""
+        """Return actions and columns of the bindings that pass the filters, and failure codes if a step failed."""
         actions, codes = delta.actions, None
         batch = Batch(len(actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
         for computed, node in self._steps:
@@ -176,7 +176,7 @@ class Head:
     def _failed(
         self, actions: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The edits of the rule's view of failing bindings (failure.py).  Raises RangeError if the rule has none."""
+        """Return the edits of the rule's view of failing bindings (failure.py).  Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
             terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
@@ -189,7 +189,7 @@ class Head:
     def _edits(
         self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The edits of each head; heads that share a state have the same."""
+        """Yield the edits of each head; heads that share a state share their edits."""
         made: dict[State, tuple[np.ndarray, np.ndarray]] = {}
         for number, head in enumerate(self._rule.heads):
             fold = self._layouts[head.predicate].fold
@@ -211,7 +211,7 @@ class Head:
         batch: Batch,
         times: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The edits of a state of parts or of values."""
+        """Return the edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
         group = group_of(head, aggregate)
         words = [batch.columns[v.name] for v in state.levels or group] or [np.zeros(batch.n, np.int64)]
@@ -250,7 +250,7 @@ class Head:
     def _parts_edit(
         self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The edits of a view that has parts by place: some for each binding."""
+        """Return the edits of a view that stores parts by place: one or more per binding."""
         assert aggregate.argument
         name, (squared, counted) = aggregate.argument.name, (bool(const.value) for const in aggregate.constants)
         floats = self._rule.types[name] == "float64"
@@ -262,7 +262,7 @@ class Head:
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    """Columns to add to sums and supports; WORD_MIN has no negative, so its half is added twice in place of that."""
+    """Return the columns to add to sums and supports; WORD_MIN has no negative, so minus its half is added twice."""
     table = [*words, values * weights, weights]
     halved = np.flatnonzero((values == WORD_MIN) & (weights < 0))
     if len(halved):

@@ -1,9 +1,9 @@
-"""Aggregates by operators of users that have an inverse: one value for each group, from which what goes is taken back.
+"""Aggregates by users' operators with an inverse: one value per group, from which erased values are removed.
 
     u[x] = r <- agg<<r = bitxor(v)>> n(x, v).        state (1; 5, 2)        +n(1, 4).        (1; 5 ^ 4, 3)
 
-The last word is how many assignments there are; a group without any is gone.  O(log n) for each change, and nothing is
-kept of the values.
+The last word is the number of assignments; a group without any is erased.  O(log n) per change, and the values
+themselves are not stored.
 """
 
 from itertools import pairwise
@@ -28,9 +28,9 @@ from pagestore.host import (
 
 
 def folded(op: str, rows: np.ndarray) -> np.ndarray:
-    """What assignments come to: rows[C, n] of a group, a value and how many come, or go if that is negative.
+    """Fold assignments by group: rows[C, n] of a group, a value and how often it is added (removed, if negative).
 
-    One row for each group, in order.
+    Returns one row per group, in order.
     """
     keys, known = len(rows) - 2, operator(operator_code(op))
     rows = rows.take(sort_order(rows[:keys]), axis=1)
@@ -46,9 +46,9 @@ def folded(op: str, rows: np.ndarray) -> np.ndarray:
 
 
 def _repeated(known: Operator, value: int, times: int) -> int:
-    """The fold of a value as often as it comes, or of its inverse as often as it goes; O(log times)."""
+    """Fold a value `times` times, or its inverse if that is negative; O(log times)."""
     one, found = value if times > 0 else known.inverse(value), known.identity
-    if times in (1, -1):  # mostly
+    if times in (1, -1):  # the common case
         return one
     for bit in bin(abs(times))[:1:-1]:
         found = known.call(found, one) if bit == "1" else found
@@ -57,7 +57,7 @@ def _repeated(known: Operator, value: int, times: int) -> int:
 
 
 def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:
-    """The edits of a state that follow from assignments as in `folded`.  Raises EditError where none is left to go."""
+    """Return the edits of a state for assignments as in `folded`.  Raises EditError if more are removed than exist."""
     made, known = folded(op, rows), operator(operator_code(op))
     found, stored = get(pages, state, made[:-2])
     made[-1] += np.where(found, stored[-1], 0)
@@ -71,9 +71,9 @@ def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:
 
 
 def view_edits_of(actions: np.ndarray, rows: np.ndarray, bare: bool) -> Edits:
-    """The edits of a view (s...; x), or (x) if it is bare, that follow from a delta of (s..., x) in key order."""
+    """Compute the edits of a view (s...; x), or (x) if it is bare, from a delta of (s..., x) in key order."""
     if bare:
         return actions, rows[-1:]
     again = np.append((rows[:-1, 1:] == rows[:-1, :-1]).all(axis=0), False)[: len(actions)]
-    kept = ~(again & (actions == ERASE))  # of a value that changes only the new one
+    kept = ~(again & (actions == ERASE))  # for a changed value, only the SET of the new one
     return np.where(actions == INSERT, SET, ERASE)[kept], rows[:, kept]

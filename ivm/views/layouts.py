@@ -1,18 +1,18 @@
-"""Layouts: how many key words, value words and hidden words a row of each predicate has in the store.
+"""Layouts: the numbers of key words, value words and hidden words in a stored row of each predicate.
 
     a relation edge(x, y)                                plain     (x, y)           the row is its own key
     a function price[item] = p, extensional              plain     (item; p)        one value for a key
-    a view that lists each binding once                  plain     (x, y, z)        no variable is left out
+    a view with one row per binding                      plain     (x, y, z)        no variable is left out
     a view with a projection, or of several rules        support   (x, y; count)    how many bindings derive the row
     an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
-    an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
+    an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    x is erased at support 0
     the parts of sums, for ranges of x                   sum       (place, x; s, count)
-    any other aggregate m[x] = n <- agg<<n = min(v)>>    fold      (x; n)           which follows from its state
-    an aggregate over a range of each row                ranged    (x; n)           which follows from two trees
-    a view that reads itself                             ranked    (x, y; rank)     in what order rows follow
-    ... a min or max that reads itself                   ranked    (x; m, rank)
+    any other aggregate m[x] = n <- agg<<n = min(v)>>    fold      (x; n)           computed from its state
+    an aggregate over a range of each row                ranged    (x; n)           computed from two trees
+    a recursive view                                     ranked    (x, y; rank)     the order of derivations
+    ... a recursive min or max                           ranked    (x; m, rank)
 
-Words behind the semicolon are values. heads.py says how each kind is edited.
+Words after the semicolon are values. heads.py says how each kind is edited.
 """
 
 from typing import NamedTuple
@@ -30,10 +30,10 @@ RANGED = "ranged"
 
 
 class Layout(NamedTuple):
-    """How a predicate is stored: its key words, its shown value words, and hidden words (a support) behind them.
+    """How a predicate is stored: its key words, its shown value words, then hidden words (a support).
 
     A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every one but
-    count and sum, also has a tree of state (states.py), to which edits go first; `fold` says how its rows follow.
+    count and sum, also has a tree of state (states.py), which is edited first; `fold` computes its rows.
     """
 
     kind: str
@@ -45,17 +45,17 @@ class Layout(NamedTuple):
 
     @property
     def visible(self) -> int:
-        """The words of a row that users see."""
+        """The number of words of a row that users see."""
         return self.keys + self.shown
 
     @property
     def compared(self) -> int | None:
-        """The words of a row that follow from the rules alone, None for all: ranks depend on what came before."""
+        """The number of words of a row that the rules determine, None for all: ranks depend on the history."""
         return self.visible if self.kind == RANKED else None
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
-    """The layout of a declared predicate.  Raises ConstructError if it has too many keys, or one that may be null."""
+    """Return the layout of a declared predicate.  Raises ConstructError for too many keys, or a nullable one."""
     if predicate.key_count is not None:
         keys = predicate.key_count
         return _checked(predicate, Layout(PLAIN, keys, len(predicate.types) - keys, 0))
@@ -70,12 +70,12 @@ def extensional_layout(predicate: Predicate) -> Layout:
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
-    """The layout of a view from all rules that write it.  Raises ConstructError, AggregateError."""
+    """Return the layout of a view, given all rules that write it.  Raises ConstructError, AggregateError."""
     return _checked(predicate, _layout(predicate, writers))
 
 
 def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
-    """The layout of a view that reads itself, from all rules that write it.  Raises ConstructError."""
+    """Return the layout of a recursive view, given all rules that write it.  Raises ConstructError."""
     if not predicate.types:
         return _layout(predicate, [])
     aggregated = any(rule.aggregate for rule in rules)
@@ -83,7 +83,7 @@ def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
 
 
 def _checked(predicate: Predicate, layout: Layout) -> Layout:
-    """A layout whose keys fit a tree.  Raises ConstructError, with the predicate's place, if they do not."""
+    """Return the layout.  Raises ConstructError, with the predicate's place, if its keys do not fit a tree."""
     keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
         what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
@@ -122,7 +122,7 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
 
 
 def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
-    """The layout of an aggregate's view."""
+    """Return the layout of an aggregate's view."""
     place = [head.predicate for head in rule.heads].index(predicate.name)
     aggregate, state = rule.aggregates[place], states_of(rule)[place]
     kind = SUM if aggregate.op == PARTED else aggregate.op if aggregate.op in (COUNT, SUM) else FOLD
@@ -144,7 +144,7 @@ def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
 
 
 def is_projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
-    """Does the only head atom of this name hold every key variable of the plan?"""
+    """Return whether the only head atom of this name has every key variable of the plan."""
     of_name = [head for head in heads if head.predicate == name]
     shown = {v.name for v in variables(*of_name)}
     return len(of_name) == 1 and all(v in shown or v.startswith("$") for v in plan.variables)

@@ -1,12 +1,12 @@
-"""Levels of detail: which groups of a rule's aggregates share one state, and in which order it is keyed.
+"""Levels of detail: choose the groups of a rule's aggregates that share one state, and the order of its key.
 
     h[c, m] = a, h1[m] = b, h0[] = d <- agg<<a = max(x), b = max(x), d = max(x)>> r(c, m, x).
 
     state (m, c, x; eta)       h[c, m] the last record of (m, c)      h1[m], h0[] the greatest x of a range, by a scan
 
-Groups of which each holds the variables of the next are a chain.  Its state has the key of the finest, in an order in
-which all others are prefixes.  A coarser group has a value as often as finer ones do, so only operations that do not
-care how often can follow from it: extremes, and operators of semilattices.
+Groups form a chain if each has the variables of the next.  Its state has the key of the finest, ordered so that all
+others are prefixes.  A coarser group repeats values of finer ones, so only operations that ignore repetition can use
+it: extremes, and operators of semilattices.
 """
 
 from typing import TypeAlias
@@ -17,8 +17,8 @@ Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]  # the kind of 
 
 
 def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:
-    """The key of the state of each group that shares one with other groups; `serving` says of each aggregate whether it
-    may follow from finer groups."""
+    """Map each group that shares a state with others to the key of that state; `serving` says for each aggregate
+    whether it can be computed from finer groups."""
     found: dict[Wanted, tuple[Var, ...]] = {}
     distinct = [one for one in dict.fromkeys(wanted) if one and len({*one[1]}) == len(one[1])]
     free = {*distinct} - {one for one, serves in zip(wanted, serving, strict=True) if one and not serves}
@@ -36,11 +36,11 @@ def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tup
 
 
 def _fits(one: Wanted, chain: list[Wanted], free: bool) -> bool:
-    """May a group be the next of a chain?  The key of one that is not free stays as it is."""
+    """Return whether a group may be the next in a chain.  The order of a key that is not `free` is fixed."""
     finer = chain[-1][1] if free else chain[0][1][: len(one[1])]
     return {*one[1]} <= {*finer}
 
 
 def _key(chain: list[Wanted]) -> tuple[Var, ...]:
-    """The variables of the finest group in an order in which those of all coarser ones come first."""
+    """Return the variables of the finest group, ordered so that those of each coarser one come first."""
     return tuple(dict.fromkeys(v for _, group, _ in reversed(chain) for v in group))

@@ -1,4 +1,4 @@
-"""Medians and quantiles: which assignments of an ordered group they are, and what lies between two; least of ranges.
+"""Medians and quantiles: their ranks in an ordered group, means of two values, and minima of ranges.
 
 values    1  2  2  9        median 2.0        quantile 0.5: 2        quantile 0.9: 9        quantile 0: 1
 """
@@ -17,7 +17,7 @@ EXACT = 1 << 52  # words below it add up to a float without rounding
 
 
 def place_of(share: Value, sizes: np.ndarray) -> np.ndarray:
-    """The places, from 0, of a quantile in groups of sizes[n]: at least that share of a group is not behind it.
+    """Return the ranks, from 0, of a quantile in groups of sizes[n]: at least that share is up to and including it.
 
     >>> place_of(0.5, np.array([1, 2, 3, 4])).tolist(), place_of(1, np.array([3])).tolist()
     ([0, 0, 1, 1], [2])
@@ -31,7 +31,7 @@ def place_of(share: Value, sizes: np.ndarray) -> np.ndarray:
 
 
 def midpoints(low: np.ndarray, high: np.ndarray, type_: Type) -> np.ndarray:
-    """The exact means of words low[n] and high[n] of a type, rounded once: float64 words[n].  Raises RangeError."""
+    """Return the means of words low[n] and high[n] of a type, rounded once: float64 words[n].  Raises RangeError."""
     digits = scale(type_) or 0
     both = np.concatenate([low, high])
     small = ((both > -EXACT) & (both < EXACT)).all()  # the least word has no absolute value
@@ -53,7 +53,7 @@ def _mean(a: float, b: float) -> float:
 
 
 def least_of(words: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Where the least of words[start[i]:stop[i]] is, for each i; no range is empty.  O((words + ranges) log).
+    """Return where the least of words[start[i]:stop[i]] is, for each i; no range is empty.  O((words + ranges) log).
 
     >>> least_of(np.array([5, 2, 9, 1]), np.array([0, 1, 2]), np.array([3, 4, 3])).tolist()
     [1, 3, 2]

@@ -1,12 +1,12 @@
-"""What an aggregate over a range is for each of many points (plan/span.py): seeks, and folds of ranges of one tree.
+"""Compute an aggregate over a range for each of many points (plan/span.py), by seeks and range folds of one tree.
 
     a fold          max of week: 3 9 4 | 5                       9, by one scan
     parts added     0.75 - 2^500 by place (exact_sum.py)         place 35: 3 << 4     place 50: -(1 << 26)
-                    a fold of the range in each place, and the whole is rounded once
-    texts           no scan compares these, so the ranges of all points together are read
+                    a fold of the range in each place; the sum is rounded once
+    texts           no scan compares these, so the union of all ranges is read
 
-O(log n) for each point and, of parts, for each place that its group has: at most 68 of floats, 2 of integers, twice as
-many and some with their squares.  Texts are compared in O(records of all ranges, each once, * log).
+O(log n) for each point, and with parts for each place that its group has: at most 68 for floats, 2 for integers, a few
+more than twice as many with squares.  Texts are compared in O(records in the union of all ranges * log).
 """
 
 from typing import NamedTuple
@@ -41,32 +41,32 @@ from pagestore.host import (
     select,
 )
 
-POINTS_PER_BATCH = 1 << 13  # whose parts, some 200 each at most, are in memory together
-SHARE = 4  # of the records: where as many are sought, all keys are read
-SEEKS_MAX = 256  # of a relation however small
+POINTS_PER_BATCH = 1 << 13  # whose parts, at most about 200 each, are in memory together
+SHARE = 4  # with more seeks than records / SHARE, all keys are read
+SEEKS_MAX = 256  # seeks that are always allowed
 SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
 Found = tuple[np.ndarray, np.ndarray]  # for each point, whether there is a result, bool[n], and its word, int64[n]
 
 
 class Ends(NamedTuple):
-    """Ranges: the prefixes first[m, n] and last[m, n] of the records that they hold, group and key."""
+    """Ranges, inclusive: the prefixes (group and key) first[m, n] and last[m, n] of their records."""
 
     first: np.ndarray
     last: np.ndarray
 
     def take(self, which: np.ndarray) -> "Ends":
-        """Some of the ranges."""
+        """Return some of the ranges."""
         return Ends(self.first[:, which], self.last[:, which])
 
 
 class Results:
-    """Finds results of a view's aggregate in what is measured; `order` knows the order of texts."""
+    """Computes results of a view's aggregate from the measured tree; `order` maps texts to sort keys."""
 
     def __init__(self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys) -> None:
         self._name, self._pages, self._span, self._tree, self._order = name, pages, span, measured, order
 
     def of(self, rows: np.ndarray) -> Found:
-        """The results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
+        """Return the results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
         span, point = self._span, rows[self._span.group]
         low, low_beyond = shifted(point, span.low, WORD_MIN)
         high, high_beyond = shifted(point, span.high, WORD_MAX)
@@ -99,7 +99,7 @@ class Results:
         return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
 
     def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What seeking finds, where reading all keys takes less time: of records the words that are asked for."""
+        """Return what seeks would find, by reading all keys: of each record only the key and the result."""
         columns = (0, self._span.result)
         batches = read_batches(self._pages, self._tree, columns=columns)
         keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
@@ -113,7 +113,7 @@ class Results:
         return found, records
 
     def _last_up_to(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The last record that is at most each of prefixes[m, n], as far as these go."""
+        """Find the last record whose prefix is at most each of prefixes[m, n]."""
         behind, last = behind_prefixes(prefixes)
         found, records = last_before(self._pages, self._tree, behind)
         if last.any():
@@ -125,10 +125,10 @@ class Results:
 
     def _folded(self, ends: Ends) -> Found:
         full, words = self._folds(ends)
-        return full, words[0]  # of a count, too: 64 bits hold how many assignments there are
+        return full, words[0]  # enough for a count, too: it fits 64 bits
 
     def _folds(self, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
-        """Folds of the records in ranges: whether there are any, and words[F, n]."""
+        """Fold the records in ranges: whether there are any, and words[F, n]."""
         op = self._span.scan.partition(":")[0]
         scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
         rows = rows_of(self._tree.spec, tuple((code, self._span.result) for code, _ in scan))
@@ -157,7 +157,7 @@ class Results:
         return there, words
 
     def _parts(self, ends: Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the parts in each range add up to by place: which range, place, words[2, m]; by range and place."""
+        """Add up the parts in each range by place: range index, place, words[2, m]; sorted by range and place."""
         group, op = self._span.group, self._span.op
         groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
         if group:
@@ -179,7 +179,7 @@ class Results:
         return which[order], places[order], words[:, order]
 
     def _rounded(self, parts: "Parts", points: np.ndarray) -> Found:
-        """Which of the points, one for each sum, have a result, and the results of these."""
+        """Return which of the points, one per sum, have a result, and these results."""
         op, type_ = self._span.op, self._span.type
         digits = None if type_ == "float64" else scale(type_) or 0
         if op == "sum":
@@ -193,7 +193,7 @@ class Results:
         return some, values
 
     def _fitting(self, parts: "Parts", points: np.ndarray) -> np.ndarray:
-        """The sums of integers, one for each point.  Raises SumOverflow for one that its type cannot hold."""
+        """Return the sums of integers, one per point.  Raises SumOverflow for one that its type cannot hold."""
         small, digits = parts.small_numbers(), scale(self._span.type)
         sums = parts.numbers() if small is None else small
         least, greatest = word_range("int64" if digits is None else f"decimal(18,{digits})")
@@ -205,7 +205,7 @@ class Results:
     # -- texts
 
     def _compared(self, ends: Ends) -> Found:
-        """The least or the greatest text of each range."""
+        """Find the least or the greatest text of each range."""
         behind, at_end = behind_prefixes(ends.last)
         start, stop = ranks(self._pages, self._tree, ends.first), ranks(self._pages, self._tree, behind)
         stop[at_end] = self._tree.count
@@ -218,7 +218,7 @@ class Results:
         return there, words
 
     def _texts(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of the records with ranks in some ranges, each record once, and where in them each range starts."""
+        """Return the texts of records with ranks in some ranges, each once, and where each range starts in them."""
         order = np.argsort(start, kind="stable")
         reach = np.maximum.accumulate(stop[order])
         heads = np.flatnonzero(start[order] > np.append(-1, reach[:-1]))
@@ -235,7 +235,7 @@ class Results:
 
 
 class Parts(NamedTuple):
-    """Parts of sums: the place[m] and the two words[2, m] of each, and where those of one sum begin, firsts[n]."""
+    """Parts of sums: the place[m] and two words[2, m] of each, and where the parts of each sum begin, firsts[n]."""
 
     place: np.ndarray
     words: np.ndarray
@@ -243,7 +243,7 @@ class Parts(NamedTuple):
 
     @property
     def amounts(self) -> np.ndarray:
-        """The parts as integers, of any size."""
+        """The parts as integers of any size."""
         low, high = self.words
         if (high == low >> 63).all():
             return np.asarray(low)
@@ -251,7 +251,7 @@ class Parts(NamedTuple):
         return wide
 
     def small_numbers(self) -> np.ndarray | None:
-        """The sums of integers int64[n]; None if some may leave 64 bits."""
+        """Return the sums of integers, int64[n]; None if some may exceed 64 bits."""
         (low, high), number = self.words, self.place < INFINITE
         shift = np.where(number, 32 * self.place, 0)
         if not ((high == low >> 63) & (np.abs(low) < 1 << 61 - shift) & (low != WORD_MIN))[number].all():
@@ -260,7 +260,7 @@ class Parts(NamedTuple):
         return sums
 
     def small_means(self, unit: int) -> np.ndarray | None:
-        """The means of integers that count units, float64[n]; None if some may need to be rounded twice."""
+        """Return the means of integers with 1 / unit as their unit, float64[n]; None if some might be rounded twice."""
         numbers = self.small_numbers()
         counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
         if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
@@ -269,7 +269,7 @@ class Parts(NamedTuple):
         return means
 
     def numbers(self) -> np.ndarray:
-        """The sums of integers of any size, object[n]."""
+        """Return the sums of integers of any size, object[n]."""
         places = [int(place) if place < INFINITE else None for place in self.place]
         shifted = [0 if p is None else n << 32 * p for p, n in zip(places, self.amounts.tolist(), strict=True)]
         sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
@@ -277,7 +277,7 @@ class Parts(NamedTuple):
 
 
 def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:
-    """words[n] + by, kept within 64 bits, and whether it was below (-1) or beyond (1) these; or a word for all."""
+    """Return words[n] + by, clamped to 64 bits, and -1 or 1 where it was clamped; `otherwise` if `by` is None."""
     if by is None:
         return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
     beyond = (words > WORD_MAX - by).astype(np.int64) if by >= 0 else -(words < WORD_MIN - by).astype(np.int64)

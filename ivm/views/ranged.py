@@ -1,12 +1,12 @@
-"""Aggregates over ranges (plan/span.py): the rows of their views, and how these follow changes of both sides.
+"""Aggregates over ranges (plan/span.py): compute the rows of their views, and maintain them.
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
 
-    +a(6): a point of its own, whose row is looked for; and measured, so that the rows of points from 4 on change, since
-    4 is the key before 6, and up to 6.                                        nx: (1; 4) (4; 6) (6; 9)
+    +a(6): a new point, whose row is computed; also a new measured key, so the rows of points from 4, the key before 6,
+    up to 6 change.                                                            nx: (1; 4) (4; 6) (6; 9)
 
-A change of what is measured moves the row of each point whose range holds it; where the first (last) record of a range
-is the result, only of points for which it is that.  One seek or one fold of a range finds a row, in O(log n).
+A change of a measured record affects the row of each point whose range holds it; if the first (last) record of a range
+is the result, only of points for which it is that.  One seek or range fold computes a row, in O(log n).
 """
 
 from collections.abc import Callable
@@ -34,13 +34,13 @@ from pagestore.host import (
     read_batches,
 )
 
-INTERVALS_MAX = 256  # of changed points; where there are more, all points are looked at
-SHARE = 4  # of the points: where as many rows have changed, all points are looked at
+INTERVALS_MAX = 256  # of affected points; if there are more, all points are computed
+SHARE = 4  # if more rows changed than points / SHARE (+ INTERVALS_MAX), all points are computed
 Find = Callable[[np.ndarray], Found]  # the results for records of points (range_results.py)
 
 
 class Side(NamedTuple):
-    """One side of a range before and after a transaction: both trees, and what has changed, if anything has."""
+    """One side of a range before and after a transaction: both trees, and the delta, None if nothing changed."""
 
     old: Tree
     new: Tree
@@ -55,12 +55,12 @@ class Intervals(NamedTuple):
     high: np.ndarray
 
     def where(self, keep: np.ndarray) -> "Intervals":
-        """Those for which keep[n] holds."""
+        """Return those for which keep[n] is true."""
         return Intervals(self.groups[:, keep], self.low[keep], self.high[keep])
 
 
 def ranged_rows(pages: Pages, span: Span, points: Tree, find: Find) -> np.ndarray:
-    """All rows int64[C, n] of a view, in the order of the points.  O(points log n)."""
+    """Return all rows int64[C, n] of a view, in the order of the points.  O(points log n)."""
     rows = np.concatenate([*read_batches(pages, points), np.empty((points.spec.columns, 0), np.int64)], axis=1)
     if not span.whole and span.group + 1 < points.spec.keys:
         rows = _distinct_points(span, [rows])
@@ -69,7 +69,7 @@ def ranged_rows(pages: Pages, span: Span, points: Tree, find: Find) -> np.ndarra
 
 
 def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side, find: Find) -> tuple[Edits, int]:
-    """The edits of a view that follow from changes of both sides, and how many points were looked at.
+    """Return the edits of a view for changes of both sides, and how many points were computed.
 
     O((changes + points whose range changes) log n).
     """
@@ -94,7 +94,7 @@ def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side, find: F
 
 
 def _distinct_points(span: Span, parts: list[np.ndarray]) -> np.ndarray:
-    """Records of points, each once, or only their first words if these are the view's keys."""
+    """Return distinct records of points, or of their first words if these are the view's keys."""
     words = span.width if span.whole else span.group + 1
     return distinct(np.concatenate([*(part[:words] for part in parts), np.empty((words, 0), np.int64)], axis=1))
 
@@ -107,7 +107,7 @@ def _view_rows(span: Span, rows: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> list[np.ndarray]:
-    """Records of the points, as they are now, whose result a change of what is measured may move."""
+    """Return records of the current points whose result may change with the measured side."""
     assert measured.delta
     actions, rows = measured.delta
     if len(actions) > INTERVALS_MAX + points.count // SHARE:
@@ -128,7 +128,7 @@ def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> lis
 
 
 def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Intervals:
-    """For keys changed[G + 1, n] that a tree has: the points whose result they are, or whose range holds them."""
+    """Return, for keys changed[G + 1, n] in a tree, the points whose result they are, or whose range holds them."""
     groups, key = changed[:-1], changed[-1]
     low, low_beyond = shifted(key, None if span.high is None else -span.high, WORD_MIN)
     high, high_beyond = shifted(key, None if span.low is None else -span.low, WORD_MAX)
@@ -140,7 +140,7 @@ def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Inter
         bound = span.low if first else span.high
         if bound is None:
             keep &= ~found
-        else:  # points whose range begins behind the key before, or ends before the key behind
+        else:  # points whose range begins after the previous key, or ends before the next key
             end, beyond = shifted(other[span.group], -bound + (1 if first else -1), 0)
             keep &= ~found | (beyond <= 0 if first else beyond >= 0)
             if first:
@@ -151,14 +151,14 @@ def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Inter
 
 
 def _first_behind(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first record behind all that begin with each of prefixes[m, n]."""
+    """Find the first record after all that begin with each of prefixes[m, n]."""
     behind, last = behind_prefixes(prefixes)
     found, records = first_from(pages, tree, behind)
     return found & ~last, records
 
 
 def _merged(intervals: Intervals) -> Intervals:
-    """Intervals that do not overlap, and together are the same."""
+    """Return disjoint intervals with the same union."""
     order = np.lexsort((intervals.low, *intervals.groups[::-1]))
     groups, low, high = intervals.groups[:, order], intervals.low[order], intervals.high[order]
     same = [False, *(groups[:, 1:] == groups[:, :-1]).all(axis=0).tolist()]

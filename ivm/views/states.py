@@ -1,18 +1,18 @@
-"""The trees of state that aggregates keep beside their views, and which aggregates of a rule share one.
+"""The trees of state that aggregates have in addition to their views, and which aggregates of a rule share one.
 
     kind       a record               for
     alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
     parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
-    values     (s..., v...; eta)      all else: what the aggregate orders by, then what it takes, in order
-    inverted   (s...; x, eta)         operators of users with an inverse (invertible.py)
+    values     (s..., v...; eta)      all others: the variables that order, then those that are the result
+    inverted   (s...; x, eta)         users' operators with an inverse (invertible.py)
 
-s is the group's key, 0 for an aggregate without keys, and eta is how many assignments there are.
+s is the group's key, 0 for an aggregate without keys, and eta is the number of assignments.
 
     lo[x] = a, hi[x] = b, mid[x] = c <- agg<<a = min(v), b = max(v), c = median(v)>> cost(x, v).
 
 has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by rank; median also
-needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.  levels.py says how groups of
-several levels of detail share one.
+needs the sum of eta.  A max that shares its state with no other stores ~v, which reverses the order.  levels.py says
+how groups of several levels of detail share a state.
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ from ivm.lang.types import TEXTS
 from ivm.views.levels import Wanted, chains
 from pagestore.host import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, Spec, has_inverse, is_operator, operator_code
 
-APART = "$apart:"  # and the name of the first view that it serves
+APART = "$apart:"  # prefix of a state's name, before the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
-WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
-LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
+WEIGHED = ("median", "quantile", "top", "bottom")  # these find an assignment by the number of those before it
+LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
 ENDS = {MIN: LOWER, MAX: UPPER}
 
 
 class State(NamedTuple):
-    """A tree of state: its name, its kind, how many words are a group's key and a value, and the operations it serves.
+    """A tree of state: its name, its kind, the numbers of words of a group's key and of a value, and its operations.
 
-    `texts` are the places among a value's words that are texts; `falling` says that values are complemented.  If it
+    `texts` are the positions of texts among a value's words; `falling` says that values are complemented.  If it
     serves several levels of detail, `levels` are the variables of its key, and `folded` says whether coarser groups
-    ask for the least value of a range (MIN) or for the greatest (MAX).
+    need the least value of a range (MIN) or the greatest (MAX).
     """
 
     name: str
@@ -52,17 +52,17 @@ class State(NamedTuple):
 
     @property
     def squared(self) -> bool:
-        """Are there parts of squares, too?"""
+        """Whether parts of squares are stored, too."""
         return any(op in SQUARED for op in self.ops)
 
     @property
     def counted(self) -> bool:
-        """Do parts say how many assignments there are?"""
+        """Whether the number of assignments is stored as a part."""
         return any(op in MOMENTS for op in self.ops)
 
     @property
     def visible(self) -> int:
-        """How many words of a record tell whether a view may change: the support, too, if assignments are counted."""
+        """The number of words of a record that can affect a view: with the support, if assignments are counted."""
         spec = self.spec
         asked = self.kind == ALONE or (self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops))
         return spec.keys + spec.values - (not asked)
@@ -88,17 +88,17 @@ class State(NamedTuple):
         return Spec(0, keys, 1, (*scans,))
 
     def scan_of(self, end: int) -> tuple[tuple[int, int], ...]:
-        """The scan for the least value of all in a range, or for the greatest: `end` is MIN or MAX."""
+        """Return the scan for the least (`end` is MIN) or greatest (MAX) value in a range."""
         first, *others = range(self.group, self.group + self.values)
         return (end, first), *((THEN, column) for column in others)
 
 
 class Fold(NamedTuple):
-    """How a view's rows follow from a state: the operation, its constants, the type of what it takes and whether it
-    numbers the rows of a group; `grouped` is False if there is one group.
+    """How a view's rows are computed from a state: the operation, its constants, the type of its argument and whether
+    it numbers the rows of a group; `grouped` is False if there is one group.
 
-    Of a state for several levels of detail, the view's groups are told by all but the last `between` words of the
-    state's key, and `order` says where in these each of the view's keys is; it is empty if they have the same order.
+    With several levels of detail, the view's group is the state's key without the last `between` words, and `order` has
+    the position of each of the view's keys in it; it is empty if the order is the same.
     """
 
     op: str
@@ -112,7 +112,7 @@ class Fold(NamedTuple):
 
     @property
     def group(self) -> int:
-        """How many words of the state's records tell the view's groups apart."""
+        """The number of words of the state's records that identify the view's groups."""
         return self.state.group - self.between
 
     @property
@@ -124,12 +124,12 @@ class Fold(NamedTuple):
 
     @property
     def is_text_ordered(self) -> bool:
-        """Does the order of texts matter, which is not that of their words?"""
+        """Whether the order of texts matters, which is not that of their words."""
         return bool(self.state.texts) and self.op not in ("count_distinct", "concat")
 
 
 def states_of(rule: Rule) -> list[State | None]:
-    """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
+    """Return the state of each head's aggregate, the same one if shared; None if none is needed."""
     wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
     serving = [_serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
     keyed = chains(wanted, serving) if rule.levels else {}
@@ -137,12 +137,12 @@ def states_of(rule: Rule) -> list[State | None]:
 
 
 def state_names(rule: Rule) -> list[str]:
-    """The name of each head's state in turn, empty where none is needed."""
+    """Return the name of each head's state, empty if none is needed."""
     return [state.name if state else "" for state in states_of(rule)]
 
 
 def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]) -> State:
-    """The state of the aggregate with a number; `keyed` has the key of those that serve several levels of detail."""
+    """Return the state of the aggregate with a number; `keyed` has the keys of states for several levels of detail."""
     own = wanted[number]
     assert own
     (kind, group, values), levels = own, keyed.get(own, ())
@@ -163,19 +163,19 @@ def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wan
 
 
 def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
-    """May an aggregate follow from the state of finer groups?  Not where texts have a place in an order of others."""
+    """Return whether an aggregate can use the state of finer groups; texts within an order prevent it."""
     if wanted is None or wanted[0] != VALUES or not serves_levels(op):
         return False
     return op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2])
 
 
 def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:
-    """Is another aggregate served by the same state of several levels?"""
+    """Return whether the same state of several levels serves another aggregate."""
     return other is not None and other[2] == own[2] and keyed.get(other) == keyed[own]
 
 
 def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> Wanted | None:
-    """What an aggregate keeps: the kind, the group's key and the variables of a value."""
+    """Return what an aggregate stores: the kind, the group's key and the variables of a value; None for no state."""
     group, op = group_of(head, aggregate), aggregate.op
     if op in ("count", "sum", PARTED):
         return None if head.args else (ALONE, (aggregate.result,), ())
@@ -187,13 +187,13 @@ def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> Wanted | None:
 
 
 def group_of(head: Atom, aggregate: Aggregate) -> tuple[Var, ...]:
-    """The variables of a group's key."""
+    """Return the variables of a group's key."""
     args = head.args if aggregate.place is None else head.args[:-1]
     return tuple(arg for arg in args if isinstance(arg, Var))  # all are
 
 
 def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
-    """The variables of a value in the order of its words: what orders comes before what is taken."""
+    """Return the variables of a value in the order of its words: those that order, then the results."""
     taken = aggregate.arguments[: len(aggregate.arguments) - aggregate.by]
     order = aggregate.arguments[len(taken) :]
     if aggregate.op not in ("argmin", "argmax", "top", "bottom"):

@@ -1,1 +1,1 @@
-"""Rules rewritten into several: negations, computed keys, existentials, failures."""
+"""Rewrite a rule into several: negations, computed keys, existentials, failures."""

@@ -1,13 +1,13 @@
-"""Look-ups by a computed key become joins with a helper view of it, so that the join can seek by the key.
+"""Turn look-ups by a computed key into joins with a helper view, so that the join can seek by the key.
 
     p(x, n) <- a(x), name[x / 10] = n.
 
     p$key0(x, d) <- a(x), d = x / 10.          p(x, n) <- p$key0(x, d), name[d] = n.
 
 Without the helper, each row of a would be compared with each row of name.  Only equations between atoms that nothing
-else ties together are rewritten; others just filter bindings that are joined anyway.  All literals tied to the term's
-variables move to the helper, so its rows are filtered as before.  A sum beyond its type is no failure here, since no
-stored value equals it.
+else connects are rewritten; others just filter bindings that are joined anyway.  All literals connected to the term's
+variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is no failure here,
+since no stored value equals it.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from pagestore.host import KEYS_MAX
 
 
 def lift_computed(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """The helper views of a rule's computed keys, then the rule that reads them; adds the helpers to `predicates`."""
+    """Yield the helper views of a rule's computed keys, then the rule that reads them; add to `predicates`."""
     body = []
     for disjunct in rule.body:
         found = _helper(rule, disjunct, predicates)
@@ -36,7 +36,7 @@ def lift_computed(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule
 
 
 def _helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate]) -> tuple[Rule, Disjunct] | None:
-    """A helper view for some equations, and the disjunct that reads it in their place; None if none is needed."""
+    """Return a helper view for some equations, and the disjunct that reads it instead; None if none is needed."""
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
     for group in _tied([x for x in disjunct if x not in sought], held):
@@ -61,7 +61,7 @@ def _helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate]) ->
 
 
 def _within(term: Term, rule: Rule) -> tuple[Compare, ...]:
-    """Comparisons that keep a sum within its type; none for other operations, which fail beyond their type."""
+    """Return comparisons that keep a sum within its type; none for other operations, which fail out of range."""
     type_ = type_of(term, rule.types)
     if not isinstance(term, Binary) or term.op not in "+-" or type_ == "float64":
         return ()
@@ -70,12 +70,12 @@ def _within(term: Term, rule: Rule) -> tuple[Compare, ...]:
 
 
 def _reads(node: Term | Literal, group: set[Var]) -> bool:
-    """Whether a term or literal has variables, all of them in a group."""
+    """Return whether a term or literal has variables, all of them in a group."""
     return bool(variables(node)) and group.issuperset(variables(node))
 
 
 def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var]:
-    """The equations `variable = term` of a variable that atoms hold, unless the join seeks by them as they are."""
+    """Map equations `variable = term` to variables, if atoms hold these and the join cannot seek by the equations."""
     return {
         x: x.left
         for x in disjunct
@@ -86,13 +86,13 @@ def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var
 
 
 def _is_shift(equation: Compare, rule: Rule) -> bool:
-    """Whether an equation of two variables lets the join seek each by the other."""
+    """Return whether an equation of two variables lets the join seek each by the other."""
     form = linear(equation, rule.types, lambda const: 0)
     return form is not None and form.seekable and len(form.times) <= 2
 
 
 def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
-    """Groups of variables that atoms and equations tie together, each with the variables computed from it."""
+    """Return groups of variables connected by atoms and equations, each with the variables computed from it."""
     equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     joins = [x for x in equations if isinstance(x.left, Var) and held.issuperset(variables(x))]
     groups = tied([*(x for x in literals if isinstance(x, Atom)), *joins])

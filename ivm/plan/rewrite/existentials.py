@@ -1,11 +1,11 @@
-"""A part of a body that only has to hold for some values becomes a helper view of one row.
+"""Turn an existential part of a body, which must hold for some values only, into a helper view of one row.
 
     p(x) <- a(x), b(y, z), y < z.
 
     p$some0(0) <- b(y, z), y < z.          p(x) <- a(x), p$some0(0).
 
-Without the helper, each x would be derived once for each of these rows of b, and a change of b would pass over all of
-a.  A rule that aggregates counts every binding, so it is not rewritten.
+Without the helper, each x would be derived once per row of b with y < z, and a change of b would scan all of a.  An
+aggregating rule counts every binding, so it is not rewritten.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ ONLY = Var("only$")
 
 
 def lift_existentials(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """The helper views of a rule's existential parts, then the rules that read them; adds to `predicates`."""
+    """Yield the helper views of a rule's existential parts, then the rules that read them; add to `predicates`."""
     for one in _split(rule):
         yield from _lifted(one, predicates)
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
-    """One rule for each head if some head leaves more parts existential than all heads do together; else the rule."""
+    """Split a rule by heads if some head alone leaves more parts existential than all heads together."""
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
     less = any(
         len(_untied_parts(one, disjunct)) > len(_untied_parts(rule, disjunct))
@@ -58,7 +58,7 @@ def _helper(name: str, group: Disjunct, rule: Rule) -> Rule:
 
 
 def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
-    """The parts of a conjunction that share no variable with the heads or its other parts; none if it has one part."""
+    """Return the parts that share no variable with the heads or other parts; none if there is only one part."""
     if rule.aggregate:
         return []
     groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
@@ -67,5 +67,5 @@ def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
 
 
 def _is_many(literals: Disjunct) -> bool:
-    """Whether some atom can hold for several bindings: a function without keys has only one value."""
+    """Return whether some atom can hold for several bindings: a function without keys has only one value."""
     return any(isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals)

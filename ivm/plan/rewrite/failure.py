@@ -1,4 +1,4 @@
-"""Arithmetic that fails inside a helper view: the rule is refused only if one of its own bindings needs that value.
+"""Handle arithmetic that fails in a helper view: raise only if a binding of the rule itself needs the value.
 
     p(x) <- a(x), x != 0, !(b(y), c(y / x)).
 
@@ -6,8 +6,8 @@
     p(x) <- a(x), x != 0, !p$not0(x).
     p$refused0(code) <- a(x), x != 0, !p$not0(x), p$not0$fails(x, code).          refused
 
-A literal holds, does not hold, or fails. A conjunction does not hold if one of its literals does not hold; otherwise it
-fails if one of them fails. So the result depends neither on which literals are helper views nor on their order.
+A literal is true, false, or fails. A conjunction is false if one of its literals is false; otherwise it fails if one of
+them fails. So the result depends neither on which literals are helper views nor on their order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from ivm.lang.program import Program
 from ivm.lang.traverse import variables
 from ivm.plan.expression import binaries
 
-CODE = Var("code$")  # says which operator failed and why, see plan/expression.py
+CODE = Var("code$")  # which operator failed and why, see plan/expression.py
 
 
 def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predicate]) -> Rule:
-    """A helper with a view of its failing bindings, these columns and a code; adds the view to `predicates`."""
+    """Give a helper a view of its failing bindings, with these columns and a code; add the view to `predicates`."""
     atom = Atom(f"{helper.heads[0].predicate}$fails", (*columns, CODE), where=helper.where)
     helper = replace(helper, failed=atom, types={**helper.types, CODE.name: "int64"})
     _define(atom, helper, predicates)
@@ -30,7 +30,7 @@ def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predic
 
 
 def refusing(program: Program) -> Program:
-    """A program with rules that refuse bindings for which a helper fails, or make the helper that reads it fail."""
+    """Add rules that refuse bindings for which a helper fails, or that make the helper which reads it fail."""
     helpers = {rule.heads[0].predicate: rule for rule in program.rules if rule.failed}
     terms = {(x.where.line, x.where.column): x for rule in program.rules for b in rule.body for x in binaries(*b)}
     predicates, rules = dict(program.predicates), list[Rule]()
@@ -52,7 +52,7 @@ def refusing(program: Program) -> Program:
 
 
 def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disjunct]:
-    """For each helper in a conjunction: the conjunction where that helper fails."""
+    """Yield, for each helper in a conjunction, the conjunction in which that helper fails."""
     for literal in disjunct:
         atom = literal.body[0] if isinstance(literal, Negation) else literal
         helper = helpers.get(atom.predicate) if isinstance(atom, Atom) else None
@@ -62,16 +62,17 @@ def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disju
             yield (*disjunct, helper.failed)
             continue
         rest = tuple(x for x in disjunct if x is not literal)
-        again: Disjunct = ()  # the comparisons that compute columns which the view of failures lacks
+        again: Disjunct = ()  # comparisons that compute the columns that the view of failures lacks
         if not set(variables(helper.failed)).issuperset(variables(atom)):
             again = tuple(x for x in helper.body[0] if isinstance(x, Compare))
         yield (*rest, helper.failed, *again)
 
 
 def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """A rule that holds only where the helpers that it negates neither hold nor fail, after views of their failures.
+    """Restrict a rule to bindings for which the helpers that it negates neither hold nor fail.
 
-    Only a helper is changed: another rule is refused where a helper that it negates fails.
+    Yields views of their failures, then the rule. Only a helper is changed: another rule is refused if a helper that it
+    negates fails.
     """
     body = []
     for disjunct in rule.body:
@@ -94,7 +95,7 @@ def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predica
 
 
 def _zeros(helper: Rule) -> Iterator[Compare]:
-    """Equations x = 0 for a helper's columns that its view of failures lacks."""
+    """Yield equations x = 0 for the columns of a helper that its view of failures lacks."""
     assert helper.failed
     for v in variables(*helper.heads):
         if v not in variables(helper.failed):

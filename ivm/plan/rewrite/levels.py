@@ -1,4 +1,4 @@
-"""Extremes over the same body become one rule, so that a state serves all their levels of detail.
+"""Merge extremes over the same body into one rule, so that one state serves all their levels of detail.
 
     h[c, m] = a <- agg<<a = max(x)>> r(c, m, x).    h0[] = b <- agg<<b = min(z)>> r(_, _, z).
 
@@ -22,9 +22,9 @@ StatesOf = Callable[[Rule], list[str]]  # the name of each head's state, empty i
 
 
 def lift_levels(part: Program, recursive: Container[str], states_of: StatesOf) -> Program:
-    """A program whose aggregates share states as far as they can, where their groups are nested.
+    """Merge the aggregates of a program that can share states, because their groups are nested.
 
-    Views in `recursive` are left to their rounds.
+    Views in `recursive` are not changed.
     """
     rules: list[Rule] = []
     for rule in part.rules:
@@ -45,13 +45,13 @@ def _is_one_of(rule: Rule, recursive: Container[str]) -> bool:
 
 
 def _levelled(rule: Rule, states_of: StatesOf) -> Rule:
-    """The rule, marked if a state of it serves several levels."""
+    """Return the rule, marked if one of its states serves several levels."""
     shared = replace(rule, levels=True)
     return shared if states_of(shared) != states_of(rule) else rule
 
 
 def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
-    """One rule for two, if some of their heads would share a state; else None."""
+    """Merge two rules into one if some of their heads would share a state; else return None."""
     if earlier.range or not earlier.aggregates:
         return None
     if not all(serves_levels(one.op) for one in (*earlier.aggregates, *rule.aggregates)):
@@ -74,7 +74,7 @@ def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
 
 
 def _same_body(one: Rule, other: Rule) -> dict[Var, Var] | None:
-    """The variables of one body for those of another that is the same but for names; None if it is not."""
+    """Map the variables of `other`'s body to those of `one`'s; None if the bodies differ in more than names."""
     pairs = list(zip(*(list(_variables(rule)) for rule in (other, one)), strict=False))
     names = dict(pairs)
     if len({*names.values()}) != len(names):
@@ -88,7 +88,7 @@ def _variables(rule: Rule) -> Iterator[Var]:
 
 
 def _renamed(literal: Any, names: dict[Var, Var]) -> Any:
-    """A literal with its variables renamed, also within negations."""
+    """Return a literal with its variables renamed, including those in negations."""
     if not isinstance(literal, Negation):
         return renamed(literal, names)
     body = tuple(_renamed(one, names) for one in literal.body)

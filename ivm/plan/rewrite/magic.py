@@ -1,14 +1,14 @@
-"""A question's constants are passed into the recursion that it asks, so that only what they lead to is derived.
+"""Magic sets: pass a query's constants into the recursion that it reads, so that only relevant rows are derived.
 
     reach(x, y) <- edge(x, y).          reach(x, z) <- reach(x, y), edge(y, z).          q(y) <- reach(1, y).
 
-    reach$asked1(x) <- reach$seed1(x).                                        1, and what else it leads to asking for
+    reach$asked1(x) <- reach$seed1(x).                                        1, and values demanded because of it
     reach$1(x, y) <- reach$asked1(x), edge(x, y).
     reach$1(x, z) <- reach$asked1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
 
-These are magic sets. The digits say which columns are asked for: 1 where a value is given. Where a rule is only asked
-on for other values of these columns, as by `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all
-that are asked for. Then rows are derived without those columns:
+The digits say which columns are bound: 1 where a value is given. If each demand leads only to demands for other values
+of these columns, as in `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all demanded values. Then
+rows are derived without those columns:
 
     reach$asked1(y) <- reach$asked1(x), edge(x, y).          reach$for1(z) <- reach$asked1(x), edge(x, z).
 """
@@ -23,13 +23,13 @@ from ivm.lang.program import Program
 from ivm.lang.traverse import atoms, reads, variables, writes
 from ivm.plan.expression import may_fail
 
-SHOWN = 3  # constants that a note shows
-Given = tuple[int, ...]  # the columns of a predicate whose values are given
+SHOWN = 3  # constants in a note
+Given = tuple[int, ...]  # the bound columns of a predicate
 Seeds = dict[str, list[tuple[Const, ...]]]  # rows of extensional predicates
 
 
 class Asked(NamedTuple):
-    """A program that derives what a question needs, the rows of its seeds, and a sentence for each view asked so."""
+    """A program that derives only what a query demands, the rows of its seeds, and a note for each rewritten view."""
 
     program: Program
     seeds: Seeds
@@ -37,10 +37,10 @@ class Asked(NamedTuple):
 
 
 def pass_constants(program: Program) -> Asked:
-    """A question's program, in which recursion derives only what the constants lead to, where it is asked by any."""
+    """Rewrite a query's program so that recursion which is read with constants derives only what these demand."""
     asked = Asked(program, {})
     for views in [stratum.recursive for stratum in strata_of(program.rules) if stratum.recursive]:
-        # Rewriting one stratum makes the rules of others anew, which read it.
+        # Rewriting a stratum also replaces the rules of other strata that read it.
         (stratum,) = (one for one in strata_of(asked.program.rules) if one.recursive == views)
         if _is_plain(stratum, program.predicates):
             asked = _Magic(asked, stratum).asked() or asked
@@ -48,7 +48,7 @@ def pass_constants(program: Program) -> Asked:
 
 
 def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
-    """Has a stratum only relations, and rules whose arithmetic cannot fail? Otherwise what is left out might fail."""
+    """Return whether a stratum has only relations and no arithmetic that can fail, since skipped rows hide errors."""
     return not any(
         rule.aggregate or predicates[rule.heads[0].predicate].value is not None or may_fail(disjunct, set(), rule.types)
         for rule in stratum.rules
@@ -65,11 +65,11 @@ class _Magic:
         self._made: list[Rule] = []
         self._waiting: list[tuple[str, Given]] = []
         self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
-        self._partly: set[tuple[str, Given]] = set()  # those of whose rules not all literals decide what they ask for
+        self._partly: set[tuple[str, Given]] = set()  # those with a rule that demands by some of its literals only
         self._seeds: Seeds = {}
 
     def asked(self) -> Asked | None:
-        """The program with the stratum rewritten; None if some rule needs all that the stratum derives."""
+        """Return the program with the stratum rewritten; None if some rule needs all rows of the stratum."""
         program, own = self._before.program, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
         outside = [rule for rule in program.rules if id(rule) not in within]
@@ -106,7 +106,7 @@ class _Magic:
     # -- calls from outside the stratum
 
     def _called(self, disjunct: Disjunct) -> list[tuple[str, Given, tuple[Const, ...]]]:
-        """The atoms of the stratum in a conjunction: for each its name, the columns given by constants, and these."""
+        """Return the stratum's atoms in a conjunction: for each its name, its columns bound to constants, and these."""
         known = _constants(disjunct)
         return [
             (atom.predicate, given, tuple(_constant(atom.args[i], known) for i in given))
@@ -116,7 +116,7 @@ class _Magic:
         ]
 
     def _answered(self, rule: Rule, factored: set[tuple[str, Given]]) -> Rule:
-        """A rule from outside that asks the rewritten views."""
+        """Return a rule from outside the stratum, reading the rewritten views."""
 
         def literal(one: Literal, known: Mapping[Var, Const]) -> Literal:
             match one:
@@ -136,7 +136,7 @@ class _Magic:
     # -- rules of the stratum
 
     def _ask(self, name: str, given: Given) -> None:
-        """Make the predicates of a view that is asked with some columns given, and have its rules rewritten."""
+        """Define the predicates of a view that is read with some columns bound, and queue its rules for rewriting."""
         if (name, given) in self._calls:
             return
         self._calls[name, given] = []
@@ -158,7 +158,7 @@ class _Magic:
         self._predicates[predicate.name] = predicate
 
     def _adorn(self, name: str, given: Given) -> bool:
-        """Rewrite the rules of a view that is asked with columns given; False if it needs all rows of some view."""
+        """Rewrite the rules of a view that is read with columns bound; False if they need all rows of some view."""
         for rule in self._stratum.rules:
             (head,) = rule.heads
             for disjunct in rule.body if head.predicate == name else ():
@@ -199,17 +199,17 @@ class _Magic:
         return any(atom.predicate in self._stratum.recursive for atom in atoms(disjunct))
 
     def _place(self, atom: Atom, known: set[Var]) -> tuple[bool, bool]:
-        """Atoms that share a known value come first, of these such that are complete."""
+        """Return an atom's sort key: those with a known value first, of these first those outside the stratum."""
         shares = any(isinstance(term, Const) or term in known for term in atom.args)
         return not shares, atom.predicate in self._stratum.recursive
 
     def _pass_on(self, rule: Rule, atom: Atom, columns: Given, done: Sequence[Atom], rest: Sequence[Literal]) -> bool:
-        """The rule that asks a view for what the atoms before it give; whether all other literals decide that."""
+        """Add the rule that demands a view's rows by the atoms before it; return whether it has all other literals."""
         fresh = {i: Var(f"given${i}", where=atom.where) for i in columns if isinstance(atom.args[i], Const)}
         args = tuple(fresh.get(i, atom.args[i]) for i in columns)
         head = Atom(_named(atom.predicate, "asked", columns), args, where=atom.where)
         if (head,) == tuple(done):
-            return True  # it asks for what is asked for already
+            return True  # this is demanded already
         held = {v for one in done for v in variables(one)}
         fixed = [Compare("=", var, atom.args[i]) for i, var in fresh.items()]
         kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
@@ -219,10 +219,10 @@ class _Magic:
         self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
         return len(kept) == len(rest)
 
-    # -- answers that are the same for all that is asked for
+    # -- answers that are the same for all demanded values
 
     def _is_same_for_all(self, name: str, given: Given) -> bool:
-        """Do all rules ask only for other given values, and pass the answer on? And is the question for one value?"""
+        """Return whether there is one seed, and all rules only demand other values and pass the answer on."""
         if len(self._seeds.get(_named(name, "seed", given), ())) != 1 or len(given) == len(self._predicates[name].keys):
             return False
         asking = {call for call, calls in self._calls.items() if (name, given) in calls}
@@ -254,7 +254,7 @@ class _Magic:
         )
 
     def _is_left_out(self, rule: Rule, factored: set[tuple[str, Given]]) -> bool:
-        """Is a rule for answers of the other kind?"""
+        """Return whether a rule derives the form of the answer (factored or not) that is not used."""
         name = rule.heads[0].predicate
         for call in self._calls:
             if name == _named(*_parts(call, "")):
@@ -269,13 +269,13 @@ def _parts(call: tuple[str, Given], kind: str) -> tuple[str, str, Given]:
 
 
 def _named(name: str, kind: str, given: Given) -> str:
-    """The name of a predicate that stands for a view asked with some columns given."""
+    """Return the name of the predicate of this kind for a view with some columns bound."""
     digits = "".join("1" if i in given else "0" for i in range(max(given, default=-1) + 1))
     return f"{name}${kind}{digits}"
 
 
 def _constants(disjunct: Disjunct) -> dict[Var, Const]:
-    """The variables that a conjunction fixes to constants."""
+    """Return the variables that a conjunction fixes to constants, with these."""
     return {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, Compare)}  # type: ignore[misc]
 
 

@@ -1,11 +1,11 @@
-"""Negated conjunctions become helper views, so that the join only ever negates one atom.
+"""Turn negated conjunctions into helper views, so that the join only negates single atoms.
 
     p(x) <- a(x), !(edge(x, y), b(y)).
 
     p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
 
-The helper is maintained like any view and has a support count for the variables that it projects away, so the join
-never has to look for another witness of a refuted binding.
+The helper is maintained like any view. It has a support count for the variables that it projects away, so the join need
+not search for another witness of a refuted binding.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -21,10 +21,10 @@ NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
 
 
 def lift_negations(rule: Rule, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> Iterator[Rule]:
-    """The helper views of a rule's negations, then the rule, which negates single atoms; adds them to `predicates`.
+    """Yield the helper views of a rule's negations, then the rule, which negates single atoms; add to `predicates`.
 
-    A helper reads none of the views `recursive`, which read themselves: it must be complete before they are evaluated.
-    Raises ConstructError where it would have to.
+    A helper reads none of the views `recursive`: it must be complete before they are evaluated. Raises ConstructError
+    if it would have to.
     """
     reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
     return _Lift(predicates, reads).rules(rule)
@@ -77,7 +77,7 @@ class _Lift:
 
 
 def _simple(negation: Negation, held: set[Var]) -> bool:
-    """Is it one atom without local or computed variables and without a value? The join then looks its key up."""
+    """Return whether it is one atom without local or computed variables or a value, which the join can look up."""
     if len(negation.body) != 1 or negation.exists:
         return False
     atom = negation.body[0]
@@ -85,7 +85,7 @@ def _simple(negation: Negation, held: set[Var]) -> bool:
 
 
 def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tuple[Var, ...], Disjunct]:
-    """The variables of the atoms around a negation from which its own are computed, and the equations that do so."""
+    """Return the outer atoms' variables that determine those of a negation, and the equations that compute these."""
     found, equations = list(variables(negation)), dict[Literal, None]()
     for v in found:  # grows
         if v not in held:
@@ -98,10 +98,10 @@ def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tupl
 def _bound(
     negation: Negation, free: tuple[Var, ...], equations: Disjunct, around: Disjunct, types: Mapping[str, str]
 ) -> Disjunct:
-    """The body of a helper: the negated literals, and the atoms and equations around them if it needs these.
+    """Return the body of a helper: the negated literals, and the atoms and equations around them if needed.
 
-    It needs them if the negation does not bind the helper's columns itself or reads computed variables.  Other
-    comparisons around it come along if they cannot fail, since they make the helper smaller.
+    They are needed if the negation does not bind the helper's columns itself or reads computed variables.  Other
+    comparisons around it are then included if they cannot fail, since they make the helper smaller.
     """
     here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
     if here.issuperset(free) and set(free).issuperset(variables(negation)):

@@ -1,6 +1,6 @@
-"""Aggregates over the rows in a range of each row: seeks and range folds in place of a join of rows with rows.
+"""Rewrite aggregates over a range of rows for each row: use seeks and range folds instead of a join.
 
-    nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a behind x
+    nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a after x
 
     peak[d] = n <- agg<<n = max(v)>> day(d), sale(e, v), e <= d, e > d - 7.
     peak$folds0[e] = n <- agg<<n = max(v)>> sale(e, v).
@@ -10,10 +10,10 @@
     week$parts0[place, e] = n <- agg<<(place, n) = $parts(v)>> sale(e, v).                 parts by place (exact_sum.py)
     week[d] = n <- agg<<n = sum(s)>> day(d), week$parts0[_, e] = s, e <= d, e > d - 7.     a fold for each place
 
-A rule is so rewritten if its conjunction falls into two parts: *points*, which hold the keys of the head, and what is
-*measured*, which holds the argument.  They may share variables, the group, and are else tied only by comparisons of one
-variable of each.  Its state is of the size of the parts, where the join has a row for each pair.  If the keys do not
-tell points apart, the rule aggregates once more:
+A rule is rewritten if its conjunction has two parts: *points*, which hold the keys of the head, and a *measured* part,
+which holds the argument.  They may share variables, the group, and are otherwise connected only by comparisons of one
+variable of each.  The state has the size of the parts, while the join has a row for each pair.  If the keys do not
+identify points, the rule aggregates once more:
 
     pairs[] = n <- agg<<n = count()>> a(x), a(z), z > x.
     pairs$range0[x] = n <- agg<<n = count()>> a(x), a(z), z > x.
@@ -50,18 +50,18 @@ from ivm.plan.join_order import Distinct
 from ivm.plan.linear import FAR, KINDS, Linear, linear
 from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
-KeysOf = Callable[[str], int]  # how many of a predicate's columns tell its rows apart
-Pays = Callable[[Disjunct, Disjunct], bool]  # of points and what is measured
-FEW_POINTS = 64  # with fewer by this factor than there are rows to measure, a question is a join
-FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # what an operation folds by, over its own results
-REPEATED = ("count", "sum", "total", "variance", "stddev")  # and operators of users
-PARTED_BY = ("sum", "total", *MOMENTS)  # what follows from parts that add up
-FIRST = ("min", "argmin", "first")  # what is found by seeking, if it orders by the key of the range
+KeysOf = Callable[[str], int]  # how many of a predicate's first columns identify its rows
+Pays = Callable[[Disjunct, Disjunct], bool]  # of points and the measured part
+FEW_POINTS = 64  # if measured rows exceed points by this factor, a query uses a join
+FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # how results of an operation are combined
+REPEATED = ("count", "sum", "total", "variance", "stddev")  # and users' operators
+PARTED_BY = ("sum", "total", *MOMENTS)  # computed from parts that add up
+FIRST = ("min", "argmin", "first")  # found by a seek, if ordered by the key of the range
 LAST = ("max", "argmax", "last")
 
 
 class Parts(NamedTuple):
-    """A conjunction in two parts, the comparisons between them, and the range that these say."""
+    """A conjunction in two parts, the comparisons between them, and the range that these define."""
 
     points: Disjunct
     measured: Disjunct
@@ -81,10 +81,10 @@ def lift_ranges(
     recursive: Container[str],
     pays: Pays | None = None,
 ) -> Iterator[Rule]:
-    """The rule, or for aggregates over ranges rules that are evaluated by ranges, after their helpers.
+    """Yield the rule, or, for aggregates over ranges, helpers and the rules that are evaluated by ranges.
 
-    Adds the helpers to `predicates`.  Views in `recursive` are left to their rounds.  `pays` says for what is evaluated
-    once whether so many points are worth the helpers.
+    Adds the helpers to `predicates`.  Views in `recursive` are not changed.  For queries, `pays` says whether the
+    number of points is worth the helpers.
     """
     is_other = not rule.aggregates or any(head.predicate in recursive for head in rule.heads)
     if is_other or len(rule.body) != 1 or may_fail(rule.body[0], set(), rule.types):
@@ -111,12 +111,12 @@ class _Rewriting:
         self._known: dict[object, Atom] = {}
 
     def ranged(self, head: Atom, aggregate: Aggregate, encode: Encode) -> list[Rule]:
-        """The rules for one aggregate; none if it is not over a range."""
+        """Return the rules for one aggregate; none if it is not over a range."""
         parts = self._parts(head, aggregate, encode)
         if parts is None or (self._pays and not is_neighbour(head.predicate) and not self._pays(*parts[:2])):
             return []
         keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
-        once = self._tells_apart(parts.points, keys)  # else a key's points count several times
+        once = self._tells_apart(parts.points, keys)  # else several points of a key count
         if (keys == {*core} and (once or not _is_repeated(aggregate.op))) or (once and keys):
             return self._rules(head, aggregate, parts, keys != {*core})
         if aggregate.op not in FOLDS:
@@ -135,10 +135,10 @@ class _Rewriting:
         )
         return [*self._rules(inner, replace(aggregate, result=result), parts, False), outer]
 
-    # -- what is a range
+    # -- recognition of ranges
 
     def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
-        """The parts of the body; None if it is not of that form, or the aggregate is of another kind."""
+        """Return the parts of the body; None if it does not have that form, or for another kind of aggregate."""
         taken = aggregate.arguments
         if not is_operator(aggregate.op) and (
             aggregate.op not in (*FOLDS, *FIRST, *LAST, *PARTED_BY) or len(taken) > 2
@@ -158,7 +158,7 @@ class _Rewriting:
         return None
 
     def _link(self, literal: Literal, encode: Encode) -> Linear | None:
-        """A comparison as a sum, if it may bound a range."""
+        """Return a comparison as a sum, if it can bound a range."""
         if not isinstance(literal, Compare) or literal.op in ("=", "!="):
             return None
         form = linear(literal, self._rule.types, encode)
@@ -166,7 +166,7 @@ class _Rewriting:
         return form if opposite and form and abs(form.constant) < FAR else None
 
     def _is_kept(self, aggregate: Aggregate, parts: Parts) -> bool:
-        """Can a range of one tree say what the aggregate is?"""
+        """Return whether the aggregate can be computed from a range of one tree."""
         taken = aggregate.arguments
         if len(parts.group) + 3 > KEYS_MAX // 2:
             return False
@@ -177,7 +177,7 @@ class _Rewriting:
         return aggregate.op in FOLDS or aggregate.op in PARTED_BY
 
     def _split(self, forms: Mapping[Literal, Linear], point: Var, key: Var, keys: tuple[Var, ...]) -> Parts | None:
-        """The parts of the body, given which variables are compared, and which are the head's keys."""
+        """Split the body into parts, given the compared variables and the head's keys."""
         links = [x for x, form in forms.items() if {*form.times} == {point.name, key.name}]
         literals = [x for x in self._rule.body[0] if x not in links]
         sides = _sides([x for x in literals if isinstance(x, Atom)], {point, *keys}, key)
@@ -199,7 +199,7 @@ class _Rewriting:
         return Parts(ordered[0], ordered[1], comparisons, point, key, group, low, high)
 
     def _tells_apart(self, part: Disjunct, keys: set[Var]) -> bool:
-        """Do these variables tell the bindings of a part apart?"""
+        """Return whether these variables identify the bindings of a part."""
         bound = {v for x in part for v in variables(x)}
         if keys == bound:
             return True
@@ -212,7 +212,7 @@ class _Rewriting:
     # -- the rules
 
     def _rules(self, head: Atom, aggregate: Aggregate, parts: Parts, whole: bool) -> list[Rule]:
-        """The rule that is evaluated by ranges, after the helpers that it reads."""
+        """Return the helpers, then the rule that is evaluated by ranges."""
         helpers: list[Rule] = []
         core = (*parts.group, parts.point)
         told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
@@ -226,7 +226,7 @@ class _Rewriting:
             measured = self._part(parts.measured, (*known, taken[0]), "from", helpers, least)
         elif aggregate.op in PARTED_BY:
             measured, folded = self._parted(aggregate, parts, helpers)
-            types[folded.name] = types[taken[0].name]  # what its parts add up to
+            types[folded.name] = types[taken[0].name]  # the type of the sum of parts
             aggregate = replace(aggregate, arguments=(folded,))
         else:
             measured, folded = self._folded(_within_key(aggregate, parts), parts, helpers, types)
@@ -239,7 +239,7 @@ class _Rewriting:
         ]
 
     def _is_sought(self, aggregate: Aggregate, parts: Parts) -> bool:
-        """Is what is taken that of the first or the last record?  Of several with one key, texts would be compared."""
+        """Return whether the first or last record has the result; several texts with one key must be compared."""
         (taken, *by), known = aggregate.arguments, {*parts.group, parts.key}
         return bool(by) and (self._rule.types[taken.name] not in TEXTS or self._tells_apart(parts.measured, known))
 
@@ -247,7 +247,7 @@ class _Rewriting:
         return aggregate.result.name.removesuffix("$")
 
     def _part(self, part: Disjunct, columns: tuple[Var, ...], kind: str, helpers: list[Rule], least: int = 0) -> Atom:
-        """The atom that is a part, or one of a helper that has these columns, of which the first `least` come first."""
+        """Return the part's own atom, or an atom of a helper with these columns; the first `least` must come first."""
         if len(part) == 1 and self._serves(part[0], columns[:least] or columns):
             (atom,) = part
             assert isinstance(atom, Atom)
@@ -260,7 +260,7 @@ class _Rewriting:
         return self._known[part, columns]
 
     def _serves(self, literal: Literal, columns: tuple[Var, ...]) -> bool:
-        """Is there an index of a relation, or the relation itself, that is in the order of these columns?"""
+        """Return whether a relation or an index of it can have these columns first."""
         if not isinstance(literal, Atom) or len({*literal.terms}) < len(literal.terms):
             return False
         if not all(isinstance(term, Var) for term in literal.terms):
@@ -272,9 +272,9 @@ class _Rewriting:
     def _folded(
         self, aggregate: Aggregate, parts: Parts, helpers: list[Rule], types: dict[str, Type]
     ) -> tuple[Atom, Var]:
-        """The atom of a helper that aggregates what is measured for each key of the range, and its value.
+        """Return the atom of a helper that aggregates the measured part for each key of the range, and its value.
 
-        Adds the type of this.
+        Adds the value's type to `types`.
         """
         value = Var("folded$", where=aggregate.where)
         folded = replace(aggregate, result=value)
@@ -283,9 +283,9 @@ class _Rewriting:
         return head, value
 
     def _parted(self, aggregate: Aggregate, parts: Parts, helpers: list[Rule]) -> tuple[Atom, Var]:
-        """The atom of a helper that has the parts of what is measured, by place and by key of the range.
+        """Return the atom of a helper with the measured summands' parts by place and key of the range, and its value.
 
-        It carries what any aggregate of the rule needs of these summands.
+        It keeps all that any aggregate of the rule needs of these summands.
         """
         place, value = (Var(name, where=aggregate.where) for name in ("place$", "folded$"))
         ops = [one.op for one in self._rule.aggregates if one.arguments == aggregate.arguments]
@@ -300,7 +300,7 @@ class _Rewriting:
         self, kind: str, keys: tuple[Var, ...], value: Var, aggregate: Aggregate, parts: Parts, helpers: list[Rule],
         types: dict[str, Type],
     ) -> Atom:  # fmt: skip
-        """The head of a rule that aggregates what is measured, which is made unless there is one."""
+        """Return the head of a rule that aggregates the measured part, adding the rule if it does not exist."""
         known = (parts.measured, keys, aggregate.op, aggregate.arguments, value)
         if known not in self._known:
             atom = Atom(self._name(kind), keys, value, where=self._rule.where)
@@ -324,12 +324,12 @@ class _Rewriting:
 
 
 def pays_once(distinct: Distinct, points: Disjunct, measured: Disjunct) -> bool:
-    """Are there enough points for a question to make helpers of all that is measured?  Else it joins the few."""
+    """Return whether a query has enough points to be worth helpers of the measured part; else it joins."""
     return FEW_POINTS * _rows(distinct, points) >= _rows(distinct, measured)
 
 
 def _rows(distinct: Distinct, part: Disjunct) -> float:
-    """About how many rows a part has at most: those of its smallest atom, or few where a constant is asked for."""
+    """Estimate the most rows of a part: those of its smallest atom, or 1 if it has a constant."""
     asked = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
     held = [x for x in part if isinstance(x, Atom)]
     if asked or any(isinstance(term, Const) for x in held for term in x.terms):
@@ -338,12 +338,12 @@ def _rows(distinct: Distinct, part: Disjunct) -> float:
 
 
 def _is_repeated(op: str) -> bool:
-    """Does an aggregate change if each assignment is there twice?"""
+    """Return whether an aggregate changes if each assignment is repeated."""
     return op in REPEATED or (is_operator(op) and not is_semilattice(op))
 
 
 def _within_key(aggregate: Aggregate, parts: Parts) -> Aggregate:
-    """What is aggregated of the assignments that have one key of the range."""
+    """Return the aggregate over the assignments with one key of the range."""
     op, (taken, *order) = aggregate.op, aggregate.arguments or (None,)
     if is_operator(op):
         assert taken
@@ -355,13 +355,13 @@ def _within_key(aggregate: Aggregate, parts: Parts) -> Aggregate:
 
 
 def _order_within(aggregate: Aggregate, parts: Parts) -> tuple[Var, ...]:
-    """The variables that an aggregate is ordered by and that differ among the assignments of a point."""
+    """Return the variables that order an aggregate and differ among the assignments of a point."""
     same = {*parts.group, *(v for x in parts.points for v in variables(x))}
     return tuple(v for v in aggregate.arguments[len(aggregate.arguments) - aggregate.by :] if v not in same)
 
 
 def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:
-    """The atoms of points and those that are measured; None if some belong to both."""
+    """Divide the atoms into those of points and measured ones; None if some belong to both."""
     measured = [x for x in atoms if key in variables(x)]
     sides = [[x for x in atoms if x not in measured and not points.isdisjoint(variables(x))], measured]
     waiting = [x for x in atoms if x not in sides[0] and x not in measured]
@@ -380,7 +380,7 @@ def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]]
 
 
 def _ends(forms: list[Linear], key: Var) -> tuple[int | None, int | None]:
-    """The range of the key less the point, in words, that comparisons leave."""
+    """Return the range of key - point, in words, that comparisons allow."""
     lows: list[int] = []
     highs: list[int] = []
     for form in forms:
