@@ -7,13 +7,13 @@ import fractions
 import uuid
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import pagestore
 from pagestore.errors import PagestoreError
+
+pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
 
 
 class Kind(enum.IntEnum):

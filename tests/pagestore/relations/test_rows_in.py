@@ -4,10 +4,7 @@ import sqlite3
 from collections import namedtuple
 from dataclasses import make_dataclass
 
-import duckdb
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,6 +13,8 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from pagestore.errors import SchemaError, WordError
+
+duckdb, pd, pl = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
 
 NAMES = ("x", "y", "z")
 Named, Other = namedtuple("Named", NAMES), namedtuple("Other", ["a", "b", "c"])
