@@ -195,7 +195,7 @@ class Filler:
                     self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
     def refill(self, stratum: InstalledStratum) -> None:
-        """Evaluate a recursive stratum from scratch, from what it reads of lower strata; otherwise like `fill`."""
+        """Evaluate a recursive stratum from scratch, from what it reads from outside; otherwise like `fill`."""
         Facts(self.txn, self.installed, stratum, self.encode).clear()
         self._fill_stratum(stratum)
 

@@ -91,7 +91,7 @@ class InstalledRule:
 
 
 class InstalledStratum(NamedTuple):
-    """Rules that are evaluated together, and the views that they derive recursively; none for a single plain rule."""
+    """Rules that are evaluated together, and their recursive views; none for a single non-recursive rule."""
 
     rules: tuple[InstalledRule, ...]
     recursive: frozenset[str]

@@ -64,7 +64,7 @@ class Follow(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Maintain and flush the views of a recursive stratum after changes in lower strata."""
+    """Maintain and flush the views of a recursive stratum after changes of relations that it reads."""
 
     stratum: InstalledStratum
 
@@ -139,7 +139,7 @@ class Schedule:
         return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (predicate, operations of plans that write it, rows inserted, rows erased) that the kernel touched."""
+        """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
         operations = self._working.operations.tolist()
         for name, first, plans in self._books:
             inserted, erased = self.queues.turnover(first)
