@@ -2,7 +2,7 @@
 
     view rows      a view has the rows that its rules derive, through intermediate views, and no others
     support        the support stored with a row is its number of derivations
-    rank           a row of a view that reads itself follows from rows that come before it (engine/recursion)
+    rank           a row of a recursive view derives from rows that come before it (engine/recursion)
     aggregate      the state of min, max, total and aggregates without keys equals the rebuilt one
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)

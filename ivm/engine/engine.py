@@ -231,7 +231,7 @@ class Engine(Filler):
         tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
         try:
             edits = compose_edits(actions, rows, tree.spec)
-        except EditError:  # the edits of a key add up beyond 64 bits, but with what is stored the sum may fit
+        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
             edits = self._edits_to_sums(tree, predicate, rows)
         try:
             return self.txn.apply_indexed(names, places, *edits, visible)

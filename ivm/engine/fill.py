@@ -132,7 +132,7 @@ class Filler:
         layout = self.installed.layouts[index.predicate]
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
-        relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
+        relation = self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
         batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
@@ -195,7 +195,7 @@ class Filler:
                     self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
     def refill(self, stratum: InstalledStratum) -> None:
-        """Evaluate a recursive stratum from scratch, from what it reads from outside; otherwise like `fill`."""
+        """Evaluate a recursive stratum from scratch, from what it reads outside the stratum; otherwise like `fill`."""
         Facts(self.txn, self.installed, stratum, self.encode).clear()
         self._fill_stratum(stratum)
 

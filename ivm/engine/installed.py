@@ -76,7 +76,7 @@ class InstalledRule:
         return list(dict.fromkeys(found))
 
     def sensitivity_names(self, number: int) -> list[str]:
-        """The names in the store of a plan's sensitivity indices, one for each of its sensors."""
+        """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
         return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
 
     @cached_property
@@ -134,7 +134,7 @@ class Block:
 
     @property
     def rewrites(self) -> "Rewrites":
-        """Which rewrites change what the rules keep."""
+        """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
         return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
 

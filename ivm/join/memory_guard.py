@@ -30,7 +30,7 @@ RECORDING = '. To be matched, a view records less with a coarser granularity, an
 
 
 class Limit(NamedTuple):
-    """Who bounds the memory of this process, how many bytes there are, and how many are left."""
+    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes left."""
 
     whose: str
     whole: int

@@ -1,4 +1,4 @@
-"""The facts of a recursive stratum in memory, and the rounds that derive them (kernels/flat_rounds.py)."""
+"""Derive the facts of a recursive stratum in memory, in rounds (kernels/flat_rounds.py)."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -44,7 +44,7 @@ class BitRows(NamedTuple):
 class FlatOutput(NamedTuple):
     """Output buffers: bindings out[L, n], how often each counts times[n], and trace rows.
 
-    Trace rows of sensor s go to rows[s, :, n], packed as codes[s, C, CODE] say; one level writes at most `room` rows.
+    Trace rows of sensor s go to rows[s, :, n], packed by codes[s, C, CODE]; one level writes at most `room` rows.
     """
 
     out: Table

@@ -11,7 +11,7 @@ from pagestore.compiled import kernel, population
 
 @kernel
 def lay_ranks(data, start, end, low, bits, at):
-    """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit stands for key `low`."""
+    """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit is that of key `low`."""
     first, last = (data[start] - low) >> 6, (data[end - 1] - low) >> 6
     for w in range(first, last + 1):
         bits[at + 2 * w] = 0
