@@ -20,8 +20,8 @@ PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES
 # a pin, for each level up to the last that is pinned: the word of a branch that it takes, or else the level (-1 for
 # none) to whose value it adds a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
-# words of `progress`: the step (one per probe for erased branches, then one per probe for inserted ones); whether it
-# has begun; operations of the steps done; whether the bindings found are composed, as a few are in the same call
+# words of `progress`: the step (one per probe on the old trees, then one per probe on the new ones); whether it has
+# begun; operations of the steps done; whether the bindings found are composed, as a few are in the same call
 STEP, BEGUN, OPERATIONS, COMPOSED, PROGRESS = range(5)
 
 
