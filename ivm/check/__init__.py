@@ -1,1 +1,1 @@
-"""Checks that all that is stored for rules follows from the relations, and rebuilds it."""
+"""Check that everything stored for rules follows from the relations, and rebuild it."""

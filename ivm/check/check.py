@@ -1,15 +1,15 @@
-"""Checks all that is stored for rules: rebuilds it from base relations in a sketch, and compares.
+"""Check everything stored for rules: rebuild it from base relations in a sketch, and compare.
 
-    view rows      a view has the rows that its rules derive, through the views between, and no others
-    support        the support stored behind a row is its number of derivations
-    rank           a row of a view that reads itself follows from rows that come before it (engine/recursion)
-    aggregate      the state of min, max, total and aggregates without keys is the one that follows
+    view rows      a view has the rows that its rules derive, through intermediate views, and no others
+    support        the support stored with a row is its number of derivations
+    rank           a row of a recursive view derives from rows that come before it (engine/recursion)
+    aggregate      the state of min, max, total and aggregates without keys equals the rebuilt one
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)
     functions      rules can be evaluated at all: no key has two values, no sum is out of range
-    dependants     the version says which trees depend on which relations
+    dependants     the version records which trees depend on which relations
 
-The sentence of each violation names the tree, and a row that differs.
+The message of each violation names the tree, and a row that differs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,14 +41,14 @@ from pagestore.host import (
 
 
 class Difference(NamedTuple):
-    """How a tree differs from the one that follows: a sentence, and whether only hidden words (supports) differ."""
+    """How a tree differs from the rebuilt one: a message, and whether only hidden words (supports) differ."""
 
     hidden: bool
     fact: str
 
 
 def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress) -> list[Violation]:
-    """The violations in a sketch's version. It leaves the rebuilt trees in the sketch. O(evaluating all rules)."""
+    """Return the violations in a sketch's version; leave the rebuilt trees in the sketch. O(evaluating all rules)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
     except MaintainError as error:
@@ -67,7 +67,7 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
 
 
 def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
-    """Does the version say which trees depend on which relations?"""
+    """Check that the version records which trees depend on which relations."""
     if installed.blocks and sketch.base.catalog.dependants.get(HOST) != dependants_of(installed):
         yield _violation(
             "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
@@ -77,7 +77,7 @@ def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Ite
 def _check_predicate(
     sketch: EphemeralTransaction, installed: Installed, name: str, progress: Progress
 ) -> Iterator[Violation]:
-    """A view with its aggregate state, and the permuted indices of a predicate."""
+    """Check a view with its aggregate state, and the permuted indices of a predicate."""
     progress(f"comparing {name}")
     predicate, layout = installed.program.predicates[name], installed.layouts[name]
     if predicate.extensional and tree_before(sketch, name) is None:
@@ -97,7 +97,7 @@ def _check_predicate(
 
 
 def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progress: Progress) -> Iterator[Violation]:
-    """The sensitivity indices of a rule."""
+    """Check the sensitivity indices of a rule."""
     for number, plan in enumerate(rule.plans):
         names = rule.sensitivity_names(number)
         stored, fresh = [tree_before(sketch, name) for name in names], [sketch.tree(name) for name in names]
@@ -119,9 +119,9 @@ def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progre
 
 
 def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: InstalledStratum) -> Iterator[Violation]:
-    """The ranks of a recursive stratum, given that all that it reads is right."""
+    """Check the ranks of a recursive stratum, provided that everything it reads is right."""
     if any(unordered(name) in built_sizes(sketch) for name in stratum.recursive):
-        return  # it is evaluated anew at each change
+        return  # it is evaluated from scratch at each change
     stored = {name: tree_before(sketch, name) for name in stratum.recursive}
     for name, tree in stored.items():
         if tree is None or tree.spec[1:3] != sketch.tree(name).spec[1:3]:
@@ -139,10 +139,10 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
 def tree_difference(
     sketch: EphemeralTransaction, name: str, types: Sequence[str], compared: int | None = None
 ) -> Difference | None:
-    """How a tree of the sketch's version differs from the rebuilt one; None if it does not.
+    """Return how a tree of the sketch's version differs from the rebuilt one; None if it does not.
 
-    `types` are those of the first columns; the words of the others are shown as numbers. Only the first columns are
-    `compared`, unless this is None.
+    `types` are those of the first columns; the words of the others are shown as numbers. If `compared` is given, only
+    that many first columns are compared.
     """
     old, new = tree_before(sketch, name), sketch.tree(name)
     if old is None:
@@ -169,13 +169,13 @@ def tree_difference(
 
 
 def tree_before(sketch: EphemeralTransaction, name: str) -> Tree | None:
-    """A tree as it is in the sketch's version."""
+    """Return a tree of the sketch's version; None if it does not exist."""
     info = sketch.base.catalog.relations.get(name)
     return sketch.base.trees[info.spec.tree_id] if info else None
 
 
 def _shown(sketch: EphemeralTransaction, types: Sequence[str], words: np.ndarray) -> str:
-    """A record as text."""
+    """Return a record as text."""
     values = [sketch.decode(type_, words[c : c + 1])[0].as_py() for c, type_ in enumerate(types)]
     return f"({', '.join(map(str, (*values, *words[len(types) :].tolist())))})"
 

@@ -1,4 +1,4 @@
-"""Views and all else that is stored for rules, rebuilt from base relations and nothing else."""
+"""Rebuild views and everything else that is stored for rules, from base relations alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ from ivm.engine.stored import create_relation
 from ivm.plan.constants import Encoder
 from pagestore.host import Snapshot, Transaction, read_batches
 
-Progress = Callable[[str], None]  # takes a line that says what is being done
+Progress = Callable[[str], None]  # takes a line that describes the current step
 
 
 def no_progress(text: str) -> None:
@@ -25,10 +25,10 @@ def rebuild(
     recording: bool = True,
     progress: Progress = no_progress,
 ) -> dict[str, tuple[int, int]]:
-    """Drop and fill again all that is stored for some rules, in dependency order; the scans of views are kept.
+    """Drop and refill everything stored for some rules, in dependency order; keep the scans of views.
 
     `rules` must hold every rule whose views they read. Without `recording` no sensitivity index is built. Returns the
-    sizes of the indices that were built, as `Filler.built`. Raises MaintainError. O(evaluating the rules).
+    sizes of the indices that were built, like `Filler.built`. Raises MaintainError. O(evaluating the rules).
     """
     views = {name for rule in rules for name in rule.writes}
     scans = {name: txn[name].scans for name in views if name in txn}
@@ -48,9 +48,9 @@ def rebuild(
 
 
 def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
-    """The visible words of a view that follow from what is stored below it, in parts int64[C, n] and key order.
+    """Compute the visible words of a view from what its rules read, in parts int64[C, n] and key order.
 
-    A view that reads itself is evaluated anew in a sketch, with its stratum, and so is an aggregate with a state.
+    A recursive view is evaluated in a sketch, with its stratum, and so is an aggregate with a state.
     Raises as `recompute`.
     """
     if not installed.stores(name):
@@ -66,7 +66,7 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
 
 
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
-    """The rules from which a view follows, through the views between; its own rules come last."""
+    """Return the rules that a view depends on, directly or through other views; its own rules come last."""
     wanted, found = {name}, list[InstalledRule]()
     for stratum in reversed(installed.strata):
         if any(wanted.intersection(rule.writes) for rule in stratum.rules):
@@ -76,7 +76,7 @@ def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
 
 
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
-    """The rules; `progress` is called before each."""
+    """Yield the rules; call `progress` before each."""
     for number, rule in enumerate(rules, 1):
         progress(f"evaluating {', '.join(rule.writes)}, {number} of {len(rules)}")
         yield rule

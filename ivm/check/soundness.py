@@ -1,4 +1,4 @@
-"""Checks that sensitivity indices are sound (*Sensitivity indices*).
+"""Check that sensitivity indices are sound (*Sensitivity indices*).
 
 A context is a binding of the levels before one. A sound index holds, under each context that a join reaches:
 
@@ -7,7 +7,7 @@ A context is a binding of the levels before one. A sound index holds, under each
 
 Atoms that follow the key order need no intervals.
 
-An index that was recorded just now is sound. So only its values that the stored index does not cover need checking,
+A freshly recorded index is sound. So only its values that the stored index does not cover need checking,
 and intervals of any other atom may cover these. Intervals that no context needs any more do no harm.
 """
 
@@ -37,7 +37,7 @@ class Soundness:
         self._by_gamma = lru_cache(PREFIXES_MAX)(self._read)
 
     def gap(self, s: int) -> tuple[Context, int] | None:
-        """A context and a value at the level of sensor s that no stored interval covers; None if there is no gap.
+        """Return a context and a value at the level of sensor s that no stored interval covers; None if there is none.
 
         O(stored + fresh), and O(values in it) for each fresh interval that is not stored.
         """
@@ -52,7 +52,7 @@ class Soundness:
         return None
 
     def _uncovered(self, level: int, context: Context, ranges: Ranges) -> Ranges:
-        """The part of some ranges of a level's values that no atom both refuses and covers."""
+        """Return the part of some ranges of a level's values that no atom both refuses and covers."""
         left = meet(ranges, self._allowed(level, context))
         for t, trie in enumerate(self._plan.tries):
             if not left:
@@ -68,7 +68,7 @@ class Soundness:
         return left
 
     def _allowed(self, level: int, context: Context) -> Ranges:
-        """The values of a level that the comparisons allow."""
+        """Return the values of a level that the comparisons allow."""
         ranges = [(WORD_MIN, WORD_MAX)]
         for bound in self._plan.bounds:
             if bound.level == level:
@@ -79,7 +79,7 @@ class Soundness:
         return ranges
 
     def _values(self, tree: Tree, prefix: tuple[int, ...], lo: int, hi: int) -> Iterator[int]:
-        """The values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
+        """Yield the values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
         columns = (*range(len(prefix) + 1),)
         last = None
         for batch in read_batches(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):
@@ -91,14 +91,14 @@ class Soundness:
                 last = value
 
     def _minus_stored(self, s: int, context: Context, ranges: Ranges) -> Ranges:
-        """The part of some ranges that the stored intervals of a sensor do not cover in a context."""
+        """Return the part of some ranges that the stored intervals of a sensor do not cover in a context."""
         columns = self._plan.sensors[s].columns
         words = tuple(context[level] for level in columns if level >= 0)
         depth = self._plan.sensors[s].depth
         return minus(ranges, self._by_gamma(s, words[:depth]).get(words[depth:], []))
 
     def _read(self, s: int, alphas: tuple[int, ...]) -> dict[tuple[int, ...], Ranges]:
-        """The stored intervals of a sensor that start with `alphas`, as ranges by the columns behind a and b."""
+        """Return the stored intervals of a sensor that start with `alphas`, as ranges by the columns after a and b."""
         depth, found = len(alphas), dict[tuple[int, ...], Ranges]()
         for batch in read_batches(self._pages, self._stored[s], alphas, rows=4096):
             same = np.flatnonzero((batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0))
@@ -115,7 +115,7 @@ class Soundness:
 
 
 def meet(one: Ranges, other: Ranges) -> Ranges:
-    """The values that are in both.
+    """Return the values that are in both.
 
     >>> meet([(1, 5), (8, 9)], [(4, 8)])
     [(4, 5), (8, 8)]
@@ -133,7 +133,7 @@ def meet(one: Ranges, other: Ranges) -> Ranges:
 
 
 def minus(one: Ranges, other: Ranges) -> Ranges:
-    """The values that are in the first and not in the second.
+    """Return the values that are in the first and not in the second.
 
     >>> minus([(1, 9)], [(2, 2), (5, 20)])
     [(1, 1), (3, 4)]

@@ -1,1 +1,1 @@
-"""All rules of a program: filled, and maintained transaction by transaction."""
+"""Fill the views of all rules, and maintain them transaction by transaction."""

@@ -3,7 +3,7 @@
     r(x, y, z) <- t(x, y), !s(x, y), u(y, z).      t has 1,000,000 rows, s all of these but (3, 7) and (5, 1)
 
 Comparing counts of ranges finds the missing rows in O(missing log n). They become a change oracle (join/oracle.py) with
-single values at the levels of x and y, so the join over all tries runs only where bindings can be.
+single values at the levels of x and y, so the join over all tries runs only where bindings can exist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from ivm.lang.ir import Atom, Disjunct, Rule, Var
 from ivm.plan.plan import Plan
 from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of
 
-LOOK_UP = 10  # records that a merge passes while the join looks up one binding in s, measured
+LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured
 
 
 class Pair(NamedTuple):
@@ -44,10 +44,10 @@ def evaluate_in_full(
     threads: int = 1,
     asked: frozenset[int] | None = None,
 ) -> Evaluation:
-    """All bindings of a plan, without recording sensitivity: over the rows that a subset lacks, if that costs less.
+    """Return all bindings of a plan, without recording sensitivity; join only rows that a subset lacks if cheaper.
 
-    `rules` are all installed rules, `asked` the levels whose values must be listed (join/evaluate.py).  For a pair that
-    is used O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError.
+    `rules` are all installed rules, `asked` the levels whose values must be listed (join/evaluate.py).  With a pair
+    O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError.
     """
     for pair in pairs(plan):
         if choice(plan, trees, rules, pair).taken:
@@ -58,7 +58,7 @@ def evaluate_in_full(
 
 
 def pairs(plan: Plan) -> list[Pair]:
-    """The pairs of a plan whose variables begin the key order, so that missing rows are regions of the oracle."""
+    """Return the pairs whose variables begin the plan's key order, so that missing rows are regions of the oracle."""
     return [
         Pair(w, p)
         for p, part in enumerate(plan.tries)
@@ -69,7 +69,7 @@ def pairs(plan: Plan) -> list[Pair]:
 
 
 def choice(plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair) -> Choice:
-    """Whether the complement of a pair is computed, and why.  O(rules)."""
+    """Decide whether to compute the complement of a pair, and why.  O(rules)."""
     whole, part = trees[pair.whole], trees[pair.part]
     t, s = (plan.tries[i].index.predicate for i in pair)
     keys = len(plan.tries[pair.part].levels)
@@ -89,7 +89,7 @@ def choice(plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair)
 def _among_missing(
     pages: Pages, plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair
 ) -> Evaluation | None:
-    """All bindings of a plan, found by a pair's missing rows; None if it turns out that s is no subset of t."""
+    """Return all bindings of a plan, found by a pair's missing rows; None if s turns out to be no subset of t."""
     whole, part = trees[pair.whole], trees[pair.part]
     levels = plan.tries[pair.part].levels
     complement = Complement(pages, whole, pages, part)
@@ -108,10 +108,10 @@ def _among_missing(
 
 
 def is_subset(rules: Iterable[Rule], part: str, whole: str, keys: int) -> bool:
-    """Whether the rules say that the first `keys` columns of `part` are always some of those of `whole`.
+    """Return whether the rules imply that `part`, by its first `keys` columns, is a subset of `whole`.
 
-    They say so if each conjunction of s has t with the head's arguments, s(x, y) <- t(x, y), ..., or if a conjunction
-    of t is s alone, t(x, y) <- s(x, y) ; ..., or through views between.  O(views * rules).
+    They do if each conjunction of s has t with the head's arguments, s(x, y) <- t(x, y), ..., or if a conjunction
+    of t is s alone, t(x, y) <- s(x, y) ; ..., or through intermediate views.  O(views * rules).
     """
     clauses: dict[str, list[tuple[Atom, Disjunct]]] = {}
     for rule in rules:
@@ -137,7 +137,7 @@ def _same(head: Atom, atom: Atom, keys: int) -> bool:
 
 
 def _copied(body: Disjunct) -> list[Atom]:
-    """The atom of a conjunction that copies all rows of it, as a list; empty for other conjunctions."""
+    """Return [atom] if the conjunction is one atom of which it copies all rows; else []."""
     atoms = _atoms(body)
     terms = [term for atom in atoms for term in atom.terms]
     return atoms if len(body) == len(atoms) == 1 and len({t for t in terms if isinstance(t, Var)}) == len(terms) else []

@@ -1,11 +1,11 @@
-"""Maintenance: the edits of one transaction, followed through all installed rules.
+"""Maintenance: propagate the edits of one transaction through all installed rules.
 
     +edge(1, 2) ──▶ flush edge ──▶ maintain tri(x, y, z) <- edge(x, y), ... ──▶ flush tri ──▶ ...
 
-Steps run in dependency order (schedule.py). To *flush* a predicate is to apply the edits that wait for it to its tree,
+Steps run in dependency order (schedule.py). To *flush* a predicate is to apply its waiting edits to its tree,
 and the tree's delta to its permuted indices. To *maintain* a plan is to turn the deltas of the relations in its body
 into edits of its heads; these wait until the first rule reads the head, or until the end. So each rule sees the old and
-the new trees of all that it reads, and both are final.
+the new trees of everything that it reads, and both are final.
 """
 
 import time
@@ -38,45 +38,45 @@ from ivm.views.states import APART, INVERTED, State
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
-# A large delta is followed only where that costs less than evaluating the old and the new version in full. A delta's
+# A large delta is propagated only if that costs less than evaluating the old and the new version in full. A delta's
 # share is its rows over the rows of its relation.
-LARGE_FROM = 64  # rows; a delta with no more is followed whatever its share
+LARGE_FROM = 64  # rows; a delta with no more is propagated whatever its share
 RELATION_SHARE_MAX = 0.25  # of one relation's rows
 # The mean share over a plan's tries, where flat tries can evaluate the plan, is at most one of these / tries².
 PROBED_SHARE = 0.9
 COUNTED_SHARE = 0.4  # for a probed plan whose bindings are counted, not listed
 MATCHED_SHARE = 0.15  # for a matched plan; divided by granularity², too
 # A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below, a ratio of the size
-# at the last rebuild. The first rows do not count, so that tiny indices are left alone.
+# at the last rebuild. The first rows do not count, so that tiny indices are not rebuilt.
 STALE_RATIO = 2
 SHRUNK_RATIO = 0.75
 STALE_FREE_ROWS = 64
-# A recursive stratum is evaluated anew once so many of its rows have lost their support, or one in REFILL_SHARE.
+# A recursive stratum is evaluated from scratch once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
 REFILL_FROM = 256
 REFILL_SHARE = 2
 
 
 @dataclass
 class Engine(Filler):
-    """Fills and maintains the views of one transaction.
+    """Fill and maintain the views of one transaction.
 
     `before` holds the old trees of all indices that have changed so far, `deltas` their changes.
     """
 
-    watched: Container[str] = ()  # the predicates whose `change_of` will be asked for
+    watched: Container[str] = ()  # the predicates whose `change_of` will be called
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
-    strict: bool = False  # whether to raise RecomputeError rather than evaluate a view anew
-    evaluated: set[str] = field(default_factory=set)  # the views that were evaluated anew
+    strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
+    evaluated: set[str] = field(default_factory=set)  # the views that were evaluated from scratch
     erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
 
     @within_memory("applying edits")
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        Raises MaintainError; of these DivergenceError where a stored tree cannot be what follows from relations.
+        Raises MaintainError; in particular DivergenceError if a stored tree contradicts the relations.
         O(changes of traces or probes * log n).
         """
         self._check_trees()
@@ -93,7 +93,7 @@ class Engine(Filler):
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
         """Bring every view and index up to date with relations that have changed already, given their old trees.
 
-        Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was built anew.
+        Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was rebuilt.
         """
         self._check_trees()
         changed = [name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)]
@@ -105,11 +105,11 @@ class Engine(Filler):
             raise divergence(str(error)) from error
 
     def change_of(self, name: str) -> Delta | None:
-        """The delta of a watched predicate in this transaction; None if it has not changed."""
+        """Return the delta of a watched predicate in this transaction; None if it has not changed."""
         return self.deltas.get(self.installed.stored[name].indices[0])
 
     def _check_trees(self) -> None:
-        """Raise DivergenceError if a tree is missing or a view's tree has another shape; checks each catalog once."""
+        """Raise DivergenceError if a tree is missing or has the wrong shape; check each catalog once."""
         catalog = self.txn.catalog
         if self.installed.checked_catalog.get("catalog") is catalog:
             return
@@ -131,7 +131,7 @@ class Engine(Filler):
     # -- the steps of a schedule
 
     def _run(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Run steps one by one; `waiting` holds the edits that wait for predicates."""
+        """Run steps one by one; `waiting` holds the pending edits by predicate."""
         for step in steps:
             if isinstance(step, Flush):
                 if step.name in waiting:
@@ -154,7 +154,7 @@ class Engine(Filler):
                     started = time.perf_counter()
 
     def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
-        """Run the first steps in one kernel call and note what it did; returns how many steps are done."""
+        """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
         done = schedule.run(self.txn, edits)
         for name, operations, inserted, erased in schedule.books() if done else ():
@@ -166,7 +166,7 @@ class Engine(Filler):
         return done
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
-        """Apply the edits that wait for a predicate to its tree, and the tree's delta to its permuted indices."""
+        """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""
         started = time.perf_counter()
         stored = self.installed.stored[name]
         layout = stored.layout
@@ -188,7 +188,7 @@ class Engine(Filler):
         self.accounts[name].maintain_seconds += time.perf_counter() - started
 
     def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
-        """Edit a state, for the first of the aggregates that share it; returns the delta, which all of them follow."""
+        """Edit a state, for the first of the aggregates that share it; return its delta, which all of them use."""
         if state.name not in self.state_changes:
             if state.kind == INVERTED:
                 actions, rows = edits_of(self.txn.pages, self.txn.tree(state.name), state.ops[0], rows)
@@ -196,7 +196,7 @@ class Engine(Filler):
         return self.state_changes[state.name]
 
     def _adopt_change(self, name: str, old: Tree) -> None:
-        """Note how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
+        """Record how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
         stored = self.installed.stored[name]
         new, visible = self.txn.tree(name), stored.layout.visible
         keys = stored.layout.keys
@@ -217,7 +217,7 @@ class Engine(Filler):
         self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
 
     def _note_change(self, name: str, deltas: Mapping[Index, Delta]) -> None:
-        """Keep the deltas of a predicate's indices for the rules that read it, and count its rows."""
+        """Store the deltas of a predicate's indices for the rules that read it, and count its changed rows."""
         self.deltas |= deltas
         actions = next(iter(deltas.values())).actions
         self.has_large_delta |= len(actions) > LARGE_FROM
@@ -227,11 +227,11 @@ class Engine(Filler):
     def _apply(
         self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
     ) -> list[Edits]:
-        """Edit a tree and its permuted indices as `apply_indexed` does; returns their deltas. Raises RangeError."""
+        """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
         tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
         try:
             edits = compose_edits(actions, rows, tree.spec)
-        except EditError:  # the edits of a key add up beyond 64 bits, but with what is stored the sum may fit
+        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
             edits = self._edits_to_sums(tree, predicate, rows)
         try:
             return self.txn.apply_indexed(names, places, *edits, visible)
@@ -271,7 +271,7 @@ class Engine(Filler):
             self.accounts[name].maintain_seconds += time.perf_counter() - started
 
     def _note_difference(self, name: str, old: Sequence[Tree]) -> None:
-        """Note how the trees of a predicate differ from their old ones, in what users see."""
+        """Record how the trees of a predicate differ from their old ones, in their visible columns."""
         stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
         actions, rows = delta(self.txn.pages, old[0], self.txn.tree(name))
         change = net_changes(actions, rows[:visible], stored.layout.keys)
@@ -286,7 +286,7 @@ class Engine(Filler):
     # -- one range
 
     def _scan(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
-        """The edits of a view that is evaluated by ranges.  Raises RangeError."""
+        """Yield the edits of a view that is evaluated by ranges.  Raises RangeError."""
         span = rule.span
         assert span
         if self.deltas.keys().isdisjoint(rule.indices):
@@ -304,7 +304,7 @@ class Engine(Filler):
     # -- one plan
 
     def _maintain_plan(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
-        """The head edits, by view, that the deltas so far make of one plan; renews its sensitivity indices."""
+        """Yield the head edits, by view, of one plan for the deltas so far; renew its sensitivity indices."""
         plan = rule.plans[number]
         indices = indices_of(plan)
         if self.deltas.keys().isdisjoint(indices):
@@ -331,7 +331,7 @@ class Engine(Filler):
             yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
     def _is_reevaluation_cheaper(self, rule: InstalledRule, plan: Plan, old: Mapping[Index, Tree]) -> bool:
-        """Whether evaluating both versions in full costs less than following the deltas."""
+        """Return whether evaluating both versions in full costs less than propagating the deltas."""
         large = [
             (len(change.actions), old[trie.index].count)
             for trie in plan.tries
@@ -348,9 +348,9 @@ class Engine(Filler):
     def _reevaluate(
         self, rule: InstalledRule, number: int, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
     ) -> Iterable[tuple[str, Edits]]:
-        """The head edits from one version to the other, both evaluated in full; rebuilds the sensitivity indices.
+        """Yield the head edits from one version to the other, both evaluated in full; rebuild the sensitivity indices.
 
-        Bindings that are only counted are erased and inserted by count and add up; listed, they might not fit memory.
+        Bindings that are only counted are erased and inserted as counts, since a list might not fit in memory.
         """
         self._note_evaluation(rule.writes)
         plan = rule.plans[number]
@@ -368,7 +368,7 @@ class Engine(Filler):
             yield from ((name, edit) for name, edit in edits if len(edit[0]))
 
     def _note_evaluation(self, names: Iterable[str]) -> None:
-        """Note that views are evaluated anew.  Raises RecomputeError where that is not allowed."""
+        """Record that views are evaluated from scratch.  Raises RecomputeError where that is not allowed."""
         if self.strict:
             raise RecomputeError(
                 f"{min(names)}: so much changes that following it would cost more than evaluating the view anew, which "
@@ -379,8 +379,8 @@ class Engine(Filler):
     def _rebuild_stale_sensitivity(self, rule: InstalledRule, number: int, new: Mapping[Index, Tree]) -> None:
         """Rebuild a plan's sensitivity indices when half of their rows may be stale, so that they stay near its trace.
 
-        An interval is stale when its context is gone; it does no harm. Only changes leave stale intervals, so the rows
-        that the indices gained, or the body lost, since the last rebuild bound their number.
+        An interval is stale when its context no longer occurs; it does no harm. Only changes leave stale intervals, so
+        the rows that the indices gained, or the body lost, since the last rebuild bound their number.
         """
         names = rule.sensitivity_names(number)
         built_rows, built_body = self.built.get(names[0], (0, 0))
@@ -391,16 +391,16 @@ class Engine(Filler):
 
 
 def divergence(fact: str) -> DivergenceError:
-    """The error for a stored tree that cannot be what follows from relations."""
+    """Return the error for a stored tree that contradicts the relations."""
     return DivergenceError(f"{fact}; what is stored for rules does not follow from the relations: "
                            "`ivm fsck --repair` rebuilds it")  # fmt: skip
 
 
 def mean_share_max(plan: Plan, granularity: int, counted: bool) -> float:
-    """The greatest mean share of its tries' rows that a delta may have and a plan over flat tries still follows.
+    """Return the greatest mean share of its tries' rows up to which a plan propagates deltas if flat tries can run it.
 
-    Each row of a trie's delta is looked up in every other trie. A coarse interval makes more of its trie be evaluated
-    again, and more rows match it.
+    Each row of a trie's delta is looked up in every other trie. With a coarser granularity more of a trie is evaluated
+    again, and more rows match an interval.
     """
     share = MATCHED_SHARE / granularity**2 if plan.sensors else COUNTED_SHARE if counted else PROBED_SHARE
     return share / len(plan.tries) ** 2

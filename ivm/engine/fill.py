@@ -1,8 +1,8 @@
-"""Evaluation from scratch: every view of some rules is filled, and what maintenance will need is stored.
+"""Evaluation from scratch: fill every view of some rules, and store the indices that maintenance will need.
 
     edge(x, y) ──▶ "$index:edge:1.0", if a plan reads edge by y ──▶ tri(x, y, z) and its "$sense:..." indices
 
-Rules come in dependency order, so a view is complete before the first rule reads it.
+Rules are evaluated in dependency order, so a view is complete before the first rule reads it.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ class Account:
 
     Times are seconds, shared by all views that one kernel call maintained; `operations` counts iterator operations on
     both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows. Of a
-    view that reads itself, `rounds` are those that it took, and `examined` counts rows whose support was searched for.
+    recursive view, `rounds` counts its rounds, and `examined` the rows whose support was searched for.
     """
 
     maintain_seconds: float = 0.0
@@ -74,9 +74,9 @@ class Account:
 
 @dataclass
 class Filler:
-    """The trees of one transaction, and how rules are evaluated over them in full.
+    """Evaluate rules in full over the trees of one transaction.
 
-    With `recording`, evaluation rebuilds sensitivity indices; what is evaluated `once` needs no state. `built`
+    With `recording`, evaluation rebuilds sensitivity indices; rules that are evaluated `once` need no state. `built`
     holds for each plan, by the name of its first sensitivity index, how many rows its indices and its body had when the
     indices were last built.
     """
@@ -132,17 +132,17 @@ class Filler:
         layout = self.installed.layouts[index.predicate]
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
-        relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
+        relation = self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
         batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
     def tree(self, index: Index) -> Tree:
-        """The tree behind an index, as it is now."""
+        """Return the current tree of an index."""
         return self.txn.tree(tree_name(index))
 
     def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
-        """The rows that a rule's plan inserts into its views, by view."""
+        """Yield the rows that a rule's plan inserts into its views, by view."""
         plan = rule.plans[number]
         head = self.installed.heads[plan]
         trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
@@ -152,7 +152,7 @@ class Filler:
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
 
     def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
-        """The rows that a rule which is evaluated by ranges inserts into its view.  Raises RangeError."""
+        """Return the rows that a rule evaluated by ranges inserts into its view.  Raises RangeError."""
         self._build_indices(rule.indices)
         points, measured = map(self.tree, span.indices)
         self.accounts[name].operations += points.count
@@ -161,7 +161,7 @@ class Filler:
         return np.full(rows.shape[1], INSERT), rows
 
     def results_of(self, name: str, span: Span, measured: Tree) -> Find:
-        """Finds the results of a view that is evaluated by ranges; raises RangeError."""
+        """Return a function that finds the results of a view evaluated by ranges; it raises RangeError."""
         results = Results(name, self.txn.pages, span, measured, self.encode.keys)
 
         def find(points: np.ndarray) -> Found:
@@ -195,12 +195,12 @@ class Filler:
                     self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
     def refill(self, stratum: InstalledStratum) -> None:
-        """Evaluate a recursive stratum anew, from what it reads below; as `fill` otherwise."""
+        """Evaluate a recursive stratum from scratch, from what it reads outside the stratum; otherwise like `fill`."""
         Facts(self.txn, self.installed, stratum, self.encode).clear()
         self._fill_stratum(stratum)
 
     def fixpoint(self, stratum: InstalledStratum) -> Fixpoint:
-        """The rules of a recursive stratum over the transaction's trees."""
+        """Return the Fixpoint of a recursive stratum over the transaction's trees."""
         return fixpoint_of(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
 
     def _account(self, stratum: InstalledStratum, fixpoint: Fixpoint) -> None:
@@ -216,7 +216,7 @@ class Filler:
             self._build_view(name, parts)
 
     def _build_view(self, name: str, parts: list[Edits]) -> None:
-        """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
+        """Build a view's tree, and its state if it has one, from all rows that its rules insert."""
         layout, predicate = self.installed.layouts[name], self._predicate(name)
         if layout.fold:
             state = layout.fold.state
@@ -235,9 +235,9 @@ class Filler:
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
     def _state_rows(self, state: State, predicate: Predicate, parts: list[Edits]) -> np.ndarray:
-        """The records of an aggregate's state, whose tree is built unless one that shares it has done so.
+        """Return the records of an aggregate's state; build its tree, unless an aggregate that shares it has done so.
 
-        What is evaluated once needs no tree but for scans.
+        An evaluation `once` needs the tree only for its scans.
         """
         if self._newest[0] == state.name:
             return self._newest[1]
@@ -289,7 +289,7 @@ class Filler:
         return self.installed.program.predicates[name]
 
     def _check_function(self, name: str, delta: Delta) -> None:
-        """Raise FunctionConflictError where a key that a delta inserts has two values in the tree of a function."""
+        """Raise FunctionConflictError if a key that a delta inserts has two values in the tree of a function."""
         keys = len(self._predicate(name).keys)
         inserted = delta.rows[:keys, delta.actions == INSERT]
         tree = self.txn.tree(name)
@@ -309,5 +309,5 @@ class Filler:
 
 
 def unordered(name: str) -> str:
-    """The key in `built` of an aggregate that reads itself and whose values are not all in order (Fixpoint.ordered)."""
+    """Return the key in `built` that marks a recursive aggregate with values not in order (Fixpoint.ordered)."""
     return f"$unordered:{name}"

@@ -1,10 +1,10 @@
-"""From bindings to rows of a view: how what a full evaluation finds becomes edits, and edits the rows of a tree.
+"""From bindings to rows of a view: turn the bindings of a full evaluation into edits, and edits into rows of a tree.
 
     bindings of  deg[x] = n <- agg<<n = count()>> edge(x, y).       (1, 2) (1, 3) (4, 1)
     head edits   ADD 1 under the key x, for each binding            1: +1   1: +1   4: +1
     rows         one for each key, in key order                     (1; 2) (4; 1)
 
-Many bindings may make few rows, so `fold_bindings` adds up each part of the bindings before it looks at the next.
+Many bindings may make few rows, so `fold_bindings` sums each part of the bindings before it reads the next.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARTS_KEPT = 16  # parts of bindings, of some MiB each; where there are no more, none is added up on its own
-BATCH_ROWS = 1 << 18  # of a view that is sorted: some MiB a batch, which the system maps by large pages
+PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own
+BATCH_ROWS = 1 << 18  # rows of a sorted view: some MiB a batch, which the system maps by large pages
 
 
 class Source(Protocol):
@@ -55,18 +55,19 @@ class Source(Protocol):
         """The pages of the store's file."""
 
     def tree(self, name: str) -> Tree:
-        """The tree of a relation, view or index."""
+        """Return the tree of a relation, view or index."""
 
     def decode(self, type_: str, words: np.ndarray) -> pa.Array:
-        """Words of a column as its values."""
+        """Return words of a column as its values."""
 
 
 def fold_bindings(
     installed: Installed, head: Head, parts: list[Bindings], action: int, encode: Encoder
 ) -> Iterator[tuple[str, Edits]]:
-    """The head edits, by view, of bindings that are all inserted or all erased; empties `parts` on the way.
+    """Yield the head edits, by view, of bindings that are all inserted or all erased; empty `parts` on the way.
 
-    Of many parts each is added up on its own, as long as that leaves less than half of the rows. Raises RangeError.
+    If there are many parts, each is summed on its own, as long as that leaves at most half of the rows. Raises
+    RangeError.
     """
     many = len(parts) > PARTS_KEPT
     spared = {name: 0 if many and _adds_up(layout) else -1 for name, layout in installed.layouts.items()}
@@ -82,12 +83,12 @@ def fold_bindings(
 
 
 def _adds_up(layout: Layout) -> bool:
-    """Are the edits of one key of a view additions?"""
+    """Return whether edits of a view add to the value of their key."""
     return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
 
 
 def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
-    """One addition for each key; the additions unchanged if those of a key leave 64 bits together."""
+    """Sum the additions of each key; return them unchanged if a sum exceeds 64 bits."""
     try:
         composed = compose_edits(actions, rows, spec)
     except EditError:
@@ -96,19 +97,19 @@ def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
 
 
 def head_spec(layout: Layout, columns: int) -> Spec:
-    """The shape of the tree that edits of a view go to, given how many columns the edits have."""
+    """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
 
 
 def as_delta(part: Bindings, action: int) -> Delta:
-    """Bindings that are all inserted or all erased."""
+    """Return bindings as a delta with one action for all."""
     return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)
 
 
 def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> list[np.ndarray]:
-    """The rows, one for each key and in key order, that inserting edits leave in an empty tree; O(n log n).
+    """Return the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
 
-    Rows that are in order already stay as they are. Raises RangeError for a sum beyond 64 bits.
+    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
     if in_order(rows, spec.keys):
@@ -120,7 +121,7 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         return [counted]
     try:
         return [compose_edits(*one_batch(parts), spec)[1]]
-    except EditError:  # a part of a sum is beyond 64 bits, but the whole may fit
+    except EditError:  # a partial sum exceeds 64 bits, but the total may fit
         pass
     try:
         return [sum_by_key(concatenated(rows), spec.keys)]
@@ -129,7 +130,7 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
 
 
 def _counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
-    """The rows that edits leave which add 1 to their only value each: sorted as words, not as rows; None for others."""
+    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits."""
     if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
         return None
     found = repeats([rows[:-1] for _, rows in parts])
@@ -137,7 +138,7 @@ def _counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
 
 
 def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:
-    """Raise RangeError if a sum, in rows[C, n] of a view, is beyond its type."""
+    """Raise RangeError if a sum, in rows[C, n] of a view, is out of the range of its type."""
     assert predicate.value is not None
     least, greatest = word_range(predicate.value)
     keys = len(predicate.keys)
@@ -147,7 +148,7 @@ def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None
 
 
 def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) -> RangeError:
-    """The error for a sum that its type cannot hold."""
+    """Return the error for a sum that its type cannot hold."""
     assert predicate.value is not None
     words = overflow.key[: len(predicate.keys), None]
     key = [source.decode(t, word)[0].as_py() for t, word in zip(predicate.keys, words, strict=True)]

@@ -3,7 +3,7 @@
     block (a name, a text)  ──▶  Rule  ──▶  Plan per conjunction  ──▶  "$sense:rule.plan.sensor" per sensor
                                                                  ──▶  "$index:edge:1.0" per permuted index
 
-The store's properties hold the texts and the chosen key orders, so opening a store plans nothing anew.
+The store's properties hold the texts and the chosen key orders, so opening a store does not plan again.
 """
 
 import json
@@ -39,14 +39,14 @@ from pagestore.host import Spec
 
 PROPERTY = "ivm"
 PLANNING = 5  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_COLUMNS = 4  # the same, but that each column of a row which a rule names by itself has an atom
-PLANNING_WITHOUT_LEVELS = 3  # the same, and groups of several levels of detail share no state
-PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
+PLANNING_WITHOUT_COLUMNS = 4  # the same, but each column of a row that a rule names separately has its own atom
+PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
+PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 T = TypeVar("T")
-LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it is another one
-# The known key orders of a rule, () to plan it: by its place, the rule, layouts, and its stratum's views if recursive
+LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it does not match
+# Maps (place, rule, layouts, its stratum's views if recursive) to the rule's known key orders; () to plan it
 OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
 
 
@@ -54,8 +54,9 @@ OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Se
 class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
 
-    `searches`, one per conjunction of a recursive rule, find what derives given rows. `rows_max` and `rounds_max` limit
-    the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges and has no plans.
+    `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
+    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, without
+    plans.
     """
 
     number: int
@@ -75,7 +76,7 @@ class InstalledRule:
         return list(dict.fromkeys(found))
 
     def sensitivity_names(self, number: int) -> list[str]:
-        """The names in the store of a plan's sensitivity indices, one for each of its sensors."""
+        """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
         return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
 
     @cached_property
@@ -90,7 +91,7 @@ class InstalledRule:
 
 
 class InstalledStratum(NamedTuple):
-    """Rules that are evaluated together, and the views that they derive from one another; none if there is one rule."""
+    """Rules that are evaluated together, and their recursive views; none for a single non-recursive rule."""
 
     rules: tuple[InstalledRule, ...]
     recursive: frozenset[str]
@@ -105,8 +106,8 @@ class StoredPredicate(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
 
     `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C] begins with the
-    columns of tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` says that
-    a key of a function could get two values.
+    columns of tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` means that
+    a key of a function could get two values, and is checked.
     """
 
     layout: Layout
@@ -117,7 +118,7 @@ class StoredPredicate(NamedTuple):
     checked: bool
 
     def of_indices(self, of_trees: Sequence[T]) -> dict[Index, T]:
-        """Something for each index, given it for each of the trees."""
+        """Map each index to the item of its tree, given one item for each tree."""
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
 
 
@@ -133,16 +134,16 @@ class Block:
 
     @property
     def rewrites(self) -> "Rewrites":
-        """Which rewrites change what the rules keep."""
+        """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
         return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
 
 
 class Rewrites(NamedTuple):
-    """Which rewrites change what rules keep in the store, so that rules of an earlier release go without.
+    """Rewrites that change what rules store, so that they are not used for rules that an earlier release installed.
 
-    By `ranges` aggregates over ranges are evaluated by these, unless another maintenance is asked for; by `levels`
-    aggregates of one body share states though their groups differ; by `columns` those of one row are read by one atom.
+    `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
+    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom.
     """
 
     ranges: bool = True
@@ -155,7 +156,7 @@ ALL = Rewrites()
 
 @dataclass(frozen=True)
 class Installed:
-    """All installed blocks. It is a value: installing or uninstalling makes another one."""
+    """All installed blocks. Immutable: installing or uninstalling returns a new value."""
 
     blocks: tuple[Block, ...] = ()
     program: lang.Program = field(default_factory=lambda: lang.NOTHING)
@@ -169,7 +170,7 @@ class Installed:
 
     @cached_property
     def strata(self) -> tuple[InstalledStratum, ...]:
-        """Every rule, with those that it is evaluated with, after the strata that it reads."""
+        """All rules by stratum, each stratum after those that it reads."""
         installed = {id(rule.definition): rule for rule in self.rules}
         return tuple(
             InstalledStratum(tuple(installed[id(definition)] for definition in rules), recursive)
@@ -194,7 +195,7 @@ class Installed:
 
     @cached_property
     def scans(self) -> dict[str, set[str]]:
-        """The scans that ranges are folded by, by predicate, as users name them."""
+        """The scans that fold ranges, by predicate, as users name them."""
         found: dict[str, set[str]] = {}
         for rule in self.rules:
             if rule.span and rule.span.scan:
@@ -202,12 +203,12 @@ class Installed:
         return found
 
     def is_followed(self, name: str, spec: Spec) -> bool:
-        """Does what is stored under a name fit its declaration?  What no rule reads may be another relation by now."""
+        """Return whether the relation of a name fits its declaration; one that no rule reads may have been replaced."""
         layout = self.layouts.get(name)
         return layout is not None and layout.keys == spec.keys and layout.visible <= spec.columns
 
     def stores(self, name: str) -> bool:
-        """Does evaluating a view by itself take trees that only a transaction makes?"""
+        """Return whether evaluating a view by itself needs trees, which only a transaction can create."""
         keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind == RANGED)
         return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
@@ -240,7 +241,7 @@ class Installed:
         return self.derived_by(self.rules)
 
     def derived_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
-        """The names of the trees that some rules need: views, aggregate state, permuted and sensitivity indices."""
+        """Return the trees that some rules need, by name: views, aggregate state, permuted and sensitivity indices."""
         views = {name for rule in rules for name in rule.writes}
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
@@ -255,11 +256,11 @@ class Installed:
 
     @cached_property
     def schedules(self) -> dict[frozenset[str], Any]:
-        """The schedules that schedule.py has made, by the predicates edited."""
+        """A cache of the schedules that schedule.py made, by the predicates edited."""
         return {}
 
     def predicate(self, name: str) -> Predicate:
-        """The relation, function or view of a name.  Raises UnknownViewError."""
+        """Return the relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)
         if predicate is None:
             known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
@@ -267,7 +268,7 @@ class Installed:
         return predicate
 
     def block(self, name: str) -> Block | None:
-        """The block of a name, if it is installed."""
+        """Return the block of a name; None if it is not installed."""
         return next((b for b in self.blocks if b.name == name), None)
 
     def including(
@@ -276,10 +277,10 @@ class Installed:
         maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
         rewrites: Rewrites = ALL,
     ) -> "Installed":  # fmt: skip
-        """With one more block; its rules are numbered from `number` on, or from the next one.  Raises RuleError.
+        """Return this with one more block, its rules numbered from `number` or the next free one.  Raises RuleError.
 
-        `orders` has the key orders that are known already, for which nothing is estimated. `limits` are the most rows
-        and rounds of a recursion, `part` is the checked text, if that is known.
+        `orders` gives key orders that are known already and need no estimates. `limits` are the most rows
+        and rounds of a recursion, `part` is the checked text, if it is known.
         """
         part = part or lang.compile(text, self.program, name, rewrites.columns)
         predicates = {**self.program.predicates, **part.predicates}
@@ -332,7 +333,7 @@ class Installed:
         return Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
 
     def excluding(self, *blocks: Block) -> "Installed":
-        """All blocks but some, given in order.  Raises UninstallError while others read their relations or views."""
+        """Return this without some blocks, given in order.  Raises UninstallError if others read their predicates."""
         program = self.program
         for block in reversed(blocks):
             program = program.excluding(block.part)
@@ -341,11 +342,11 @@ class Installed:
 
     @property
     def next_number(self) -> int:
-        """The number for the next rule, greater than all in the store."""
+        """The number for the next rule, greater than all numbers in use."""
         return 1 + max((v.number for b in self.blocks for v in b.rules), default=-1)
 
     def save(self) -> str:
-        """All that opening needs, as JSON."""
+        """Return everything that opening needs, as JSON."""
         blocks = [
             {
                 "name": b.name,
@@ -364,7 +365,7 @@ class Installed:
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
-        """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
+        """Read what `save` wrote, or an earlier release if its plans are the same; else raise IvmError."""
         try:
             found = json.loads(saved)
             planning = found["planning"] if isinstance(found, dict) else None
@@ -389,7 +390,7 @@ class Installed:
     @classmethod
     def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
         def lenient(predicate: Predicate) -> Layout | None:
-            """A relation that no rule read may have become another one since."""
+            """Return None for a relation that does not fit: one that no rule read may have been replaced since."""
             with suppress(EditError):
                 return layout_of(predicate)
             return None
@@ -407,7 +408,7 @@ class Installed:
 
 
 def refuse_foreign_writers(blocks: Iterable[Block], part: lang.Program) -> None:
-    """Raise RedefinitionError where rules derive what another block has."""
+    """Raise RedefinitionError if rules derive a predicate of another block."""
     for rule in part.rules:
         for head in rule.heads:
             owner = next((b.name for b in blocks if head.predicate in b.part.predicates), None)
@@ -418,20 +419,20 @@ def refuse_foreign_writers(blocks: Iterable[Block], part: lang.Program) -> None:
 
 
 def _keys_of(predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout], name: str) -> int:
-    """How many columns of a predicate tell its rows apart."""
+    """Return how many first columns identify a row of a predicate."""
     predicate = predicates[name]
     return layouts[name].keys if predicate.extensional else len(predicate.keys)
 
 
 def _refuse_unlike(rule: Rule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout]) -> None:
-    """Raise EditError for a rule over a relation that had no rule, and has become another one than is declared."""
+    """Raise EditError for a rule over a relation that no longer fits its declaration."""
     for name in reads(rule):
         if predicates[name].extensional and name not in layouts:
             raise EditError(f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}")
 
 
 def _refuse_failing(rule: Rule) -> None:
-    """Raise ConstructError for a helper view whose arithmetic may fail, where it is part of a recursion."""
+    """Raise ConstructError for a helper view in a recursion if its arithmetic may fail."""
     if rule.failed:
         raise ConstructError(
             rule.where, "a key that is computed from a view which reads itself, by arithmetic that may fail, is not "
@@ -440,7 +441,7 @@ def _refuse_failing(rule: Rule) -> None:
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:
-    """The relation's columns in the order of an index: the index's keys, then the other columns, if it has them."""
+    """Return the relation's columns in the order of an index: its keys, then the other columns, if it has them."""
     if layout.shown > 1 and permuted(index):
         return [*index.order]
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]

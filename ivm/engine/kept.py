@@ -1,12 +1,12 @@
-"""What stays of the views and trees of a store when some of its rules become others.
+"""Find the views and trees of a store that can be kept when some of its rules are replaced.
 
     before                  after
     p(x) <- e(x, _).        p(x) <- e(x, _).        the same rule: p is kept, and what is stored to maintain it
     q(x) <- p(x), f(x).     q(x) <- p(x), g(x).     another rule: q is evaluated
-    r(x) <- q(x).           r(x) <- q(x).           the same rule, but q is another view: r is evaluated
+    r(x) <- q(x).           r(x) <- q(x).           the same rule, but q has changed: r is evaluated
 
-Rules are the same although their numbers are others, or those in the names of helper views (r$not1). The trees that
-have such a name get the new one.
+Rules count as the same even if their numbers differ, or the numbers in the names of helper views (r$not1). Trees with
+a changed name are renamed.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ from pagestore.host import Transaction
 
 
 class Kept(NamedTuple):
-    """The views and the relations that are kept, for each rule of the views the one that it was, helpers' old names."""
+    """The kept views and relations, the old rule for each new rule of these views, and helper views' old names."""
 
     views: frozenset[str]
     relations: frozenset[str]
@@ -36,12 +36,12 @@ class Kept(NamedTuple):
     names: Mapping[str, str]
 
     def was(self, name: str) -> str:
-        """The name that a view had."""
+        """Return the old name of a view."""
         return self.names.get(name, name)
 
 
 def kept_of(before: Installed, after: Installed) -> Kept:
-    """What is kept of the rules `before` when they become `after`: views whose rules, plans and inputs are the same."""
+    """Return what is kept when the rules `before` become `after`: views with the same rules, plans and inputs."""
     twins, names = _twins(before, after)
     old, new = _writers(before), _writers(after)
     alike = {n for n in after.program.predicates if _is_stored_alike(before, after, n, names)}
@@ -62,7 +62,7 @@ def kept_of(before: Installed, after: Installed) -> Kept:
 
 
 def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:
-    """The rules of each view."""
+    """Return the rules of each view."""
     found = defaultdict[str, list[InstalledRule]](list)
     for rule in installed.rules:
         for view in rule.writes:
@@ -71,7 +71,7 @@ def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:
 
 
 def _is_stored_alike(before: Installed, after: Installed, name: str, names: Mapping[str, str]) -> bool:
-    """Has a predicate the same columns and the same layout in both?"""
+    """Return whether a predicate has the same columns and layout in both."""
     was = names.get(name, name)
     had = before.program.predicates.get(was)
     if had is None or replace(had, name=name) != after.program.predicates[name]:
@@ -80,7 +80,7 @@ def _is_stored_alike(before: Installed, after: Installed, name: str, names: Mapp
 
 
 def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
-    """A layout whose state has the name that it had."""
+    """Return a layout with the old name of its state."""
     if layout is None or not layout.fold:
         return layout
     first = layout.fold.state.name.removeprefix(APART)
@@ -88,11 +88,11 @@ def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
     return layout._replace(fold=layout.fold._replace(state=state))
 
 
-# -- rules that say the same
+# -- equivalent rules
 
 
 def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, InstalledRule], dict[str, str]]:
-    """For rules of `after` those of `before` that say the same and are maintained alike; the helpers' old names."""
+    """Map rules of `after` to equivalent rules of `before` with the same maintenance; also helper views' old names."""
     waiting = defaultdict[Rule, list[InstalledRule]](list)
     for rule in before.rules:
         waiting[shape_of(rule.definition)].append(rule)
@@ -110,7 +110,7 @@ def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, Ins
 
 
 def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
-    """Can these names, too, stand for those that they had, each for one?"""
+    """Return whether adding `pairs` (new name, old name) to `names` keeps the mapping one-to-one."""
     taken = {was for name, was in names.items() if name not in pairs}
     return all(
         names.get(name, was) == was and was not in taken and (name == was or "$" in name) for name, was in pairs.items()
@@ -118,7 +118,7 @@ def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
 
 
 def shape_of(rule: Rule) -> Rule:
-    """A rule with helper views named alike whatever their numbers, to find rules that say the same."""
+    """Return a rule without the numbers in helper views' names, to find equivalent rules."""
     return replace(
         rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
         body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
@@ -136,13 +136,13 @@ def _unnumbered(literal: Any) -> Any:
 
 
 def _names(rule: Rule) -> Iterator[str]:
-    """The predicates of a rule in order of appearance."""
+    """Yield the predicates of a rule in order of appearance."""
     yield from (head.predicate for head in (*rule.heads, *filter(None, [rule.failed])))
     yield from names_in_body(rule)
 
 
 def names_in_body(rule: Rule) -> Iterator[str]:
-    """The predicates that a rule reads, as often as they are there."""
+    """Yield the predicates that a rule reads, once for each occurrence."""
     return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))
 
 
@@ -151,7 +151,7 @@ def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
 
 
 def orders_of(rule: InstalledRule) -> list[Chosen]:
-    """The key orders of a rule's plans, to be saved."""
+    """Return the key orders of a rule's plans, to be saved."""
     return [chosen_of(plan) for plan in (*rule.plans, *rule.searches)]
 
 
@@ -159,9 +159,9 @@ def orders_of(rule: InstalledRule) -> list[Chosen]:
 
 
 def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept) -> dict[str, tuple[int, int]]:
-    """Drop the trees that nothing needs any more, and create empty ones for views that are not kept.
+    """Drop the trees that are no longer needed, and create empty ones for views that are not kept.
 
-    Returns the sizes of the sensitivity indices that are kept, as `Filler.built`. O(what is dropped).
+    Returns the sizes of the sensitivity indices that are kept, like `Filler.built`. O(what is dropped).
     """
     stay = dict(_trees(before, after, kept))
     strays = {name for name in after.derived_trees - before.derived_trees if name.startswith("$")}
@@ -170,7 +170,7 @@ def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept)
             txn.drop(name)
     moved = {old: new for old, new in stay.items() if old != new and old in txn}
     for old in moved:
-        txn.rename(old, f"{old}$moved")  # one may get the name that another one has
+        txn.rename(old, f"{old}$moved")  # a new name may be another tree's old name
     for old, new in moved.items():
         txn.rename(f"{old}$moved", new)
     for predicate in after.program.predicates.values():
@@ -181,7 +181,7 @@ def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept)
 
 
 def _trees(before: Installed, after: Installed, kept: Kept) -> Iterable[tuple[str, str]]:
-    """The trees that stay, by the names that they had and have."""
+    """Yield (old name, new name) of the trees that are kept."""
     for name in kept.views | kept.relations:
         for index in after.indices.get(name, ()):
             old = tree_name(index._replace(predicate=kept.was(name)))

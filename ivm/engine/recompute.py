@@ -1,4 +1,4 @@
-"""One view evaluated from its own rules, over what is stored, without storing anything.
+"""Evaluate one view from its own rules over the stored trees, without storing anything.
 
     recompute(snapshot, installed, encode, "tri")  ──▶  the rows that tri has now, in parts int64[C, n]
 
@@ -23,7 +23,7 @@ from pagestore.host import INSERT
 
 
 def recompute(source: Source, installed: Installed, encode: Encoder, name: str, threads: int = 1) -> list[np.ndarray]:
-    """The visible words of a view, in parts int64[C, n] and key order.
+    """Compute the visible words of a view, in parts int64[C, n] and key order.
 
     Raises UnknownViewError for a relation, RangeError and RoomError.
     """
@@ -41,7 +41,7 @@ def recompute(source: Source, installed: Installed, encode: Encoder, name: str, 
             return [part.rows for part in evaluation.parts]
         edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)
         parts += [edit for predicate, edit in edits if predicate == name]
-    if not parts:  # the view holds bindings whose arithmetic fails, and none does
+    if not parts:  # the view holds bindings whose arithmetic fails, and there are none
         return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
     found = compose_rows(source, predicate, parts, head_spec(layout, width))
@@ -52,7 +52,7 @@ def recompute(source: Source, installed: Installed, encode: Encoder, name: str, 
 
 @contextmanager
 def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Put the place of the rule that is being evaluated in front of a RoomError, also where memory was refused."""
+    """Prefix a RoomError, also one for refused memory, with the place of the rule that is being evaluated."""
     try:
         with within_memory("evaluating the rule"):
             yield
@@ -61,5 +61,5 @@ def naming_the_rule(rule: Rule) -> Iterator[None]:
 
 
 def not_a_view(name: str) -> UnknownViewError:
-    """The error for a relation where only a view will do."""
+    """Return the error for a relation where a view is required."""
     return UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")

@@ -1,9 +1,9 @@
-"""The schedule of edits through all rules: which trees take edits and which plans follow, step by step.
+"""The schedule of edits through all rules: which trees take edits and which plans are maintained, step by step.
 
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
-A few edits take the first steps in one call of a kernel (kernels/schedule.py), as far as these are plain: relations
-without state of their own, plans that are probed by whole keys, heads that copy columns of bindings.
+For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
+without a separate state, plans that are probed by whole keys, heads that copy columns of bindings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from ivm.plan.plan import Plan
 from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
-SCHEDULES_MAX = 64  # each keeps some megabytes of room at most
+SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
 CARRY = Door(
     kernel.carry,
@@ -46,13 +46,13 @@ CARRY = Door(
 
 
 class Flush(NamedTuple):
-    """The trees of a predicate take the edits in its queue."""
+    """Apply the edits in the queue of a predicate to its trees."""
 
     name: str
 
 
 class Follow(NamedTuple):
-    """The heads of one of a rule's plans follow what has changed in its body."""
+    """Maintain the heads of one plan of a rule after changes in its body."""
 
     rule: InstalledRule
     number: int
@@ -64,13 +64,13 @@ class Follow(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """The views of a recursive stratum, which are flushed with that, follow what has changed below it."""
+    """Maintain and flush the views of a recursive stratum after changes of relations that it reads."""
 
     stratum: InstalledStratum
 
 
 class Scan(NamedTuple):
-    """The view of a rule that is evaluated by ranges follows what has changed on both sides."""
+    """Maintain the view of a rule evaluated by ranges after changes of its points or measured rows."""
 
     rule: InstalledRule
 
@@ -79,7 +79,7 @@ Step = Flush | Follow | Settle | Scan
 
 
 def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
-    """The one schedule of edits of some predicates."""
+    """Return the schedule of edits of some predicates; it is cached."""
     schedules = installed.schedules
     if names not in schedules:
         if len(schedules) >= SCHEDULES_MAX:
@@ -90,7 +90,7 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
 
 
 class Schedule:
-    """The steps of edits of some predicates, and a kernel that takes the first of them."""
+    """The steps of edits of some predicates, of which a kernel runs the first."""
 
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
@@ -99,7 +99,7 @@ class Schedule:
         self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.stored[name] for name in self.names]
-        self.trees: dict[Index, int] = {}  # which of all queues' trees an index is
+        self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
         ends = accumulate((len(one.names) for one in kept), initial=0)
         self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
         for name, one in zip(self.names, kept, strict=True):
@@ -117,7 +117,7 @@ class Schedule:
             self._fixed = self._lay_out(plain)
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
-        """Take the first steps, as many as a kernel can; returns how many. What they came to is in `queues`."""
+        """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
         if not self._plans:
             return 0
         for actions, _ in edits.values():
@@ -130,7 +130,7 @@ class Schedule:
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
         done = txn.flush_queues(self.queues, partial(self._carry, 0))
-        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # mostly for want of pages
+        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
             done = txn.flush_queues(self.queues, partial(self._carry, done), again=True)
         return done
 
@@ -139,7 +139,7 @@ class Schedule:
         return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
-        """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
+        """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
         operations = self._working.operations.tolist()
         for name, first, plans in self._books:
             inserted, erased = self.queues.turnover(first)
@@ -148,19 +148,19 @@ class Schedule:
                 yield name, count, inserted, erased
 
     def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
-        """A predicate's trees as they were before, and what has changed in them."""
+        """Return a predicate's old trees, and their changes."""
         queues, kept, first = self.queues, self._installed.stored[name], self.firsts[name]
         (actions, rows), *others = [queues.changes(t) for t in range(first, first + len(kept.names))]
         deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
         return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
 
     def waiting(self) -> dict[str, list[Edits]]:
-        """Edits that still wait, by predicate."""
+        """Return the edits still pending, by predicate."""
         left = enumerate(self.queues.waits.tolist())
         return {self.names[g]: [self.queues.waiting(g)] for g, n in left if n}
 
     def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
-        """The plain steps as engine/kernels/schedule.py takes them."""
+        """Return the plain steps as engine/kernels/schedule.py takes them."""
         static: list[np.ndarray] = []
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []
@@ -189,7 +189,7 @@ class Schedule:
         )
 
     def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
-        """Where the kernel works, for all plans in turn."""
+        """Allocate the kernel's buffers, which all plans use one after the other."""
         laid = [*map(probes_of, self._plans)]
         columns, levels = max(one.columns for one in laid), max(one.levels for one in laid)
         width, indices = max(one.width for one in laid), max(len(one.indices) for one in laid)
@@ -208,7 +208,7 @@ class Schedule:
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
-    """What edits of some predicates may change, in dependency order: each is settled before it is read."""
+    """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
     steps: list[Step] = []
     waiting, settled = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:
@@ -234,7 +234,7 @@ def _touched(step: Step) -> tuple[str, ...]:
 
 
 def _is_plain(installed: Installed, step: Step) -> bool:
-    """Can a kernel take this step?"""
+    """Return whether the kernel can run this step."""
     if isinstance(step, Flush):
         kept = installed.stored[step.name]
         return not (kept.layout.fold or kept.checked)
@@ -245,5 +245,5 @@ def _is_plain(installed: Installed, step: Step) -> bool:
 
 
 def _keys(installed: Installed, index: Index) -> int:
-    """The key words of an index's tree."""
+    """Return the number of key words of an index's tree."""
     return len(index.order) if permuted(index) else installed.layouts[index.predicate].keys

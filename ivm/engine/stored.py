@@ -1,4 +1,4 @@
-"""Rules in a store: which are installed in a version, which relations they read, and which trees they need."""
+"""Rules in a store: which rules a version has installed, the relations that they read, and the trees that they need."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,23 +21,23 @@ RELEASE = "`ivm uninstall` lets go of rules and of what they keep"
 
 
 def saved_rules(source: Snapshot | Transaction) -> str | None:
-    """The property of a version that says which rules are installed, as JSON; None if there are no rules."""
+    """Return the property of a version that lists the installed rules, as JSON; None if there are no rules."""
     holder = source.catalog if isinstance(source, Transaction) else source
     saved = holder.properties.get(PROPERTY)
     return None if saved is None else str(saved)
 
 
 def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
-    """The rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
+    """Load the rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
     saved = saved or saved_rules(source)
     return Installed.load(saved, Encoder(source), layouts_of(source)) if saved else Installed()
 
 
 class KnownRules:
-    """The rules of the versions that were used last, by their saved texts; threads share it.
+    """A cache of the rules of the versions used last, by their saved texts; threads share it.
 
-    What is known of a saved text is one value, so that it is replaced as a whole. The words of the rules' texts are
-    ids, which stay as they are until texts leave the store's dictionary.
+    Each cache entry is one value, so that it is replaced atomically. The words of the rules' texts are
+    ids, which are valid until texts are removed from the store's dictionary.
     """
 
     def __init__(self, store: Store) -> None:
@@ -46,7 +46,7 @@ class KnownRules:
         self._other: tuple[str | None, Installed] = self._newest
 
     def of(self, source: Snapshot | Transaction) -> Installed:
-        """The rules of a version, compiled if they are not known.  Raises RuleError, IvmError, EditError.
+        """Return the rules of a version, compiled if they are not cached.  Raises RuleError, IvmError, EditError.
 
         For a transaction the saved text of its own version counts: another thread may have committed an installation
         and not stored its rules here yet.
@@ -63,12 +63,12 @@ class KnownRules:
         return installed
 
     def remember(self, saved: str, installed: Installed) -> None:
-        """Keep the rules of the newest version."""
+        """Cache the rules of the newest version."""
         self._newest = saved, installed
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
-    """For each plan, by its first sensitivity index: rows of its indices and of its body when these were last built."""
+    """Return the rows of each plan's indices and body at their last build, by its first sensitivity index's name."""
     holder = source.catalog if isinstance(source, Transaction) else source
     try:
         return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
@@ -78,13 +78,13 @@ def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
 
 
 class BuiltSizes:
-    """What `built_sizes` finds, kept until the property is another one: other processes and branches change it, too."""
+    """A cache of `built_sizes`, valid while the property is the same: other processes and branches change it, too."""
 
     def __init__(self) -> None:
         self._known: tuple[str, dict[str, tuple[int, int]]] = "{}", {}
 
     def of(self, txn: Transaction) -> dict[str, tuple[int, int]]:
-        """The sizes that a transaction's version has."""
+        """Return the sizes of a transaction's version."""
         saved = str(txn.catalog.properties.get(BUILT, "{}"))
         if saved != self._known[0]:
             self._known = saved, built_sizes(txn)
@@ -92,14 +92,14 @@ class BuiltSizes:
 
 
 def dependants_of(installed: Installed) -> Dependants:
-    """The relations that the installed rules read, and the trees that follow from these."""
+    """Return the relations that the installed rules read, and the trees derived from them."""
     predicates = installed.program.predicates.values()
     reads = sorted(predicate.name for predicate in predicates if predicate.extensional)
     return Dependants(HOST, (*reads,), (*sorted(installed.derived_trees),), (PROPERTY, BUILT), EDIT, RELEASE)
 
 
 def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> str:
-    """Write into a transaction which rules are installed and what depends on which relations; returns the property."""
+    """Store the installed rules and their dependants in a transaction; return the property that lists the rules."""
     txn.properties[BUILT] = json.dumps(built)
     saved = txn.properties[PROPERTY] = installed.save()
     record_dependants(txn, dependants_of(installed))
@@ -126,7 +126,7 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
-    """Insert rows of constants into relations that the rewriting of a question made."""
+    """Insert rows of constants into relations that the rewriting of a query created."""
     encode = Encoder(txn)
     for name, rows in seeds.items():
         words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
@@ -134,16 +134,16 @@ def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) ->
 
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:
-    """Drop hidden trees that have the names which new rules will use: no rule has kept them up to date."""
+    """Drop hidden trees with names that new rules will use, since no rule has kept them up to date."""
     for name in installed.derived_trees - before.derived_trees:
         if name.startswith("$") and name in txn:
             txn.drop(name)
 
 
 def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
-    """How to find the layout of an extensional predicate: its relation's, if that was loaded before the declaration.
+    """Return a function that gives an extensional predicate's layout: its relation's, if that exists already.
 
-    The function returned raises EditError if the relation's columns do not fit.
+    The function raises EditError if the relation's columns do not fit the declaration.
     """
 
     def layout(predicate: Predicate) -> Layout:
@@ -154,7 +154,7 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
         names = tuple(column.name for column in schema.stored)[: len(declared)]
-        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values that it has since
+        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values added since
         if types[: len(declared)] != declared or functional or (len(types) != len(declared) and not more):
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
@@ -166,5 +166,5 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
 
 
 def layout_in(source: Any, installed: Installed, name: str) -> Layout | None:
-    """The layout that a relation of the rules has in a version; None if it is not there. Raises EditError."""
+    """Return the layout of the rules' relation in a version; None if it does not exist. Raises EditError."""
     return layouts_of(source)(installed.program.predicates[name]) if name in source else None

@@ -1,4 +1,4 @@
-"""Relations that the store has and no text declares, as declarations made of their schemas.
+"""Derive declarations from the schemas of relations that the store has and no text declares.
 
     edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
     price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
@@ -16,17 +16,17 @@ from ivm.lang.ir import Predicate, show_name, show_type
 from pagestore.errors import SchemaError
 from pagestore.host import Schema
 
-UNREAD = "uint64?"  # whose words are not those of uint64
+UNREAD = "uint64?"  # a type whose words differ from those of uint64
 MARK = "// relations that the store had before, by their schemas:"
 
 
 def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], block: str) -> str:
-    """Declarations, behind a mark, of the relations that a text reads, which are in the store and not among `known`.
+    """Return declarations, after a mark, of the relations that a text reads and that only the store knows.
 
-    The text is installed with them, so that what it means does not depend on the store. Raises RuleSyntaxError, which
+    The text is installed with them, so that its meaning does not depend on the store. Raises RuleSyntaxError, which
     names the block, and SchemaError for a relation of a type that rules lack.
     """
-    from ivm.lang.mentions import mentioned  # with the parser, which opening a workspace does not take
+    from ivm.lang.mentions import mentioned  # imports the parser, which opening a workspace does not need
 
     needed = {name for name in mentioned(text, block) if name not in known}
     needed |= {name.rpartition(":")[0] for name in needed if name not in source} - {*known}
@@ -39,18 +39,18 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
 
 
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
-    """The declaration of each relation by name that rules do not derive; None where they cannot declare it."""
+    """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
     names = [name for name in source if name not in known or known[name].extensional]
     return {name: declaration_of(name, source[name].schema) for name in names}
 
 
 def stored_before(text: str) -> set[str]:
-    """The relations that an installed text did not make: those declared behind the mark."""
+    """Return the relations that existed before an installed text: those declared after the mark."""
     return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
 
 
 def declaration_of(name: str, schema: Schema | None) -> str | None:
-    """A relation as rules declare it; None where they cannot."""
+    """Return the declaration of a relation; None if rules cannot declare it."""
     if schema is None or set("`$\n") & {*name}:
         return None
     if any(str(column.type) == UNREAD for column in schema.stored):
@@ -77,7 +77,7 @@ def _refuse_unread(name: str, schema: Schema | None) -> None:
 
 
 def _names(columns: list[str]) -> list[str]:
-    """Names of variables for columns: their own, or c1, c2, ... for those that rules cannot write."""
+    """Return variable names for columns: their own names, or c1, c2, ... for names that rules cannot write."""
     own = ["" if set("`$\n") & {*name} else name for name in columns]
     free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
     return [show_name(name or next(free)) for name in own]

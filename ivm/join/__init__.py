@@ -1,1 +1,1 @@
-"""Leapfrog Triejoin: over pages and over flat tries, with the trace of what it does."""
+"""Leapfrog Triejoin over pages and over flat tries, recording its trace on request."""

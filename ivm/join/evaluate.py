@@ -1,4 +1,4 @@
-"""Evaluates a plan in full: over flat tries where that costs less, else over pages; threads share ranges of values."""
+"""Evaluate a plan in full, over flat tries or over pages, whichever costs less; threads take ranges of values."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,9 +21,9 @@ PARALLEL_FROM = 1 << 14  # records of the smallest relation at level 0; with few
 
 
 class Bindings(NamedTuple):
-    """Some bindings int64[L + V, n] in order.
+    """Bindings int64[L + V, n] in order.
 
-    With `times` int64[n], binding i stands for times[i] bindings that differ only in levels that were not asked for.
+    With `times` int64[n], binding i represents times[i] bindings that differ only in levels that were not requested.
     """
 
     rows: np.ndarray
@@ -33,8 +33,8 @@ class Bindings(NamedTuple):
 class Evaluation(NamedTuple):
     """The result of a full evaluation.
 
-    `parts` hold all bindings in order, `recorded` the trace rows [C, m] of each sensor, also in parts; `operations`
-    counts iterator operations.
+    `parts` hold all bindings in order, in batches, `recorded` the trace rows [C, m] of each sensor, also in batches;
+    `operations` counts iterator operations.
     """
 
     parts: list[Bindings]
@@ -60,7 +60,7 @@ def evaluate(
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
-    `asked` are the levels whose values must be listed, None is all of them.  Raises CorruptionError, RangeError,
+    `asked` are the levels whose values must be listed; None means all.  Raises CorruptionError, RangeError,
     RoomError.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
@@ -94,19 +94,19 @@ def evaluate(
 
 
 def _is_reading(shape: Shape) -> bool:
-    """Is there one atom, whose index is in the order of the variables, and no condition? Then nothing is joined."""
+    """Return whether the plan only reads one atom, in the order of its index and without conditions."""
     (first, *others), levels = shape.argument_level, shape.levels
     return not others and not len(shape.bounds) and not len(shape.absent) and [*first] == [*range(levels)]
 
 
 def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None, memory: MemoryUse) -> Evaluation:
-    """The bindings that an index has: its records, or those that are distinct in so many columns."""
+    """Read the bindings from one index: its records, or their distinct prefixes of `levels` columns."""
     levels, parts, width = shape.levels, list[Bindings](), shape.levels + len(shape.reads)
     listed = [level for level in range(levels) if asked is None or level in asked]
     columns = (*listed, *shape.reads[:, 2].tolist())
     whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
     for batch in read_batches(pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(listed) :])):
-        if not whole:  # neighbours may differ only behind the columns that are asked for
+        if not whole:  # adjacent records may have equal prefixes
             fresh = begins(batch[:levels])
             fresh[:1] &= not np.array_equal(last, batch[:levels, :1])
             last = batch[:levels, -1:].copy()

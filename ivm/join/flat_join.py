@@ -1,7 +1,7 @@
-"""Full evaluation over flat tries: what is decoded, what each level starts from, and when that pays.
+"""Run a full evaluation over flat tries.
 
-A relation that a full evaluation passes through anyway is decoded once, as a trie in one array (see
-join/kernels/flat_join.py); tries of one relation and depth are shared by the atoms, and the threads.
+A relation that a full evaluation scans anyway is decoded once, as a trie in one array (see
+join/kernels/flat_join.py); atoms of the same relation and depth, and all threads, share that trie.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ RUN = Door(kernel.run_flat, FlatTries, FlatRun, KeyTables, BitRows, FlatOutput)
 
 
 class FlatJoin(Run):
-    """One evaluation over flat tries as a Layout has it."""
+    """One evaluation over the flat tries of a Layout."""
 
     def __init__(self, layout: "Layout", *, batch: int = BATCH) -> None:
         flat, shape = layout.flat, layout.shape

@@ -1,9 +1,9 @@
-"""How a join over flat tries is laid out: which slices are steady, where each level keeps its candidates.
+"""Memory layout of a join over flat tries: which slices are loop-invariant, where each level keeps its candidates.
 
 triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
 
-level z meets edge(y, z), which moves with y, and edge(x, z), which moves with x alone: under one x the slice of
-edge(x, z) is *steady*, so it is marked in a table once, and each slice of edge(y, z) is filtered by it
+level z intersects edge(y, z), which changes with y, and edge(x, z), which changes with x alone: under one x the slice
+of edge(x, z) is *loop-invariant*: it is marked in a table once, and each slice of edge(y, z) is filtered by it
 """
 
 from itertools import pairwise
@@ -17,16 +17,16 @@ from ivm.join.plan_arrays import Sensors, Shape
 from ivm.join.trace_coding import code_table, coding_of
 
 MARKS_MAX = 1 << 20  # bytes of a table of marks
-GROUND_MAX = 1 << 12  # keys of a ground: rows of 64 words
+GROUND_MAX = 1 << 12  # keys of a universe: rows of 64 words
 BITS_MAX = 1 << 17  # words of all rows of a level
 COUNTS_MAX = 1 << 20  # words of a table of counts
 
 
 class Layout:
-    """Which slices of a level are steady, and where it keeps its candidates and what they share.
+    """Which slices of each level are loop-invariant, and where it keeps its candidates and shared keys.
 
-    `asked` are the levels whose values are wanted (None: all); of others, those that nothing below reads are
-    collected, and `times` of a join then says how many bindings each of those that come stands for.
+    `asked` are the levels whose values are requested (None: all). Of the others, those that no lower level reads are
+    collected, and `times` of a join then says how many bindings each result represents.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Layout:
             self._ground(flat, shape, level, moves, self.grounds[level])
 
     def _ground(self, flat: Flat, shape: Shape, level: int, moves: np.ndarray, ground: np.ndarray) -> None:
-        """Let a level meet rows of bits, over the outermost ground under which some slice comes again."""
+        """Let a level intersect bitmaps over the outermost universe under which some slice recurs."""
         parts = shape.parts[shape.part_start[level] : shape.part_start[level + 1]]
         for changer in np.unique(moves[moves >= 0]).tolist():
             moving = parts[moves > changer]
@@ -124,7 +124,7 @@ class Layout:
         return self.numbers - count
 
     def _collect(self, flat: Flat, shape: Shape, level: int, asked: frozenset[int]) -> None:
-        """Let a level collect under the levels before it that are not asked for and that nothing below reads."""
+        """Let a level collect under the levels before it that are not requested and that no lower level reads."""
         read = _read_below(shape, level) | asked
         first = level
         while (
@@ -145,18 +145,18 @@ class Layout:
         self.counts = max(self.counts, span)
 
     def _take(self, words: int) -> int:
-        """Room in scratch, and one more word that is written before it is known to be needed."""
+        """Reserve words in scratch, and one more, which is written before it is known to be needed."""
         self.size += int(words) + 1
         return self.size - int(words) - 1
 
 
 def _unequal(shape: Shape, level: int) -> bool:
-    """Has a level a bound !=?"""
+    """Return whether a level has a bound !=."""
     return bool((shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1], 0] == join_layout.NE).any())
 
 
 def _read_below(shape: Shape, level: int) -> set[int]:
-    """The levels that some level behind this one reads: prefixes of its atoms, and other sides of its bounds."""
+    """Return the levels that some later level reads: prefixes of its atoms, and other sides of its bounds."""
     below = shape.argument_level[shape.argument_level.max(axis=1) > level]
     bounds = shape.bounds[shape.bound_start[level + 1] :]
     return {*below.ravel().tolist(), *bounds[:, join_layout.OTHER :: 2].ravel().tolist()}

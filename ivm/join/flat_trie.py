@@ -21,9 +21,9 @@ from ivm.join.plan_arrays import Shape
 from pagestore.host import Pages, Tree, read_batches
 
 DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
-RECORDS_MAX = 1 << 24  # of all tries together, so that they fit memory beside the store's pages
-TABLE_PER_KEY = 4  # entries that a table of first keys has at most for each key
-PARTS_MAX = 62  # atoms that meet at a level: a set of them is the bits of a word, without its sign
+RECORDS_MAX = 1 << 24  # of all tries together, so that they fit in memory together with the store's pages
+TABLE_PER_KEY = 4  # the most entries per key in a table of first keys
+PARTS_MAX = 62  # atoms joined at a level: a set of them is the bits of a word, without its sign
 
 
 class Flat(NamedTuple):
@@ -36,7 +36,7 @@ class Flat(NamedTuple):
     high: np.ndarray  # the greatest key
 
     def cuts(self, o: int, wanted: int, single_depth: bool) -> np.ndarray:
-        """Keys of place o that cut the keys of the next depth (or, at a `single_depth`, these) into `wanted` parts."""
+        """Return keys of place o that cut the next depth (or, at a `single_depth`, this one) into `wanted` parts."""
         first, n, children = self.place[o, : flat_layout.TABLE].tolist()
         parts = np.arange(1, wanted)
         if single_depth:
@@ -49,10 +49,10 @@ class Flat(NamedTuple):
 
 
 def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
-    """Can flat tries evaluate a plan, and would the paged join take longer than decoding them?  O(tries).
+    """Return whether flat tries can evaluate a plan, and faster than the paged join.  O(tries).
 
-    The paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0, and
-    with a level where more than PARTS_MAX atoms meet.
+    Only the paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0,
+    or with a level that joins more than PARTS_MAX atoms.
     """
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     held = shape.bounds[: shape.bound_start[1], 0]
@@ -101,7 +101,7 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
 
 
 def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(keys, where the children of each key begin) at each depth; the last depth has no children."""
+    """Return (keys, where the children of each key begin) for each depth; the last depth has no children."""
     batches = list(read_batches(pages, tree, columns=tuple(range(depth))))
     columns = concatenated(batches) if batches else np.empty((depth, 0), np.int64)
     n = columns.shape[1]
@@ -119,9 +119,9 @@ def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.n
 
 
 def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
-    """For each value from the least to the greatest key, the position of the first key >= it; keys[0] is at `start`.
+    """Return, for each value from the least to the greatest key, where the first key >= it is; keys[0] is at `start`.
 
-    None if the table would have more than TABLE_PER_KEY entries a key.
+    None if the table would have more than TABLE_PER_KEY entries per key.
     """
     if span > TABLE_PER_KEY * len(keys):
         return None
@@ -129,13 +129,13 @@ def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
 
 
 def level_span(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """The least key of the atoms that meet at a level, and how many values lie from it to the greatest key."""
+    """Return the least key of the atoms joined at a level, and how many values lie from it to the greatest key."""
     low, high = level_bounds(flat, shape, level)
     return low, high - low + 1
 
 
 def level_bounds(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """The least and the greatest key of the atoms that meet at a level."""
+    """Return the least and the greatest key of the atoms joined at a level."""
     atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
     places = atoms * shape.argument_level.shape[1] + depths
     return int(flat.low[places].min()), int(flat.high[places].max())

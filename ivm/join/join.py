@@ -1,7 +1,7 @@
 """Run a plan over the pages of trees: bindings and trace rows, batch by batch (*Leapfrog Triejoin*).
 
-The join knows tries and nothing of what is done with the trace rows.  The oracle, when there is one,
-is one more trie; without it every binding of the body comes out.
+The join does not depend on how trace rows are used.  The change oracle, if any, is one more trie; without it
+the join returns every binding of the body.
 """
 
 from abc import ABC, abstractmethod
@@ -18,8 +18,8 @@ from pagestore.compiled import Bytes, Door, MappedWords, Table, Tables, Words, r
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
 
 BATCH = 1 << 16
-TRACED = 1 << 14  # trace rows of a batch: they are kept as words, and what they are written to stays in a cache
-STOCK_MAX = 16  # batches that memory is had for at once
+TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
+STOCK_MAX = 16  # the most batches whose memory is allocated at once
 
 LEAPFROG = Door(kernel.leapfrog, MappedWords, Bytes, int, Words, Words, Table, Words, Table, Tables, Table)
 
@@ -27,8 +27,8 @@ LEAPFROG = Door(kernel.leapfrog, MappedWords, Bytes, int, Words, Words, Table, W
 class Run(ABC):
     """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows [C, n] by sensor).
 
-    `operations` counts the iterator operations so far; `times`, unless it is empty, has for each batch so far how many
-    bindings each that came stands for. Rows of a sensor that has a coding are words and, where it has a tail, tails.
+    `operations` counts the iterator operations so far; `times`, unless empty, has one array per batch so far: how many
+    bindings each binding represents. Rows of a sensor that has a coding are words and, where it has a tail, tails.
     Raises CorruptionError.
     """
 
@@ -50,12 +50,12 @@ class Run(ABC):
         self.memory = MemoryUse()
 
     def stock(self, buffers: int) -> None:
-        """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
+        """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
         self._stock = list(pooled(buffers, *self._size))
         self._stocked += buffers
 
     def over(self, first: tuple[int, int]) -> Self:
-        """Begin anew, the first variable within `first`, inclusive.  What is known of slices is still known."""
+        """Restart with the first variable within `first`, inclusive.  What is cached of slices stays cached."""
         shape, sensors, granularity = self._asked
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[join_layout.BOUNDS] + join_layout.CONSTANT
@@ -84,7 +84,7 @@ class Run(ABC):
 
     @within_memory("finding rows")
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
-        """All that iterating gives, kept: where it is, if that fills a good part of its buffer.  Raises RoomError."""
+        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.  Raises RoomError."""
         kept = []
         self.memory.begin()
         for out, rows in self:
@@ -98,17 +98,17 @@ class Run(ABC):
         return kept
 
     def _buffer(self) -> np.ndarray:
-        """Memory for a batch of bindings, of a piece that has as many as were needed before it."""
+        """Return memory for a batch of bindings; each new block doubles the number of batches, up to STOCK_MAX."""
         if not self._stock:
             self.stock(min(max(1, self._stocked), STOCK_MAX))
         return self._stock.pop()
 
     def bindings(self) -> np.ndarray:
-        """All bindings at once, int64[L + V, n]."""
+        """Return all bindings at once, int64[L + V, n]."""
         return concatenated([out for out, _ in self.batches()])
 
     def all(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """All bindings and all trace rows at once."""
+        """Return all bindings and all trace rows at once."""
         batches = self.batches()
         trace = zip(*(rows for _, rows in batches), strict=True)
         return concatenated([out for out, _ in batches]), [concatenated([*map(columns_of, parts)]) for parts in trace]
@@ -121,7 +121,7 @@ def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
 
 
 def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows [C, n] of some parts, one behind the other."""
+    """Concatenate parts [C, n] in order."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

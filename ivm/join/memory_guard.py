@@ -1,9 +1,9 @@
 """A guard against running out of memory: an evaluation that finds too many rows raises RoomError in time.
 
 Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take a
-share of the memory that there is, and no more than is left, since sorting and storing them takes as much again. How
-much there is, and is left, is said by the machine, by control groups, and by limits of the process; under the latter
-memory is refused, which `within_memory` turns into a RoomError as well.
+share of the total memory, and no more than is left, since sorting and storing them takes as much again. The machine,
+control groups, and limits of the process bound the memory; where the process's limit is exceeded the system refuses
+memory, which `within_memory` turns into a RoomError as well.
 """
 
 import errno
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from ivm.errors import RoomError
 
-CHECK_BYTES = 1 << 26  # bytes between two looks at the memory left; a look takes 0.2 ms
-SHARE = 0.25  # of the memory that there is, which the rows of one evaluation may take unless IVM_MEMORY_SHARE says so
+CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
+SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
 REMEDY = (
@@ -30,7 +30,7 @@ RECORDING = '. To be matched, a view records less with a coarser granularity, an
 
 
 class Limit(NamedTuple):
-    """Who bounds the memory of this process, how many bytes there are, and how many are left."""
+    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes left."""
 
     whose: str
     whole: int
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 
 class MemoryUse:
-    """The rows that one evaluation holds, over all its threads; `recording` where it keeps its trace, too."""
+    """The rows that one evaluation holds, over all its threads; `recording` if it also keeps its trace."""
 
     def __init__(self, recording: bool = False) -> None:
         self.rows = 0
@@ -47,7 +47,7 @@ class MemoryUse:
         self._lock = Lock()
 
     def begin(self) -> "MemoryUse":
-        """Let a RoomError of this thread say these rows from now on."""
+        """Let RoomErrors of this thread report these rows from now on."""
         _newest.set(self)
         return self
 
@@ -78,7 +78,7 @@ class MemoryUse:
             raise RoomError(f"finding rows: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
 
     def found(self) -> str:
-        """How many rows there are so far, for a message."""
+        """Return how many rows were found so far, for a message."""
         return f"{self.rows:,} rows so far take {_bytes(self._size)}"
 
 
@@ -87,7 +87,7 @@ _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in
 
 @contextmanager
 def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
-    """Raise RoomError where the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
     try:
         yield
     except RoomError:
@@ -100,7 +100,7 @@ def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
+    """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -109,12 +109,12 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def memory_left() -> int:
-    """Bytes that the process may still use."""
+    """Return the bytes that the process may still use."""
     return min(limit.left for limit in limits())
 
 
 def limits() -> Iterator[Limit]:
-    """All that bound the memory of this process; of what the system does not say, there is no bound."""
+    """Yield all limits on the memory of this process; those that the system does not report are left out."""
     yield Limit("memory", UNLIMITED, UNLIMITED)
     try:
         machine = _fields(PROC / "meminfo")
@@ -127,7 +127,7 @@ def limits() -> Iterator[Limit]:
 
 
 def _control_groups() -> Iterator[Limit]:
-    """The limits of the process's control group, and of those around it, in version 2 or 1."""
+    """Yield the limits of the process's control group, and of its ancestors, in version 2 or 1."""
     for line in (PROC / "self" / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -146,14 +146,14 @@ def _control_groups() -> Iterator[Limit]:
 
 
 def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
-    """The limit of one control group, if it has one. Files that can be dropped from memory are as good as free."""
+    """Yield the limit of one control group, if it has one. File cache that can be dropped counts as free."""
     if (folder / most).exists() and (limit := (folder / most).read_text().strip()) != "max" and int(limit) < UNLIMITED:
         used = int((folder / taken).read_text()) - _fields(folder / "memory.stat")[files]
         yield Limit("the control group's memory", int(limit), int(limit) - used)
 
 
 def _of_process() -> Iterator[Limit]:
-    """The limits of the process (`ulimit -v` and `-d`)."""
+    """Yield the limits of the process (`ulimit -v` and `-d`)."""
     pages = [int(word) for word in (PROC / "self" / "statm").read_text().split()]
     for number, name, used in (
         (resource.RLIMIT_AS, "the address space that ulimit -v allows", pages[0]),
@@ -165,7 +165,7 @@ def _of_process() -> Iterator[Limit]:
 
 
 def _share() -> float:
-    """The share of the memory that the rows of one evaluation may take."""
+    """Return the share of the memory that the rows of one evaluation may take."""
     try:
         return min(1.0, max(0.0, float(os.environ["IVM_MEMORY_SHARE"])))
     except (KeyError, ValueError):

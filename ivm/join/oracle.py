@@ -16,7 +16,7 @@ MERGE = Door(merge_intervals, Table, int)
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
-    """The union of contributions (level, rows int64[level + 2, n]); None if it is empty.
+    """Return the union of contributions (level, rows int64[level + 2, n]); None if it is empty.
 
     A row holds the values of the levels before, then an interval [a, b] of the level's values.  O(n log n).
     """

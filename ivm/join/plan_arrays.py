@@ -1,4 +1,4 @@
-"""A plan as arrays, and the state of a run: what the join's kernels take (*Leapfrog Triejoin*)."""
+"""A plan and the state of a run as arrays, which the join's kernels take (*Leapfrog Triejoin*)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ ALL = (WORD_MIN, WORD_MAX)
 class Shape:
     """A plan as arrays; everything but the roots of the trees.
 
-    argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
+    argument_level[A, D] gives the level of each argument (-1 after the last), part_* which (atom,
     depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (see
-    join/kernels/leapfrog.py), reads[V, 3] the (atom, depth, column) read off at a binding.
+    join/kernels/join_layout.py), reads[V, 3] the (atom, depth, column) read at a binding.
     """
 
     argument_level: np.ndarray
@@ -46,7 +46,7 @@ class Shape:
 
     @property
     def innermost(self) -> int:
-        """How many atoms meet at the last level."""
+        """How many atoms are joined at the last level."""
         return int(self.part_start[-1] - self.part_start[-2])
 
     @cached_property
@@ -56,26 +56,26 @@ class Shape:
 
     @cached_property
     def everything(self) -> "Regions":
-        """The oracle of a full evaluation: no regions, all is covered."""
+        """The oracle of a full evaluation: no regions, everything is covered."""
         return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
 
     @cached_property
     def ranged(self) -> "Shape":
-        """The shape with two more bounds on level 0, which its plan has first, and which leave nothing out."""
+        """The shape with two more bounds on level 0, first in its plan, that admit every value."""
         extra = bound_table([(join_layout.GE, (), WORD_MIN), (join_layout.LE, (), WORD_MAX)])
         start = self.bound_start + 2
         start[0] = 0
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
 
     def given(self, atom: int) -> "Shape":
-        """The shape where an atom is known to hold whatever its variables take, so that none looks; it has no reads."""
+        """Return the shape without checks of an atom that is known to hold for all bindings; it must have no reads."""
         others = self.parts[:, 0] != atom
         start = np.append(0, np.cumsum(others))[self.part_start]
         return replace(self, part_start=start, parts=self.parts[others])
 
 
 def bound_table(bounds: Sequence[tuple[int, Sequence[tuple[int, int]], int]]) -> np.ndarray:
-    """Constraints (kind, others, constant) as kernels take them, int64[n, BOUND_WORDS]."""
+    """Return constraints (kind, others, constant) as kernels take them, int64[n, BOUND_WORDS]."""
     table = np.full((len(bounds), join_layout.BOUND_WORDS), -1, np.int64)
     for row, (kind, others, constant) in zip(table, bounds, strict=True):
         row[[join_layout.KIND, join_layout.CONSTANT]] = kind, constant
@@ -85,7 +85,7 @@ def bound_table(bounds: Sequence[tuple[int, Sequence[tuple[int, int]], int]]) ->
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
-    """Which iterator operations leave trace rows: sensor[A, D] is the number of the index or -1.
+    """Which iterator operations write trace rows: sensor[A, D] is the number of the index or -1.
 
     sources[S, width] says for each column of an index: a level, -1 for a, -2 for b, -3 for nothing.
     """
@@ -109,7 +109,7 @@ class Regions(NamedTuple):
 
 @lru_cache(256)
 def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
-    """Lay a plan out flat: the header of join/kernels/leapfrog.py, then its sections."""
+    """Flatten a plan into one array: the header of join/kernels/join_layout.py, then its sections."""
     sections = {
         join_layout.PART_START: shape.part_start,
         join_layout.PARTS: shape.parts,
@@ -135,7 +135,7 @@ def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
 
 
 def tree_words(trees: Iterable[Tree]) -> list[int]:
-    """What a join knows of each tree, as its state has it: root, height and keys."""
+    """Return the words of each tree in the state of a join: root, height and keys."""
     return [*chain(*map(_WORDS, trees))]
 
 
@@ -144,7 +144,7 @@ _WORDS = attrgetter("pointer", "height", "spec.keys")
 
 @lru_cache(256)
 def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
-    """Lay the state of a run out flat, at its start; the trees are still to be put in.  Copy it."""
+    """Return the initial state of a run as one array, without the trees.  It is cached: copy it."""
     levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
     sections = {
         join_layout.TREES: np.zeros(3 * atoms, np.int64),
@@ -165,12 +165,12 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
 
 
 def slices_room(parts: int, page_words: int) -> np.ndarray:
-    """Room for a slice of a leaf of each of so many atoms; a page has two entries a word at most."""
+    """Allocate space for a leaf slice of each of `parts` atoms; a page has at most two entries per word."""
     return np.empty((parts, 2 * page_words), np.int64)
 
 
 def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
-    """One array: a header with numbers and with the offsets of sections, then the sections; the keys are places in it.
+    """Return one array: a header of numbers and section offsets, then the sections; keys are places in the header.
 
     >>> laid_out(2, {0: 7}, {1: np.array([5, 6])}).tolist()
     [7, 2, 5, 6]

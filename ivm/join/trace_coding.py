@@ -1,8 +1,8 @@
-"""How trace rows are packed into words: the range of each column, its bits, and what need not be sorted.
+"""How trace rows are packed into words: the range of each column, its bits, and which columns are not sorted by.
 
     (x, a, b) with x in 0..999, a and b in 0..4095        10 + 13 + 13 bits: one word, sorted as one number
 
-The least and the greatest word have codes of their own, where they mean that there is no bound.
+The least and the greatest word have codes of their own where they mean "no bound".
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from ivm.join.kernels import flat_layout, join_layout
 from ivm.join.plan_arrays import Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coding, coding_within
 
-WIDTH_MAX = 62  # bits of a column of trace rows that are words: its code is shifted, and not negative
+WIDTH_MAX = 62  # bits of a column in packed trace rows: its code is shifted, and must not become negative
 
 
 def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
-    """How the trace rows of a sensor become words; None where they stay columns, as on level 0, which a range bounds.
+    """Return how to pack the trace rows of a sensor; None where they stay columns, as on level 0, which a range bounds.
 
-    The least word and the greatest have codes among a and b only, where they mean that there is no bound. Rows come
-    context by context, in order, so behind a and b they are sorted. In an `exact` trace b is a, if that was sought and
-    found, or else the key behind a, in a slice that the columns before say: so a is marked with whether b is another,
-    and b need not be sorted by.
+    The least and the greatest word have codes only in a and b, where they mean "no bound". Rows are written context by
+    context, in order, so columns after a and b are sorted already. In an `exact` trace b is a, if a was sought and
+    found, or else the key after a, in the slice given by the columns before: so a gets a bit that says whether b
+    differs, and rows need not be sorted by b.
     """
     ((atom, depth),) = np.argwhere(sensors.sensor == s)
     level, prefix = shape.argument_level[atom, depth], shape.argument_level[atom, :depth]
@@ -46,7 +46,7 @@ def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -
 
 
 def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """Between what the trace rows of a level begin and end: its keys, their successors but for the last, its bounds."""
+    """Return the range of a and b in a level's trace rows: keys, successors of all but the last, and bounds."""
     low, high = level_bounds(flat, shape, level)
     for bound in shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1]].tolist():
         least = greatest = bound[join_layout.CONSTANT]
@@ -59,7 +59,7 @@ def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
 
 
 def code_table(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
-    """The codings of sensors, codes[S, C, CODE] as join/kernels/flat_join.py has them."""
+    """Return the codings of sensors as kernels take them, codes[S, C, CODE] (see join/kernels/flat_layout.py)."""
     codes = np.full((*sources.shape, flat_layout.CODE), -1, np.int64)
     for code, coding, source in zip(codes, codings, sources, strict=True):
         if coding:

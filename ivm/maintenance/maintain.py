@@ -1,4 +1,4 @@
-"""The changes of a conjunction's bindings, found where the oracle says they may be (*Maintaining rule bodies*).
+"""Find the changes of a conjunction's bindings, in the regions that the oracle gives (*Maintaining rule bodies*).
 
     delta F <- (Body[G, H, I] ... Body[G', H', I'])(x, y, z, Delta), ChangeOracle(x, y, z).
 
@@ -50,7 +50,7 @@ def maintain(
     granularity: int = 1,
     threads: int = 1,
 ) -> Change | None:
-    """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
+    """Return the change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
     A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas` holds the changes of
     every index that changed, `indices` the sensitivity index of each of plan.sensors. Raises CorruptionError,
@@ -89,7 +89,7 @@ def maintain_single_atom(
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
 ) -> Change | None:
-    """The change of a body of one atom: the branches that its trie loses and gains.  O(delta * log n)."""
+    """Return the change of a body of one atom: the branches erased and inserted in its trie.  O(delta * log n)."""
     (trie,) = plan.tries
     delta, depth = deltas[trie.index], len(trie.levels)
     if depth < new[trie.index].spec.keys:
@@ -107,7 +107,7 @@ def maintain_by_probing(
     deltas: Mapping[Index, Delta],
     threads: int = 1,
 ) -> Change | None:
-    """The change found by probing (see probe.py); None if no branch changed."""
+    """Return the change found by probing (see probe.py); None if no branch changed."""
     changed = [
         surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NO_CHANGE
         for index, depth in probed(plan)
@@ -118,7 +118,7 @@ def maintain_by_probing(
     return Change(found, [], operations, 0)
 
 
-BATCH_ROWS = 1 << 12  # of the buffers; maintenance mostly finds fewer bindings
+BATCH_ROWS = 1 << 12  # rows of the buffers; maintenance usually finds fewer bindings
 NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
@@ -130,7 +130,7 @@ def _match(
     deltas: Mapping[Index, Delta],
     indices: Sequence[Tree],
 ) -> tuple[list[tuple[int, np.ndarray]], list[np.ndarray]]:
-    """The regions that each trie contributes to the oracle, and the rows of each sensitivity index that it matched."""
+    """Return the regions that tries contribute to the oracle, and the rows matched in each sensitivity index."""
     sensors = {(s.trie, s.depth): i for i, s in enumerate(plan.sensors)}
     matched = [np.empty((index.spec.columns, 0), np.int64) for index in indices]
     contributions = []
@@ -152,7 +152,7 @@ def _match(
 
 
 def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
-    """The rows [C, n] that are only in `before` (erased) or only in `after` (inserted), in order; rows may repeat.
+    """Return the rows [C, n] only in `before` (erased) or only in `after` (inserted), in order; rows may repeat.
 
     O(n) where both ascend, as bindings do, and O(n log n) for the rows of a trace.
     """

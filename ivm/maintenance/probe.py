@@ -1,7 +1,7 @@
-"""Probing: the delta of each trie first in the order, against the other tries' permuted indices.
+"""Probing: join the delta of each trie, first in the key order, with the other tries' permuted indices.
 
-A binding of the old body that holds an erased branch is gone, one of the new body that holds an inserted branch is
-new; for a negated trie it is the other way round.  Needs no sensitivity index.
+A binding of the old body with an erased branch is erased, one of the new body with an inserted branch is inserted;
+for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from pagestore.compiled import Door, Tables, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
-SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
+SMALL = 1 << 12  # bindings of one run of the join; a delta usually finds few
 FOUND = 1 << 14
-SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
-SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for less
+SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
+SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 
 PROBE = Door(
     kernel.probe_next, Pages, arguments.ProbeTable, Tables, arguments.Branches, arguments.ProbeRun, arguments.Found,
@@ -34,9 +34,9 @@ PROBE = Door(
 
 
 class Found(NamedTuple):
-    """Bindings that go, then such that come, a part for each call of the kernel, and iterator operations.
+    """Erased, then inserted bindings, a part for each call of the kernel, and iterator operations.
 
-    If they are `composed` there is one part, and each binding comes once and in order.
+    If they are `composed` there is one part, sorted and without duplicates.
     """
 
     parts: list[Edits]
@@ -49,9 +49,9 @@ def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
     changed: Sequence[Delta], threads: int = 1,
 ) -> tuple[Delta, int]:  # fmt: skip
-    """The change of bindings (rows as Plan.columns), and iterator operations: what each trie's branches bind.
+    """Return the change of bindings (rows as Plan.columns) that contain changed branches, and iterator operations.
 
-    `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
+    `changed` are the branches erased and inserted, for each entry of `probed`; many are divided among threads.  Raises
     CorruptionError, RoomError.
     """
     memory = MemoryUse().begin()
@@ -68,7 +68,7 @@ def probe_all(
 
 
 class Asked(NamedTuple):
-    """The trees that are probed and the branches that do it, as maintenance/kernels/probe.py takes them."""
+    """The trees that are probed and the branches to probe with, as maintenance/kernels/probe.py takes them."""
 
     trees: np.ndarray
     branches: np.ndarray
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 
 
 def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]) -> Asked:
-    """Lay branches out: the words of n are their n actions, then the n words of each level."""
+    """Put branches into one array: for n branches their n actions, then the n words of each level."""
     pieces, spans, at = [], [], 0
     for actions, rows in changed:
         spans.append((at, len(actions), len(actions)))
@@ -89,7 +89,7 @@ def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree],
 
 
 def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
-    """As many parts of some branches."""
+    """Divide every span of branches into `of` shares."""
     ends = spans[:, 1] * np.arange(of + 1)[:, None] // of
     shares = np.repeat(spans[None], of, axis=0)
     shares[:, :, 0] += ends[:-1]
@@ -99,19 +99,19 @@ def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
 
 @lru_cache(256)
 def probed(plan: Plan) -> list[tuple[Index, int]]:
-    """The branches that a plan's probes begin with: of which index, and how deep; each once."""
+    """Return (index, depth) of the branches that a plan's probes begin with, each once."""
     firsts = [probing.tries[t] for t, probing in enumerate(plan.probes)]
     return list(dict.fromkeys((trie.index, len(trie.levels)) for trie in firsts))
 
 
 @lru_cache(256)
 def prober(plan: Plan, number: int = 0) -> "Prober":
-    """The one Prober of a plan and a thread's number."""
+    """Return the Prober of a plan and a thread's number; it is cached."""
     return Prober(plan)
 
 
 class Probes(NamedTuple):
-    """The probes of a plan as kernels take them (see maintenance/kernels/probe.py), and what room they need."""
+    """The probes of a plan as kernels take them (see maintenance/kernels/probe.py), and the sizes of their buffers."""
 
     static: np.ndarray
     rows: np.ndarray
@@ -120,12 +120,12 @@ class Probes(NamedTuple):
     levels: int
     width: int
     state: int
-    atoms: int  # that meet at a last level
+    atoms: int  # joined at a last level
 
 
 @lru_cache(256)
 def probes_of(plan: Plan) -> Probes:
-    """Lay the probes of a plan out."""
+    """Return the probes of a plan as kernels take them."""
     indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
     shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
     pieces: list[np.ndarray] = []
@@ -149,14 +149,14 @@ def probes_of(plan: Plan) -> Probes:
 
 
 def _shape(probing: Plan, t: int) -> Shape:
-    """The shape of the probe that begins with the branches of trie t: they are there, so that none looks for them,
-    unless for a value.
+    """Return the shape of the probe that begins with the branches of trie t.  These exist, so it does not look them
+    up, unless it reads a value there.
     """
     return probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
 
 
 class Prober:
-    """The probes of a plan, with buffers that are used again, so that a small delta allocates nothing."""
+    """The probes of a plan, with buffers that are reused, so that a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
         self._laid = laid = probes_of(plan)
@@ -173,7 +173,7 @@ class Prober:
     def run(
         self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
     ) -> Found:
-        """As `probe_all`, in this thread: of the shares that no other one takes; a few are composed if asked."""
+        """Probe the shares that no other thread takes; if `compose`, sort and compose the bindings if they are few."""
         laid, composing = self._laid, self._composing
         if self._run.runs.shape[1] < 2 * pages.page_words:
             self._run = self._run._replace(runs=slices_room(laid.atoms, pages.page_words))
@@ -198,7 +198,7 @@ class Prober:
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:
-    """How a branch of trie t fills the levels down to its last: its own words, and levels held by an equality."""
+    """Return how a branch of trie t fills the levels down to its last: by its words, or by an equality."""
     trie = plan.tries[t]
     held = {b.level: b for b in plan.bounds if b.kind == join_layout.EQ}
     pins = []

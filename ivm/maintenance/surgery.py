@@ -31,7 +31,7 @@ BATCH = 1 << 16  # records compared at a time
 class Delta(NamedTuple):
     """Changes of a tree: actions int64[n] (INSERT or ERASE) and rows int64[C, n], in key order.
 
-    A changed value erases a row and inserts another of one key, in this order.
+    A changed value is an erased row followed by an inserted row with the same key.
     """
 
     actions: np.ndarray
@@ -41,12 +41,12 @@ class Delta(NamedTuple):
         return len(self.actions) > 0
 
     def where(self, keep: np.ndarray) -> "Delta":
-        """The changes for which keep[n] holds; `compress` takes a fifth of the time that rows[:, keep] takes."""
+        """Return the changes for which keep[n] holds; `compress` takes a fifth of the time that rows[:, keep] takes."""
         return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
 
 
 def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
-    """The branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
+    """Return the branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
 
     At the depth of a whole key these are the keys of the delta; a function's changed value erases and inserts its key.
     O(delta * log n).
@@ -60,10 +60,10 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
 
 
 def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> Delta:
-    """The changes that edits of rows[C, n] make together: a row that is both erased and inserted is no change.
+    """Return the net changes of edits of rows[C, n]: a row that is both erased and inserted is no change.
 
-    The edits may be in any order, and rows may repeat: rows that are told apart by columns which were left out are
-    one row here. The result is in the order of the first `keys` columns; of those with one key, erased rows come first.
+    The edits may be in any order, and rows may repeat: rows that differ only in columns left out are
+    one row here. The result is in the order of the first `keys` columns; of equal keys, erased rows come first.
     O(n log n).
     """
     if (actions[1:] > actions[:-1]).any():  # ERASE is 1, INSERT is 0
@@ -79,7 +79,7 @@ def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> 
 
 
 def visible_difference(pages: Pages, old: Tree, new: Tree, visible: int) -> Delta:
-    """How two trees that share no pages differ in the first `visible` words of their records.  O(records)."""
+    """Return how two trees that share no pages differ in the first `visible` words of their records.  O(records)."""
     columns = tuple(range(visible))
     if old.count == new.count:
         both = zip(*(read_batches(pages, tree, columns=columns, rows=BATCH) for tree in (old, new)), strict=True)

@@ -12,7 +12,7 @@ from pagestore.host import Snapshot
 
 
 def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
-    """Trace rows int64[columns, n] of a plan at a version, by (trie, depth).
+    """Return the trace rows int64[columns, n] of a plan at a version, by (trie, depth).
 
     A row holds the number of its (trie, depth), the interval [a, b] of an operation, and the binding of the levels
     before. O(evaluating the plan).
@@ -31,5 +31,5 @@ def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
 
 
 def distance(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> int:
-    """How many rows are in only one of two traces; `before[i]` and `after[i]` are the trace rows of plan i."""
+    """Return how many rows are in only one of two traces; `before[i]` and `after[i]` are the trace rows of plan i."""
     return sum(len(binding_difference(a, b).actions) for a, b in zip(before, after, strict=True))

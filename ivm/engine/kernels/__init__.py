@@ -1,1 +1,1 @@
-"""The steps of a few edits, in one call."""
+"""Maintain views for a few edits in one kernel call."""

@@ -6,7 +6,7 @@ from pagestore.compiled import Table, Words
 
 
 class ScheduleTable(NamedTuple):
-    """The steps of a schedule and what they refer to; schedule.py names the columns of each table.
+    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
 
     steps[S, 2], plans[P, 9] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words `static`
     are those of all plans, indices and sources are numbers of trees, copies are columns of bindings.
@@ -23,7 +23,7 @@ class ScheduleTable(NamedTuple):
 
 
 class ScheduleRoom(NamedTuple):
-    """What a schedule works in: the trees before its first step, and what a plan reads of the old and the new ones.
+    """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
 
     before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
     version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan.

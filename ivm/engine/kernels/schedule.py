@@ -1,4 +1,4 @@
-"""A few edits carried through all that reads what they change, in one call.
+"""Apply a few edits and maintain everything that depends on them, in one call.
 
     queue of edge ──flush──▶ edge, its index ──probe──▶ bindings that go and come ──copy──▶ queue of triangle ──flush──▶
 
@@ -6,31 +6,31 @@
     queues      edge: 1 edit    edge: none          triangle: 2 edits       plan 0 finds two triangles with it
 
 The steps of a schedule alternate: the queue of a group of trees (a relation, its permuted indices) is flushed; a plan
-whose relations changed is probed, and the bindings found go into the queues of its heads. A step that does not go well,
-or finds more than a few, is left to Python, and so are those behind it.
+whose relations changed is probed, and the bindings found go into the queues of its heads. A step that fails or finds
+too many bindings is left to Python, and so are all later steps.
 """
 
 from ivm.maintenance.kernels.arguments import Branches, Composing, ProbeTable
 from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, probe_next_at
 from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, flush_queue, kernel
 
-# columns of `steps`: what it is, and of which group or plan
+# columns of `steps`: its kind, and the number of its group or plan
 FLUSH, FOLLOW = range(2)
 KIND, OF = range(2)
-# columns of `plans`: where its probes stand, the trees that they read, those whose changes they begin with, its heads;
-# how many columns a binding has
+# columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
+# of its heads; how many columns a binding has
 PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS = range(9)
-# columns of `heads`: which group it is, whether its rows are counted, which columns of a binding they copy
+# columns of `heads`: its group, whether its rows are counted, which columns of a binding they copy
 GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 
 @kernel
 def carry(begin, pages, books, queues, room, apply, schedule, working, run, found, composed, probe):
-    """Take the steps of a schedule from step `begin` on; returns how many were taken, those before it among them.
+    """Run the steps of a schedule from step `begin` on; return how many are done, including those before `begin`.
 
     books, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
-    `probe`; `composed` is room for the bindings that it sorts and composes. working.operations[P] count the iterator
-    operations of each plan's probes.
+    `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P] count the
+    iterator operations of each plan's probes.
     """
     if begin == 0:
         remember(queues.trees, working.before)
@@ -47,14 +47,14 @@ def carry(begin, pages, books, queues, room, apply, schedule, working, run, foun
 
 @kernel
 def remember(trees, before):
-    """Keep where trees are before they change."""
+    """Copy the roots of trees to `before`, since they will change."""
     for t in range(trees.shape[0]):
         before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
 
 
 @kernel
 def follow(pages, queues, room, schedule, working, run, found, composed, probe, p):
-    """Probe plan p with what changed in its relations, and queue what is found; False where that is left to Python."""
+    """Probe plan p with the changes of its relations, and queue the bindings found; False leaves it to Python."""
     plan, deltas = schedule.plans[p], queues.deltas
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
     if not changed(plan, schedule.sources, queues.tallies, deltas, some):
@@ -76,7 +76,7 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
 
 @kernel
 def changed(plan, sources, tallies, deltas, spans):
-    """Find the branches that a plan is probed with; returns how many there are."""
+    """Find the branches that a plan is probed with; return how many there are."""
     total, tree_words, stride = 0, deltas.shape[1] * deltas.shape[2], deltas.shape[2]
     for i in range(plan[SOURCES], plan[SOURCES_END]):
         span, t = spans[i - plan[SOURCES]], sources[i]
@@ -87,7 +87,7 @@ def changed(plan, sources, tallies, deltas, spans):
 
 @kernel
 def place(plan, indices, trees, version):
-    """Say what a join knows of the trees that a plan reads."""
+    """Copy root, height and keys of the trees that a plan reads, in the order of its indices."""
     for i in range(version.shape[0]):
         tree = trees[indices[plan[INDICES] + i]]
         version[i, 0], version[i, 1], version[i, 2] = tree[ROOT], tree[HEIGHT], tree[KEYS]
@@ -95,7 +95,7 @@ def place(plan, indices, trees, version):
 
 @kernel
 def queue(plan, schedule, n, found, queues):
-    """Queue n bindings as edits of a plan's heads; False, and nothing is queued, if they are too many."""
+    """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return False."""
     heads, copies, waiting, waits = schedule.heads, schedule.copies, queues.waiting, queues.waits
     for h in range(plan[HEADS], plan[HEADS_END]):
         if waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > waiting.shape[2]:

@@ -1,1 +1,1 @@
-"""Views that read themselves: evaluated in rounds, and maintained by ranks (docs/recursion.md)."""
+"""Recursive views: evaluated in rounds, and maintained by ranks (docs/recursion.md)."""

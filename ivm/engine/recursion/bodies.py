@@ -1,9 +1,9 @@
-"""What the bodies of a recursive stratum derive: bindings become facts with the orders that they would have.
+"""Derive facts from the bodies of a recursive stratum: turn bindings into facts and compute their orders.
 
     reach(x, z) <- reach(x, y), edge(y, z).         reach(1, 2) has rank 4, so reach(1, 3) would have rank 5
     dist[y] = min(c) <- dist[x] = e, edge[x, y] = w, c = e + w.
 
-A derivation's own order is the greatest of those of the stratum's facts in it; the derived fact comes directly after.
+The order of a derivation is the greatest order of the stratum's facts in it; the derived fact comes directly after.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 class Derivations(NamedTuple):
-    """Facts that bindings derive, the order of each binding, and which binding it is.
+    """Facts that bindings derive: keys and costs, the order of each binding, and its number.
 
-    The order is the greatest of those of its facts of the stratum. The rank is SUSPENDED if one of these is suspended,
-    and `found` false if one is not there.
+    The order is the greatest order of the binding's facts of the stratum. Its rank is SUSPENDED if one of these is
+    suspended, and `found` is false if one does not exist.
     """
 
     keys: np.ndarray
@@ -38,9 +38,9 @@ class Derivations(NamedTuple):
     which: np.ndarray
 
     def proposal(self) -> tuple[Proposal, bool]:
-        """The facts with the orders that follow those of their bindings, and whether all could be put in order.
+        """Return the facts with the orders directly after those of their bindings, and whether all have such an order.
 
-        A value that is better than one that it follows from could not.
+        A value that is better than one that it derives from has none.
         """
         stands = self.body.stands
         cost, body_cost, rank = self.cost[stands], self.body.cost[stands], self.body.rank[stands]
@@ -49,7 +49,7 @@ class Derivations(NamedTuple):
 
 
 class Body:
-    """A conjunction of a recursive stratum, or a search for derivations of given facts."""
+    """A conjunction of a recursive stratum, or a plan that searches for derivations of given facts."""
 
     def __init__(
         self, installed: Installed, rule: InstalledRule, plan: Plan, own: frozenset[str], search: bool
@@ -67,13 +67,13 @@ class Body:
         self._asked = probed(plan)
 
     def reads(self, names: Mapping[str, np.ndarray]) -> bool:
-        """Is one of some views in the body?"""
+        """Return whether the body contains one of the views `names`."""
         return any(name in names for name, _ in self.own)
 
     def bindings(
         self, pages: Pages, trees: Mapping[Index, Tree], keys: Mapping[str, np.ndarray], threads: int
     ) -> tuple[np.ndarray, int]:
-        """The bindings int64[C, n] that hold one of some facts, given by view, and the operations that it took."""
+        """Return the bindings int64[C, n] with one of the given facts (keys by view), and iterator operations."""
         changed = []
         for index, depth in self._asked:
             if index.predicate in keys and max(index.order[:depth]) < len(keys[index.predicate]):
@@ -89,7 +89,7 @@ class Body:
     def derive(
         self, facts: Facts, rows: np.ndarray, encode: Encoder, strict: bool = True, rank: int | None = None
     ) -> Derivations:
-        """What bindings int64[C, n] derive; `rank` is the greatest of all facts, if that is known to be order enough.
+        """Derive facts from bindings int64[C, n]; `rank`, if given, is the rank of bindings with facts of the stratum.
 
         Raises RangeError if arithmetic fails, unless not `strict`.
         """
@@ -99,11 +99,11 @@ class Body:
         return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
 
     def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """The keys of the stratum's facts in some of the bindings rows[C, n], for each atom."""
+        """Return (view, keys) of the stratum's facts in the bindings `which` of rows[C, n], for each atom."""
         return [(name, rows[columns][:, which]) for name, columns in self.own]
 
     def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:
-        """Those of some bindings rows[C, n] whose facts of the stratum are there, with the values that they had."""
+        """Return those bindings rows[C, n] whose facts of the stratum still exist with the same values."""
         stands = np.ones(rows.shape[1], bool)
         for (name, columns), value in zip(self.own, self._values, strict=True):
             order = facts.orders(name, rows[columns])
@@ -129,12 +129,12 @@ class Body:
 
 
 def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
-    """The levels that hold the first `keys` columns of an index's predicate, in the order of these."""
+    """Return the levels of the first `keys` columns of an index's predicate, in the order of the columns."""
     return [levels[index.order.index(column)] for column in range(keys)]
 
 
 def _value(plan: Plan, t: int, layout: Layout) -> int:
-    """Where a binding holds the value of a trie's function; -1 if it does not."""
+    """Return the column of a binding that holds the value of a trie's function; -1 if none does."""
     index, levels = plan.tries[t].index, plan.tries[t].levels
     places = dict(zip(index.order, levels, strict=False))
     columns = index_columns(index, layout)

@@ -1,13 +1,13 @@
-"""Recursion through sums that would never end: a value that becomes better along its own derivation.
+"""Detect recursion through sums that would never end: a value that becomes better along its own derivation.
 
     d[y] = r <- agg<<r = min(c)>> (start(y), c = 0 ; d[x] = m, cost[x, y] = w, c = m + w).
 
     cost    1 ─(1)─▶ 2 ─(-3)─▶ 1          d[1] = 0, d[2] = 1, d[1] = -2, d[2] = -1, d[1] = -4, ...
 
-Where a value is better than one that it follows from, it is noted from some round on which fact each new one follows
-from. Now and then facts that have just become better are followed back; if one comes again on the way, what is added
-between the two makes it better, and will do so each time. That is so only if values are added to, and nothing else: a
-bound or a quotient may bring them to rest, and so may the rounding of floats.
+Where a value is better than one that it derives from, later rounds record which fact each new one derives from.
+Whenever rounds have doubled, facts that have just become better are traced back; if a fact recurs on the way, what is
+added between the two occurrences makes it better, and will do so each time. This holds only if values are only added
+to: a bound or a quotient may make them converge, and so may the rounding of floats.
 """
 
 from collections import Counter, deque
@@ -19,10 +19,10 @@ import numpy as np
 from ivm.engine.recursion.facts import total
 from pagestore.host import begins, sort_order
 
-ROUNDS_FIRST = 8  # after which it is noted what facts follow from; they are followed back when rounds have doubled
-FACTS_MAX = 1 << 22  # that are noted; of more, only the last rounds
-STARTS = 4  # facts of a view that are followed back
-TIMES, TIMES_OF_FLOATS = 2, 16  # how often a fact has to come
+ROUNDS_FIRST = 8  # rounds before the parents of facts are recorded; facts are traced back when rounds have doubled
+FACTS_MAX = 1 << 22  # recorded facts; if there are more, only the last rounds are kept
+STARTS = 4  # facts of a view that are traced back
+TIMES, TIMES_OF_FLOATS = 2, 16  # how often a fact must occur on the path
 
 
 class Fact(NamedTuple):
@@ -33,10 +33,10 @@ class Fact(NamedTuple):
 
 
 class Trail:
-    """What the facts of the last rounds follow from.
+    """The parents of the facts of the last rounds.
 
-    A round has for each view a table int64[K + 1 + width, n]: the keys that became new or better, and for each the
-    number of another view and a key there, from the round before.
+    A round has for each view a table int64[K + 1 + width, n]: the keys that became new or better, and for each its
+    parent: the number of a view and a key there, from the round before.
     """
 
     def __init__(self, keys: Mapping[str, int]) -> None:
@@ -47,9 +47,9 @@ class Trail:
         self._count = 0  # facts of all rounds
 
     def add(self, view: str, keys: np.ndarray, cost: np.ndarray, parents: list[tuple[str, np.ndarray]]) -> None:
-        """Add what was derived in a round that is not complete: keys[K, n] with costs, and the facts that were read.
+        """Add facts derived in the open round: keys[K, n] with costs, and the facts that were read.
 
-        Of several facts that were read, the first one that is of the round before is followed.
+        The parent is the first of the facts read that is of the round before.
         """
         n = keys.shape[1]
         origin, left = np.full((1 + self._width, n), -1), np.ones(n, bool)
@@ -77,7 +77,7 @@ class Trail:
             self._count -= total(self._rounds.popleft())
 
     def cycle(self, times: int) -> list[Fact] | None:
-        """Facts each of which follows from the one before it, and the first from the last, so many times; or None."""
+        """Return facts each derived from the one before, and the first from the last, found `times` times; or None."""
         for name, table in self._rounds[-1].items() if self._rounds else ():
             for i in range(0, table.shape[1], -(-table.shape[1] // STARTS)):
                 if found := self._followed(Fact(name, tuple(table[: self._keys[name], i].tolist())), times):
@@ -85,7 +85,7 @@ class Trail:
         return None
 
     def _followed(self, fact: Fact, times: int) -> list[Fact] | None:
-        """Follow a fact of the last round back until one has come so many times."""
+        """Trace a fact of the last round back until one has occurred `times` times; return the cycle or None."""
         path, seen = [fact], Counter([fact])
         for tables in reversed(self._rounds):
             table, width = tables.get(fact.name), self._keys[fact.name]
@@ -102,7 +102,7 @@ class Trail:
         return None
 
     def _is_new(self, name: str, keys: np.ndarray) -> np.ndarray:
-        """Which keys are of the last round; all, before there is one."""
+        """Return which keys are of the last round, bool[n]; all if there is no round yet."""
         if not self._rounds:
             return np.ones(keys.shape[1], bool)
         table = self._rounds[-1].get(name)
@@ -112,7 +112,7 @@ class Trail:
 
 
 def _among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Which of keys[K, n] are among others[K, m], bool[n]."""
+    """Return which of keys[K, n] are among others[K, m], bool[n]."""
     row = np.dtype([("", np.int64)] * len(keys))
     left, right = (np.ascontiguousarray(one.T).view(row).ravel() for one in (keys, others))
     return np.isin(left, right)

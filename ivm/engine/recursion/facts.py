@@ -1,12 +1,12 @@
-"""The facts of a recursive stratum: its rows, and the order in which they follow from one another.
+"""The facts of a recursive stratum: its rows, and the order in which they are derived from one another.
 
     reach(x, y)     (1, 2; rank 1)  (1, 3; rank 2)          the cost of a row is 0
     dist[x] = d     (2; d = 7, rank 1)                      the cost of a value is the value; for max, ~value
     name[x] = s     (2; s = "bee", rank 1)                  the cost of a text is its key in the order of texts
 
 The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its stratum that all come
-before it in this order. A fact that has lost its last such derivation is *suspended* until it is known whether it has
-another one; then its rank is SUSPENDED.
+before it in this order. A fact that has lost its last such derivation is *suspended*, its rank being SUSPENDED, until
+it is known whether it has any other derivation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ BATCH = 1 << 12
 
 
 class Order(NamedTuple):
-    """The orders of n facts, and whether each is there: found bool[n], cost int64[n], rank int64[n]."""
+    """The orders of n facts, and whether each exists: found bool[n], cost int64[n], rank int64[n]."""
 
     found: np.ndarray
     cost: np.ndarray
@@ -35,44 +35,44 @@ class Order(NamedTuple):
 
     @property
     def stands(self) -> np.ndarray:
-        """Which facts are there and not suspended, bool[n]."""
+        """Which facts exist and are not suspended, bool[n]."""
         stands: np.ndarray = self.found & (self.rank != SUSPENDED)
         return stands
 
     def before(self, cost: np.ndarray | int, rank: np.ndarray | int) -> np.ndarray:
-        """Which of the orders come before others, bool[n]."""
+        """Return which of the orders come before the given ones, bool[n]."""
         before: np.ndarray = (self.cost < cost) | ((self.cost == cost) & (self.rank < rank))
         return before
 
 
 class Proposal(NamedTuple):
-    """Facts that follow: keys int64[K, n], and the order that each would have."""
+    """Derived facts: keys int64[K, n], and the order that each would have."""
 
     keys: np.ndarray
     cost: np.ndarray
     rank: np.ndarray
 
     def best(self) -> "Proposal":
-        """The first of each key, in key order."""
+        """Return the proposal that is first in order for each key, in key order."""
         table = np.concatenate([self.keys, self.cost[None], self.rank[None]])
         table = table.take(sort_order(table), axis=1)
         table = table[:, begins(table[:-2])]
         return Proposal(table[:-2], table[-2], table[-1])
 
     def only(self, which: np.ndarray) -> "Proposal":
-        """Those that a mask bool[n], or indices, choose."""
+        """Return the proposals that a mask bool[n], or indices, select."""
         return Proposal(self.keys[:, which], self.cost[which], self.rank[which])
 
 
 class Facts:
-    """The facts of a stratum, as a transaction has them. The values of views in `texts` are in the order of texts."""
+    """The facts of a stratum in a transaction. The costs of views in `texts` are keys in the order of texts."""
 
     def __init__(
         self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int = 1
     ) -> None:
         self._txn, self._encode, self._threads = txn, encode, threads
         self.stored = {name: installed.stored[name] for name in sorted(stratum.recursive)}
-        # While views are filled, the indices that only later rules read are not there yet.
+        # While views are filled, the indices that only later rules read do not exist yet.
         self._there = {name: [t for t, n in enumerate(one.names) if n in txn] for name, one in self.stored.items()}
         aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
@@ -84,11 +84,11 @@ class Facts:
 
     @cached_property
     def adds_only(self) -> bool:
-        """Are values only added to on their way?"""
+        """Whether rules derive values only by additions."""
         return all(adds_only(rule, self.stored) for rule in self._rules)
 
     def shown(self, name: str, key: tuple[int, ...]) -> str:
-        """A fact of an aggregated view that is there, as a text."""
+        """Return an existing fact of an aggregated view as text."""
         words = np.array([key]).T
         values = self.values(name, self.orders(name, words).cost)[None]
         pairs = zip(self._types[name], np.concatenate([words, values]), strict=True)
@@ -97,49 +97,49 @@ class Facts:
 
     @property
     def trees(self) -> dict[Index, Tree]:
-        """The trees of the stratum's indices, as they are now."""
+        """The current trees of the stratum's indices."""
         txn = self._txn
         kept = (index for one in self.stored.values() for index in one.indices)
         return {index: txn.tree(tree_name(index)) for index in kept if tree_name(index) in txn}
 
     def count(self) -> int:
-        """How many facts there are."""
+        """Return how many facts there are."""
         return sum(self._txn.tree(name).count for name in self.stored)
 
     def keys(self, name: str) -> int:
-        """How many key words a fact has."""
+        """Return how many key words a fact has."""
         return self.stored[name].layout.keys
 
     def folds(self, name: str) -> bool:
-        """Is a view aggregated, so that a key has its best value only?"""
+        """Return whether a view is aggregated, so that a key has only its best value."""
         return self.stored[name].layout.shown > 0
 
     def cost(self, name: str, values: np.ndarray) -> np.ndarray:
-        """The costs int64[n] of value words int64[n] of an aggregated view."""
+        """Return the costs int64[n] of value words int64[n] of an aggregated view."""
         keys = self._encode.keys(values) if name in self.texts and len(values) else values
         return ~keys if self._falling[name] else keys
 
     def values(self, name: str, costs: np.ndarray) -> np.ndarray:
-        """The value words int64[n] of costs int64[n] of an aggregated view."""
+        """Return the value words int64[n] of costs int64[n] of an aggregated view."""
         keys = ~costs if self._falling[name] else costs
         return self._encode.ids(keys) if name in self.texts and len(keys) else keys
 
     def orders(self, name: str, keys: np.ndarray) -> Order:
-        """The orders of the facts with some keys[K, n]."""
+        """Return the orders of the facts with some keys[K, n]."""
         tree = self._txn.tree(name)
         found, values = get(self._txn.pages, tree, keys, self._threads)
         cost = self.cost(name, values[0]) if self.folds(name) else np.zeros(len(found), np.int64)
         return Order(found, cost, values[-1])
 
     def batches(self, name: str) -> Iterator[np.ndarray]:
-        """The keys int64[K, n] of all facts, in order."""
+        """Yield the keys int64[K, n] of all facts, in order."""
         columns = tuple(range(self.keys(name)))
         return read_batches(self._txn.pages, self._txn.tree(name), columns=columns, rows=BATCH)
 
     def put(self, name: str, new: Proposal) -> np.ndarray:
-        """Store facts, one for each key; returns the keys of those that were not there, or that had a worse value.
+        """Store facts, one for each key; return the keys of those that are new or had a worse value.
 
-        A fact that is there stays as it is unless its value is worse.
+        An existing fact is unchanged unless its value is worse.
         """
         if not self.folds(name):
             actions, rows = self._apply(name, INSERT, new)
@@ -150,11 +150,11 @@ class Facts:
         return better.keys
 
     def rank(self, name: str, new: Proposal) -> None:
-        """Give facts that are there another order."""
+        """Change the orders of existing facts."""
         self._apply(name, SET, new)
 
     def replace(self, name: str, words: np.ndarray) -> None:
-        """Put facts in the place of all, given their words int64[C, n] with their ranks, in key order."""
+        """Replace all facts by others, given as words int64[C, n] with ranks, in key order."""
         kept = self.stored[name]
         for t in self._there[name]:
             spec = self._txn.tree(kept.names[t]).spec
@@ -163,17 +163,17 @@ class Facts:
             self._txn.replace(kept.names[t], bulk(self._txn.pager, spec, [rows]))
 
     def clear(self) -> None:
-        """Take all facts away."""
+        """Delete all facts."""
         for name, kept in self.stored.items():
             self.replace(name, np.empty((kept.layout.visible + 1, 0), np.int64))
 
     def words(self, name: str, new: Proposal) -> np.ndarray:
-        """The words of proposed facts without their ranks."""
+        """Return the words of proposed facts without their ranks."""
         value = [self.values(name, new.cost)[None]] if self.folds(name) else []
         return np.concatenate([new.keys, *value])
 
     def erase(self, name: str, keys: np.ndarray) -> None:
-        """Take facts away."""
+        """Delete the facts with some keys[K, n]."""
         none = np.zeros((self.stored[name].layout.visible + 1 - len(keys), keys.shape[1]), np.int64)
         self._apply_rows(name, ERASE, np.concatenate([keys, none]))
 
@@ -188,7 +188,7 @@ class Facts:
 
 
 def gathered(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
-    """All proposals of each view together."""
+    """Combine all proposals of each view."""
     by_name: dict[str, list[Proposal]] = {}
     for name, part in parts:
         by_name.setdefault(name, []).append(part)
@@ -196,10 +196,10 @@ def gathered(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
 
 
 def combined(proposals: list[Proposal]) -> Proposal:
-    """Some proposals of one view as one."""
+    """Concatenate proposals of one view."""
     return Proposal(*(np.concatenate(columns, axis=-1) for columns in zip(*proposals, strict=True)))
 
 
 def total(keys: Mapping[str, np.ndarray]) -> int:
-    """How many keys there are of all views."""
+    """Return how many keys there are in all views."""
     return sum(rows.shape[1] for rows in keys.values())

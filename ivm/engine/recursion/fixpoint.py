@@ -1,15 +1,15 @@
-"""The least rows that satisfy a recursive stratum: rounds from what is new, and from what has lost its support.
+"""The least fixpoint of a recursive stratum: rounds from new facts, and withdrawal of facts that lost their support.
 
     edge      1 ─▶ 2 ─▶ 3 ─▶ 2        reach(x) from 1, with ranks:   2 (1)   3 (2)
 
     - edge(1, 2)    2 has lost its derivation of lower rank; 3 → 2 has the higher rank 2, so 2 is suspended
-                    3 follows from 2 alone, so it is suspended
-                    neither follows from what stands: both are erased
+                    3 is derived from 2 alone, so it is suspended
+                    neither is derived from a fact that is not suspended: both are erased
 
 *Withdrawal* takes the facts that may have lost their support in order (facts.py). One that has another derivation from
-facts before it stays as it is; the others are suspended, and what they supported is looked at. Suspended facts that
-follow from standing ones, in any order, come back with a new rank; *rounds* derive what follows from these and from
-inserted rows; what does not come back is erased. So only what is touched is looked at, not the whole fixpoint.
+facts before it is unchanged; the others are suspended, and the facts that they supported are examined. Suspended facts
+that derive from unsuspended ones, of any order, are restored with a new rank, the others erased; *rounds* derive the
+consequences of restored facts and inserted rows. So only affected facts are examined, not the whole fixpoint.
 """
 
 import heapq
@@ -35,17 +35,17 @@ from ivm.plan.plan import Plan, indices_of
 from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
-# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory does. After so many steps
-# the stratum is evaluated anew, so that a transaction never takes much longer than that.
+# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory. After as many steps as
+# evaluation from scratch would cost, the stratum is evaluated from scratch; so no transaction takes much longer.
 STEPS_FREE, STEP_ROWS = 64, 1000
-BELOW_MAX = 1 << 25  # rows that a stratum reads from below it; more are not read into memory
-PAGED_SHARE = 16  # rounds over pages go on until they took this share of the operations of reading all into memory
-SEARCHED = 1 << 12  # facts whose derivations are searched for at once, since each may have many
+BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
+PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
+SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
 
 @dataclass
 class Work:
-    """What a stratum took: rounds, and rows that each brought; facts looked at, and suspended; iterator operations."""
+    """The work of a stratum: new rows of each round; facts examined, and suspended; iterator operations."""
 
     rows: list[int] = field(default_factory=list)
     examined: int = 0
@@ -63,13 +63,13 @@ class Fixpoint:
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
         self._installed, self._stratum = installed, stratum
         self._steps_left = WORD_MAX
-        self._failing: list[tuple[Body, np.ndarray]] = []  # bindings whose arithmetic failed on the way
-        self._trail: Trail | None = None  # where the facts of the last rounds came from, if that matters
+        self._failing: list[tuple[Body, np.ndarray]] = []  # bindings whose arithmetic failed so far
+        self._trail: Trail | None = None  # the parents of the facts of the last rounds, if they are needed
         self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
-        self.ordered = True  # whether every fact that was stored comes behind those that it follows from
+        self.ordered = True  # whether every stored fact comes after those that it derives from
         for rule in stratum.rules if self.facts.texts else ():
             for const in constants(rule.definition):
-                encode(const)  # a new text may move the keys of others, so all are there before any is compared
+                encode(const)  # a new text may change the keys of others, so add all before comparing any
         own = stratum.recursive
         plans = [(rule, plan) for rule in stratum.rules for plan in rule.plans]
         self._bodies = [Body(installed, rule, plan, own, search=False) for rule, plan in plans]
@@ -79,7 +79,7 @@ class Fixpoint:
     # -- from scratch
 
     def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
-        """Fill empty views, given the bindings, in parts, of each plan that reads none of them.
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of the views.
 
         Raises MaintainError.
         """
@@ -106,7 +106,7 @@ class Fixpoint:
         self._refuse_failures()
 
     def _flat(self) -> FlatRounds | None:
-        """The stratum as it is evaluated in memory; None if it is not."""
+        """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated so."""
         try:
             bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode)
             flat = FlatRounds(bodies, self._limits, self._threads)
@@ -115,7 +115,7 @@ class Fixpoint:
         return flat if flat.below <= BELOW_MAX else None
 
     def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
-        """Evaluate the stratum in memory, given the facts that follow from no others; whether that was possible."""
+        """Evaluate the stratum in memory, given its base facts; return whether that was possible."""
         found = flat.run([(name, self.facts.words(name, one)) for name, one in first.items()])
         if found is None:
             return False
@@ -136,9 +136,9 @@ class Fixpoint:
     def maintain(
         self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
     ) -> bool:
-        """Follow the deltas of what the stratum reads, from old to new trees.  Raises MaintainError.
+        """Maintain the views by the deltas of what the stratum reads, from old to new trees.  Raises MaintainError.
 
-        Returns whether it did. If not, the views are in between and have to be filled anew: `most` facts were
+        Return whether that succeeded. If not, the views are inconsistent and must be refilled: `most` facts were
         suspended, it took too many steps, or not all facts could be put in order.
         """
         self._limit_steps(new)
@@ -165,15 +165,15 @@ class Fixpoint:
         return True
 
     def _refuse_failures(self) -> None:
-        """Raise RangeError if the arithmetic of a binding fails whose facts are there now that all are complete.
+        """Raise RangeError if the arithmetic of a binding fails whose facts exist at the fixpoint.
 
-        A value that a better one has replaced says nothing, whichever came first.
+        A failure with a value that a better one has replaced does not count.
         """
         for body, rows in self._failing:
             body.derive(self.facts, body.standing(self.facts, rows), self._encode)
 
     def _limit_steps(self, below: Mapping[Index, Tree]) -> None:
-        """Allow as many steps as an evaluation from scratch takes, given the trees that the stratum reads."""
+        """Allow as many steps as an evaluation from scratch would cost, given the trees that the stratum reads."""
         rows = sum({index.predicate: tree.count for index, tree in below.items()}.values())
         self._steps_left = STEPS_FREE + (self.facts.count() + rows) // STEP_ROWS
 
@@ -185,7 +185,7 @@ class Fixpoint:
         deltas: Mapping[Index, Delta],
         action: int,
     ) -> np.ndarray:
-        """The bindings that a body loses (ERASE) or gains with what has changed below the stratum, whose facts stay."""
+        """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum alone."""
         indices = {trie.index for trie in body.plan.tries if trie.index in deltas}
         if not indices:
             return np.empty((len(body.plan.columns), 0), np.int64)
@@ -199,7 +199,7 @@ class Fixpoint:
         return change.delta.rows[:, change.delta.actions == action]
 
     def unfounded(self) -> Iterator[tuple[str, np.ndarray]]:
-        """One fact of each view, as its words, that has no derivation from facts before it; none if all is right."""
+        """Yield one fact of each view, as words, without a derivation from facts before it; none if all is right."""
         below = self._below()
         for name in self.facts.stored:
             for start in self.facts.batches(name):
@@ -220,10 +220,9 @@ class Fixpoint:
     def _spread(
         self, fresh: Keys, below: Mapping[Index, Tree] | None = None, counted: bool = False, most: int | None = None
     ) -> bool:
-        """Derive what follows from fresh facts, round by round; `counted` says that ranks are numbers of rounds.
+        """Derive the consequences of fresh facts, round by round; if `counted`, ranks are numbers of rounds.
 
-        Returns whether nothing is left to be derived; it stops after `most` operations, if that is given, and when
-        no steps are left.
+        Return whether the fixpoint was reached; stop after `most` operations, if given, or when no steps are left.
         """
         below = below if below is not None else self._below()
         self._trail = None
@@ -240,7 +239,7 @@ class Fixpoint:
         return True
 
     def _follow_back(self, fresh: Keys) -> None:
-        """Note what fresh facts follow from, once there were some rounds.
+        """Record the parents of fresh facts, after some rounds.
 
         Raises LimitError if a value becomes better along its own derivation.
         """
@@ -254,7 +253,7 @@ class Fixpoint:
             self._trail = Trail({name: self.facts.keys(name) for name in self.facts.stored})
 
     def _below(self) -> dict[Index, Tree]:
-        """The trees of all that the stratum reads below it."""
+        """Return the trees of everything that the stratum reads from outside."""
         indices = {index for body in (*self._bodies, *self._searches) for index in indices_of(body.plan)}
         own = self.facts.trees
         return {index: self._txn.tree(tree_name(index)) for index in indices if index not in own}
@@ -283,7 +282,7 @@ class Fixpoint:
         return body.view, self._ordered(derivations)
 
     def _derive(self, body: Body, rows: np.ndarray, rank: int | None) -> Derivations:
-        """What bindings derive.  Raises RangeError if arithmetic fails and no value that it reads may become better."""
+        """Derive facts from bindings.  Raises RangeError if arithmetic fails on values that can no longer improve."""
         try:
             return body.derive(self.facts, rows, self._encode, rank=rank)
         except RangeError:
@@ -298,20 +297,20 @@ class Fixpoint:
         return proposal
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
-        """Proposals by view, one for each key."""
+        """Return proposals by view, the best for each key."""
         return {name: one.best() for name, one in gathered(parts).items()}
 
     def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
-        """Store what is new or better; returns the keys of that."""
+        """Store facts that are new or better; return their keys."""
         fresh = {name: self.facts.put(name, proposal) for name, proposal in proposals.items()}
         return {name: keys for name, keys in fresh.items() if keys.shape[1]}
 
     # -- withdrawal
 
     def _withdraw(self, lost: list[tuple[str, Derivations]], below: Mapping[Index, Tree], most: int) -> Keys | None:
-        """Suspend all facts that follow from no facts before them, given derivations that are no more.
+        """Suspend all facts without a derivation from facts before them, given the derivations that were lost.
 
-        Returns the suspended facts; None if there are `most` or more, or no steps are left.
+        Return the suspended facts; None if there are `most` or more, or no steps are left.
         """
         queue = Candidates(self.facts)
         for name, derivations in lost:
@@ -340,7 +339,7 @@ class Fixpoint:
     def _unsupported(
         self, name: str, keys: np.ndarray, order: tuple[int, int], below: Mapping[Index, Tree]
     ) -> np.ndarray:
-        """Those facts, all of one order, that follow from no facts before them."""
+        """Return those of some facts, all of one order, that have no derivation from facts before them."""
         found = [np.empty((len(keys), 0), np.int64)]
         for derivations in self._search(name, keys, below):
             supports = derivations.body.stands & derivations.body.before(*order) & (derivations.cost == order[0])
@@ -349,7 +348,7 @@ class Fixpoint:
         return missing.rows
 
     def _search(self, name: str, keys: np.ndarray, below: Mapping[Index, Tree]) -> list[Derivations]:
-        """All derivations of some facts."""
+        """Return all derivations of some facts."""
         trees, found = {**below, **self.facts.trees}, []
         for body in self._searches:
             for start in range(0, keys.shape[1], SEARCHED) if body.view == name else ():
@@ -359,7 +358,7 @@ class Fixpoint:
         return found
 
     def _return(self, suspended: Keys, below: Mapping[Index, Tree]) -> Keys:
-        """Let suspended facts that follow from standing ones come back, with new orders, and erase the others."""
+        """Restore suspended facts that derive from unsuspended ones, with new orders, and erase the others."""
         parts = [
             (name, self._ordered(derivations))
             for name, keys in suspended.items()
@@ -375,7 +374,7 @@ class Fixpoint:
 
 
 class Candidates:
-    """Facts that may have lost their support, by order; the first ones are taken first."""
+    """A priority queue, by order, of facts that may have lost their support."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -386,9 +385,10 @@ class Candidates:
         return len(self._heap)
 
     def add(self, name: str, derivations: Derivations, after: tuple[int, int] | None) -> None:
-        """Add the facts that some derivations support, if they come behind an order.
+        """Add the facts that some derivations supported.
 
-        `after` is that of suspended facts in the derivations; without it, their own order says whether they support.
+        `after` is the order of suspended facts in the derivations, after which supported facts come; without it, they
+        come after the order of each derivation.
         """
         order = self._facts.orders(name, derivations.keys)
         supports = order.stands & (order.cost == derivations.cost)
@@ -410,7 +410,7 @@ class Candidates:
             self._of[place].setdefault(name, []).append(part[2:])
 
     def pop(self) -> tuple[tuple[int, int], Keys]:
-        """The first order, and the facts of it, each once."""
+        """Remove and return the first order and its facts, each once."""
         place = heapq.heappop(self._heap)
         found = self._of.pop(place)
         return place, {name: distinct(np.concatenate(parts, axis=1)) for name, parts in found.items()}

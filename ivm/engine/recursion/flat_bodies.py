@@ -1,9 +1,9 @@
-"""The bodies of a recursive stratum as the kernel takes them that evaluates it in memory (kernels/flat_rounds.py).
+"""The bodies of a recursive stratum, in arrays for the kernel that evaluates it in memory (kernels/flat_rounds.py).
 
-    path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a table of hashes; path in chains
+    path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a hash table; path in chains
 
-A body is plain if each of its atoms, from any of its facts on, shares variables with one atom before it only, so that
-no two atoms have to be intersected, and if it computes only sums of integers. Others are evaluated in rounds of probes.
+A body is plain if, starting from any of its facts, each further atom shares variables with only one earlier atom, so
+that no two atoms are intersected, and if it computes only sums of integers. Others are evaluated in rounds of probes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ TESTS = {join_layout.EQ: kernel.EQ, join_layout.GE: kernel.GE, join_layout.LE: k
 
 
 class NotPlain(Exception):
-    """A body has to be evaluated in another way."""
+    """Raised for a body that cannot be evaluated in memory."""
 
 
 class Atom(NamedTuple):
-    """An atom of a body: its predicate, and the variable of each column that matters."""
+    """An atom of a body: its predicate, and the variable of each column that is used."""
 
     predicate: str
     columns: dict[int, int]
@@ -40,7 +40,7 @@ class Atom(NamedTuple):
 
 
 class Test(NamedTuple):
-    """What holds of a variable: its kind, and a sum of a constant and up to two variables, each with a sign."""
+    """A condition on a variable: its kind, and a sum of a constant and up to two variables, each with a sign."""
 
     kind: int
     variable: int
@@ -63,7 +63,7 @@ class FlatBodies:
         aggregate = stratum.rules[0].definition.aggregate
         self.fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
         if aggregate and any(installed.program.predicates[name].types[-1] in TEXTS for name in self.names):
-            raise NotPlain  # the words of texts are not in their order
+            raise NotPlain  # the words of texts are not in text order
         self.words = int(self.keys.max()) + self.folds
         self._lists: list[int] = []
         self._steps: list[list[int]] = []
@@ -71,9 +71,9 @@ class FlatBodies:
         self._indices: list[list[int]] = [[-1, 0, 0]]
         self._relations: dict[tuple[str, tuple[int, ...]], int] = {}
         rows: dict[int, list[list[int]]] = {p: [] for p in range(len(self.names))}
-        self.kept = set(range(int(self.keys.min())))  # key columns that each fact has from the only one it follows from
+        self.kept = set(range(int(self.keys.min())))  # key columns that each fact copies from its only parent
         self.depth = self.variables = 1
-        self.constants: list[int] = []  # that facts may hold, beside words of relations
+        self.constants: list[int] = []  # that facts may contain, in addition to words of relations
         self.computes_keys = False
         for body in bodies:
             for predicate, row in self._lay_body(body) if body.own else ():
@@ -82,10 +82,10 @@ class FlatBodies:
         self._of = np.cumsum([0, *(len(found) for found in rows.values())], dtype=np.int64)
         self._bodies = [row for found in rows.values() for row in found]
 
-    # -- laid out
+    # -- layout
 
     def _lay_body(self, body: Body) -> Iterator[tuple[int, list[int]]]:
-        """For each fact of a body: its predicate, and the body as it begins with that fact."""
+        """Yield, for each recursive atom of a body, its predicate and the body's row when it starts with that atom."""
         plan, rule = body.plan, body.rule
         if plan.filters:
             raise NotPlain
@@ -186,12 +186,12 @@ class FlatBodies:
 
     @staticmethod
     def _bound_share(atom: Atom, known: set[int]) -> tuple[bool, int]:
-        """Atoms of which all is known come first, then those of which most is."""
+        """Return the priority of an atom: those with all variables known come first, then those with the most."""
         n = sum(v in known for v in atom.columns.values())
         return n == len(atom.columns), n
 
     def _taken(self, atom: Atom, bound: set[int]) -> tuple[int, int]:
-        """Where the columns that give variables their values stand in `lists`, and how many there are."""
+        """Return where in `lists` the columns are that give variables their values, and how many there are."""
         words: list[int] = []
         seen: set[int] = set()
         for column, variable in sorted(atom.columns.items()):
@@ -207,7 +207,7 @@ class FlatBodies:
     def _due_tests(
         self, tests: list[Test], absent: list[Atom], known: set[int], holders: list[set[int]]
     ) -> tuple[int, int]:
-        """Lay out the tests whose variables are known now, and compute others from them; returns where, how many."""
+        """Append the tests whose variables are known now, and those that compute others; return where and how many."""
         first = len(self._tests)
         ready = True
         while ready:
@@ -250,7 +250,7 @@ class FlatBodies:
         return len(self._lists) - len(words)
 
     def arrays(self) -> arguments.Bodies:
-        """The bodies as the kernel takes them, with the relations that they read."""
+        """Return the bodies as the kernel takes them, with the relations that they read."""
         pieces: list[np.ndarray] = []
         relations, at = [], 0
         for (predicate, bound), _ in sorted(self._relations.items(), key=lambda one: one[1]):
@@ -271,7 +271,7 @@ class FlatBodies:
         )  # fmt: skip
 
     def _read(self, predicate: str, bound: tuple[int, ...]) -> np.ndarray:
-        """The rows int64[n, C] of a relation, sorted by some columns."""
+        """Return the rows int64[n, C] of a relation, sorted by some columns."""
         visible = self._installed.layouts[predicate].visible
         batches = read_batches(self._txn.pages, self._txn.tree(predicate), columns=tuple(range(visible)))
         table = np.concatenate([*batches, np.empty((visible, 0), np.int64)], axis=1)

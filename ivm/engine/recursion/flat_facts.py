@@ -1,4 +1,4 @@
-"""The facts of a recursive stratum in memory, and the rounds that derive them (kernels/flat_rounds.py)."""
+"""Derive the facts of a recursive stratum in memory, in rounds (kernels/flat_rounds.py)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from ivm.join.memory_guard import memory_left
 from pagestore.compiled import Door, Table, Words
 from pagestore.host import WORD_MAX, sort_order, together
 
-FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # room to begin with, and the most: beyond, rounds go over pages
+FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
 GROWTH = 4
 SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
@@ -23,11 +23,11 @@ RUN = Door(kernel.run_rounds, arguments.Bodies, arguments.Facts, arguments.Run)
 RELINK = Door(hash_tables.relink, arguments.Bodies, arguments.Facts, Words, int, int, int, int)
 SEED = Door(kernel.seed, arguments.Bodies, arguments.Facts, arguments.Run, int, Table, Words)
 
-Base = Sequence[tuple[str, np.ndarray]]  # facts that follow from no others: a view, and words int64[K, n]
+Base = Sequence[tuple[str, np.ndarray]]  # facts derived from no others: a view, and words int64[K, n]
 
 
 class FlatFacts:
-    """The facts that follow from some that are given, or from a range of them."""
+    """The facts derived from given base facts, or from a range of them."""
 
     def __init__(self, bodies: FlatBodies, arrays: arguments.Bodies, base: Base, limits: Limits, threads: int) -> None:
         self._bodies, self._arrays, self._base, self._threads = bodies, arrays, base, threads
@@ -40,7 +40,7 @@ class FlatFacts:
         self._facts = self._room(max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base)))
 
     def derive(self) -> int:
-        """Derive all. Returns DONE, or why that was impossible."""
+        """Derive all facts. Return DONE, or the status that says why that was impossible."""
         bodies, progress = self._bodies, self._progress
         values, none = np.zeros(bodies.variables + bodies.words, np.int64), np.zeros(0, np.int64)
         empty = none.reshape(0, 1)
@@ -64,7 +64,7 @@ class FlatFacts:
                 continue
             if status != kernel.DONE:
                 return int(status)
-        self._facts = self._facts._replace(nexts=empty, begins=empty, ring=none, dense=none)  # lets memory go
+        self._facts = self._facts._replace(nexts=empty, begins=empty, ring=none, dense=none)  # free memory
         return kernel.DONE
 
     @property
@@ -74,7 +74,7 @@ class FlatFacts:
 
     @property
     def operations(self) -> int:
-        """How many rows were met."""
+        """How many rows were read."""
         return int(self._progress[kernel.OPERATIONS])
 
     @property
@@ -83,13 +83,13 @@ class FlatFacts:
         return self._facts.rows[: self.count, self._bodies.words + kernel.RANK]
 
     def sample(self, p: int) -> np.ndarray:
-        """The first words of some facts of a predicate, evenly spread."""
+        """Return the first words of an evenly spaced sample of a predicate's facts."""
         rows = self._facts.rows[: self.count : 1 + self.count // SAMPLED]
         first: np.ndarray = rows[rows[:, self._bodies.words + kernel.PREDICATE] == p, 0]
         return first
 
     def table(self, p: int, low: int | None = None, high: int | None = None) -> np.ndarray:
-        """The facts of a predicate with low <= first word < high, in order: their words and ranks int64[C, n]."""
+        """Return the facts of a predicate with low <= first word < high, sorted: words and ranks int64[C, n]."""
         bodies, rows = self._bodies, self._facts.rows[: self.count]
         if len(bodies.names) > 1:
             rows = rows[rows[:, bodies.words + kernel.PREDICATE] == p]
@@ -102,7 +102,7 @@ class FlatFacts:
         return table.take(sort_order(table[: bodies.keys[p]]), axis=1)
 
     def _number(self) -> None:
-        """Number facts by their words, if all words lie within a span that is not too large."""
+        """Number facts by their words, if all words lie in a span that is small enough."""
         bodies, arrays = self._bodies, self._arrays
         most = int(bodies.keys.max())
         self._progress[kernel.MOST_KEYS], self._dense = most, np.zeros(1, np.int64)
@@ -119,14 +119,14 @@ class FlatFacts:
     def _room(self, facts: int) -> arguments.Facts:
         indices = len(self._arrays.indices)
         size = 1 << int(2 * facts - 1).bit_length()
-        waiting = (2 if self._bodies.fold else 1) * facts + 1  # values that get better wait again within a shared round
+        waiting = (2 if self._bodies.fold else 1) * facts + 1  # improved values are queued again in a shared round
         return arguments.Facts(
             np.zeros((facts, self._bodies.words + kernel.FACT), np.int64), np.zeros((indices, facts), np.int64),
             np.zeros((indices, size), np.int64), np.zeros(waiting, np.int64), self._dense,
         )  # fmt: skip
 
     def _grow(self) -> arguments.Facts | None:
-        """Make more room, if there is memory for more facts, and as much again for the trees that they become."""
+        """Increase the capacity, if there is memory for that and as much again for the trees that facts become."""
         old, progress = self._facts, self._progress
         nbytes = old.rows.nbytes + old.nexts.nbytes + old.begins.nbytes
         if len(old.rows) >= FACTS_MAX or 2 * GROWTH * nbytes >= memory_left():

@@ -1,7 +1,7 @@
-"""A recursive stratum evaluated from scratch in memory, where its bodies are plain (flat_bodies.py), by some threads.
+"""Evaluate a recursive stratum from scratch in memory, if its bodies are plain (flat_bodies.py), with several threads.
 
-path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, since a path has the x that it
-                                                    follows from
+path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, since a path has the same x as the
+                                                    path it derives from
 same(x, y) <- edge(a, x), same(a, b), edge(b, y).   threads share large rounds (shared_rounds.py)
 """
 
@@ -18,8 +18,8 @@ from ivm.engine.recursion.kernels import flat_rounds as kernel
 from ivm.engine.recursion.limits import ROUNDS_MAX, Limits
 from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
 
-RANGED_MIN = 1 << 10  # facts given, or found; ranges of fewer are not worth a thread
-RANGES = 2  # for each thread, since some bring more facts than others
+RANGED_MIN = 1 << 10  # facts; ranges of fewer are not worth a thread
+RANGES = 2  # ranges per thread, since some derive more facts than others
 
 
 class FlatRounds:
@@ -28,15 +28,15 @@ class FlatRounds:
     def __init__(self, bodies: FlatBodies, limits: Limits, threads: int) -> None:
         """Raises NotPlain."""
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
-            raise NotPlain  # ranks of aggregated values are no numbers of rounds
+            raise NotPlain  # ranks of aggregated values are not numbers of rounds
         self._bodies, self._limits, self._threads = bodies, limits, threads
         self.below = bodies.below  # how many rows are read into memory
         self.operations = 0
 
     def run(self, base: Base) -> dict[str, np.ndarray] | None:
-        """All facts that follow from those given, by view: words int64[K, n], a value if aggregated, then the rank.
+        """Derive all facts from `base`, by view: words int64[K, n], a value if aggregated, then the rank.
 
-        None if a value overflows, is better than one that it follows from, or there is too little room. Raises
+        Return None if a value overflows, is better than one that it derives from, or memory is short. Raises
         LimitError.
         """
         arrays = self._bodies.arrays()
@@ -54,9 +54,9 @@ class FlatRounds:
         return {name: self._table(found, p, column) for p, name in enumerate(self._bodies.names)}
 
     def _ranges(self, arrays: arguments.Bodies, base: Base, column: int) -> list[FlatFacts]:
-        """What follows from each range of a column that every fact has from the one that it follows from.
+        """Derive facts for each range of a column that every fact copies from its parent.
 
-        Nothing if one thread does as well, or if a range cannot be evaluated.
+        Return [] if threads do not help, or if a range cannot be evaluated.
         """
         words = np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
         cuts = _cuts(words, RANGES * self._threads)
@@ -66,7 +66,7 @@ class FlatRounds:
         found: dict[int, FlatFacts] = {}
 
         def work() -> bool:
-            """Evaluate ranges until none is left; whether all could be."""
+            """Evaluate ranges until none is left; return whether all could be evaluated."""
             while True:
                 try:
                     low, high = left.popleft()
@@ -81,7 +81,7 @@ class FlatRounds:
         return [facts for _, facts in sorted(found.items())] if done else []
 
     def _table(self, found: list[FlatFacts], p: int, column: int | None) -> np.ndarray:
-        """All facts of a predicate in order: their words and ranks int64[C, n]."""
+        """Return all facts of a predicate, sorted: words and ranks int64[C, n]."""
         if len(found) == 1:
             cuts = _cuts(found[0].sample(p), self._threads)
             tasks = [partial(found[0].table, p, low, high) for low, high in pairwise([None, *cuts, None])]
@@ -94,7 +94,7 @@ class FlatRounds:
 
 
 def _cuts(words: np.ndarray, parts: int) -> list[int]:
-    """Where ranges begin, but for the first, that have about as many words each; none if there are few words."""
+    """Return the words at which all ranges but the first begin, of about equal size; none if there are few words."""
     if len(words) < RANGED_MIN or parts == 1:
         return []
     cuts: list[int] = np.unique(np.sort(words)[:: -(-len(words) // parts)])[1:].tolist()

@@ -1,4 +1,4 @@
-"""Limits of recursion: how many rows it may have and how many rounds it may take, so that what does not end stops."""
+"""Limits of recursion: the most rows and rounds, so that an endless recursion stops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ class Limits:
     rounds_max: int | None = None
 
     def check(self, rows: Sequence[int], count: int) -> None:
-        """Raise LimitError if there are too many rows or rounds, given how many rows each round brought."""
+        """Raise LimitError if there are too many rows or rounds, given the new rows of each round and the row count."""
         if self.rows_max is not None and count > self.rows_max:
             raise self._error(rows, count, f"rows_max={self.rows_max:,} rows")
         if self.rounds_max is not None and len(rows) > self.rounds_max:
             raise self._error(rows, count, f"rounds_max={self.rounds_max:,} rounds")
 
     def endless(self, cycle: Sequence[str]) -> LimitError:
-        """The error for facts that follow from one another in a cycle and become better each time around."""
+        """Return the error for facts that derive from one another in a cycle and become better each time around."""
         rest = f", and {len(cycle) - CYCLE_SHOWN:,} more" * (len(cycle) > CYCLE_SHOWN)
         first = cycle[0].partition(" = ")[0]
         return LimitError(
@@ -53,14 +53,14 @@ class Limits:
 
 
 def _computes(rule: Rule) -> bool:
-    """May a rule have values that are not stored?"""
+    """Return whether a rule may compute new values."""
     if rule.aggregate and is_operator(rule.aggregate.op):
         return True
     return any(isinstance(x, Compare) and x.op == "=" for disjunct in rule.body for x in disjunct)
 
 
 def limits_of(stratum: InstalledStratum) -> Limits:
-    """The limits of a stratum: those of its block; without them, a recursion that computes values has those above."""
+    """Return the limits of a stratum: those of its block, or the defaults above if the recursion computes values."""
     rules = [rule for rule in stratum.rules if not stratum.recursive.isdisjoint(rule.reads)]
     computing = [rule for rule in rules if _computes(rule.definition)]
     shown, *_ = (*computing, *rules)

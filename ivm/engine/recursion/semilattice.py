@@ -1,12 +1,12 @@
-"""A recursive stratum whose functions a semilattice joins: values rise until no rule makes one rise further.
+"""A recursive stratum whose functions join values in a semilattice: values rise until no rule raises one further.
 
     holds[y] = s <- agg<<s = union(t)>> (given[y] = t ; holds[x] = t, edge(x, y)).      union(a, b) = a | b
 
-The value of a key is the join of all that its rules derive for it. Values are ordered in part only, and a value that
-rose later may hold up one that rose before, so there is no order in which facts follow from one another, as there is
-for `min` (fixpoint.py). What an insertion derives is joined to what is there, round by round. A deletion takes away
-every fact that what is lost led to, in any number of steps, its *cone*; these facts are then derived again from those
-that stand.
+The value of a key is the join of all that its rules derive for it. Values are only partially ordered, and a value that
+rose later may support one that rose before, so there is no order in which facts derive from one another, as there is
+for `min` (fixpoint.py). Values that an insertion derives are joined to the existing ones, round by round. A deletion
+removes every fact that derives from lost ones, in any number of steps, the *affected set* (`cone`); these facts are
+then derived again from the remaining ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,20 +43,20 @@ JOIN_RUNS = Door(kernel.join_runs, int, Words, Words, Words)
 def fixpoint_of(
     txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int, limits: Limits
 ) -> Fixpoint:
-    """A recursive stratum in one transaction, evaluated as its aggregates need."""
+    """Return the Fixpoint of a recursive stratum in one transaction, of the class that its aggregates need."""
     aggregate = stratum.rules[0].definition.aggregate
     kind = Joined if aggregate and is_semilattice(aggregate.op) else Fixpoint
     return kind(txn, installed, stratum, encode, threads, limits)
 
 
 class Joined(Fixpoint):
-    """One recursive stratum of functions that a semilattice joins, in one transaction.
+    """One recursive stratum of functions with values in a semilattice, in one transaction.
 
-    The cost of a fact is its value; its rank says nothing.
+    The cost of a fact is its value; its rank has no meaning, except SUSPENDED.
     """
 
     def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
-        """Fill empty views, given the bindings, in parts, of each plan that reads none of them.
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of the views.
 
         Raises MaintainError.
         """
@@ -68,7 +68,7 @@ class Joined(Fixpoint):
     def maintain(
         self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
     ) -> bool:
-        """Follow the deltas of what the stratum reads, as Fixpoint.maintain."""
+        """Maintain the views by the deltas of what the stratum reads, like Fixpoint.maintain."""
         self._limit_steps(new)
         lost: dict[str, list[np.ndarray]] = {}
         for body in self._bodies:
@@ -96,9 +96,9 @@ class Joined(Fixpoint):
         return True
 
     def _cone(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
-        """The facts that those with some keys led to, and these; None if there are `most`, or no steps are left.
+        """Return the given facts and all that derive from them; None if there are `most`, or no steps are left.
 
-        All facts of the cone are suspended.
+        All facts of this affected set are suspended.
         """
         cone: dict[str, list[np.ndarray]] = {}
         while total(front):
@@ -119,7 +119,7 @@ class Joined(Fixpoint):
         return _distinct(cone)
 
     def _suspend(self, name: str, keys: np.ndarray) -> np.ndarray:
-        """Suspend the facts of a view with some keys; returns the keys of those that stood."""
+        """Suspend the facts with these keys; return the keys that were not suspended before."""
         order = self.facts.orders(name, keys)
         standing = np.ascontiguousarray(keys[:, order.stands])
         n = standing.shape[1]
@@ -129,7 +129,7 @@ class Joined(Fixpoint):
         return standing
 
     def unfounded(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Nothing: facts have no order; whether values are right is seen when they are evaluated anew."""
+        """Return no facts, since facts have no order; evaluation from scratch checks the values."""
         return iter(())
 
     def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
@@ -139,7 +139,7 @@ class Joined(Fixpoint):
         return Proposal(derivations.keys, derivations.cost, np.zeros(len(derivations.cost), np.int64))
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
-        """Proposals by view, those of each key joined."""
+        """Return proposals by view, those of each key joined."""
         return {name: self._joined(one) for name, one in gathered(parts).items()}
 
     def _joined(self, proposals: Proposal) -> Proposal:
@@ -157,7 +157,7 @@ class Joined(Fixpoint):
         return operator(operator_code(aggregate.op)).address
 
     def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
-        """Join values to those that are there; returns the keys of those that rose."""
+        """Join values to the existing ones; return the keys of those that rose."""
         fresh = {}
         for name, new in proposals.items():
             known = self.facts.orders(name, new.keys)

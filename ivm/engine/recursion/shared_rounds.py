@@ -1,4 +1,4 @@
-"""Rounds of a recursion in memory that are so large that threads share them (kernels/shared_rounds.py)."""
+"""Large rounds of a recursion in memory, which threads share (kernels/shared_rounds.py)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +11,9 @@ from ivm.engine.recursion.kernels import shared_rounds as shared
 from pagestore.compiled import Door, Table, Words
 from pagestore.host import together
 
-SHARED_MIN = 1 << 11  # waiting facts; joining fewer takes no longer than waking threads
-ASIDE = 1 << 15  # facts that a thread puts aside before all are added: so many stay in its cache
-APART = 16  # words between what two threads write, so that they share no line of the processor's cache
+SHARED_MIN = 1 << 11  # queued facts; joining fewer takes no longer than waking threads
+ASIDE = 1 << 15  # facts that a thread puts aside before all are added: these fit in its cache
+APART = 16  # words between what two threads write, so that they share no cache line
 
 PROPOSE = Door(shared.propose, arguments.Bodies, arguments.Facts, arguments.Run, int, int, int)
 CHOOSE = Door(shared.choose, arguments.Facts, Words, Table, Table, Words, int)
@@ -23,7 +23,7 @@ CHAIN = Door(shared.chain, arguments.Bodies, arguments.Facts, int, int, int, int
 
 
 class SharedRounds:
-    """What the threads of one evaluation hold: a run each, and facts that they put aside."""
+    """The buffers of one evaluation's threads: a run each, and facts that they put aside."""
 
     def __init__(
         self, bodies: arguments.Bodies, run: arguments.Run, keys: np.ndarray, words: int, threads: int
@@ -31,14 +31,14 @@ class SharedRounds:
         self._bodies, self._run, self._keys, self._threads = bodies, run, keys, threads
         self._aside = np.zeros((threads * threads * (ASIDE // threads), words + kernel.ASIDE), np.int64)
         self._recent = np.zeros((threads, 2 * ASIDE), np.int64)
-        # Each thread's own table of numbered facts has those that it put aside, and the first `_learnt` of all.
+        # Each thread's own table of numbered facts has those that it put aside, and the first `_learnt` of all facts.
         self._dense: list[np.ndarray] = []
         self._learnt = 0
 
     def round(self, facts: arguments.Facts, grow: Callable[[], arguments.Facts | None]) -> int:
-        """Join all facts that wait, and add what follows; `grow` makes more room for facts, if there is memory.
+        """Join all queued facts, and add the facts derived; `grow` increases the capacity, if there is memory.
 
-        Returns DONE, or why it stopped.
+        Return DONE, or why it stopped.
         """
         progress = self._run.progress
         waiting, parts = int(progress[kernel.WAIT]), range(self._threads)
@@ -65,7 +65,7 @@ class SharedRounds:
         return kernel.DONE
 
     def _own_dense(self, facts: arguments.Facts) -> list[np.ndarray]:
-        """Each thread's table of numbered facts: one for all where nothing is put into it while others read."""
+        """Return each thread's table of numbered facts; all share one unless it is written in `propose`."""
         progress = self._run.progress
         if progress[kernel.FOLD] or not progress[kernel.SPAN]:
             return [facts.dense] * self._threads
@@ -77,7 +77,7 @@ class SharedRounds:
         return self._dense
 
     def _runs(self, starts: list[int]) -> list[arguments.Run]:
-        """A run for each thread, which takes the waiting facts from a place on."""
+        """Return a run for each thread, which takes the queued facts from its start on."""
         runs = []
         for aside, recent, start in zip(np.split(self._aside, self._threads), self._recent, starts, strict=True):
             puts = np.zeros(self._threads + APART, np.int64)[: self._threads]
@@ -87,7 +87,7 @@ class SharedRounds:
         return runs
 
     def _add(self, facts: arguments.Facts, counts: np.ndarray) -> bool:
-        """Add what was put aside; whether no limit forbids it."""
+        """Add the facts that were put aside; return whether the limits allow it."""
         progress, parts = self._run.progress, range(self._threads)
         again = [np.zeros(int(counts[:, p].sum()) + APART, np.int64) for p in parts]
         chosen, waiting = zip(

@@ -1,1 +1,1 @@
-"""Loops of the join: over pages, over flat tries, and the change oracle as a trie."""
+"""Kernels of the join: over pages, over flat tries, and the change oracle as a trie."""

@@ -6,18 +6,17 @@ from pagestore.compiled import ByteTable, Table, Tables, Words
 
 
 class FlatTries(NamedTuple):
-    """The tries of all atoms in one array, and where each depth of each stands in it: place[A * D, PLACE]."""
+    """The tries of all atoms in one array, and where each depth of each is in it: place[A * D, PLACE]."""
 
     data: Words
     place: Table
 
 
 class FlatRun(NamedTuple):
-    """Where a run stands.
+    """The state of a run.
 
-    plan and state are as for `leapfrog` over pages, steps[L, STEP] what is known of each level, cursors[A * D, CURSOR]
-    the slice that each iterator is in; candidates and what is kept of them stand in `scratch`. flat_layout.py names
-    the columns.
+    plan and state are as for `leapfrog` over pages, steps[L, STEP] the facts of each level, cursors[A * D, CURSOR]
+    the slice that each iterator is in; `scratch` holds candidates and cached keys. flat_layout.py names the columns.
     """
 
     plan: Words
@@ -28,14 +27,14 @@ class FlatRun(NamedTuple):
 
 
 class KeyTables(NamedTuple):
-    """For each level, marks[L, m]: a byte for each key shared; and counts[L, m]: a word for each key collected."""
+    """For each level, marks[L, m]: a byte for each key, 1 if shared; counts[L, m]: a word for each key collected."""
 
     marks: ByteTable
     counts: Table
 
 
 class BitRows(NamedTuple):
-    """Slices as rows of bits: grounds[L, GROUND], the numbers of rows by slice, and the bits (see bitmap_rows.py)."""
+    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits (see bitmap_rows.py)."""
 
     grounds: Table
     numbers: Words
@@ -43,9 +42,9 @@ class BitRows(NamedTuple):
 
 
 class FlatOutput(NamedTuple):
-    """Where results go: bindings out[L, n], how often each is to be counted times[n], and trace rows.
+    """Output buffers: bindings out[L, n], how often each counts times[n], and trace rows.
 
-    Trace rows of sensor s go to rows[s, :, n] as codes[s, C, CODE] say; one level leaves at most `room` of them.
+    Trace rows of sensor s go to rows[s, :, n], packed by codes[s, C, CODE]; one level writes at most `room` rows.
     """
 
     out: Table

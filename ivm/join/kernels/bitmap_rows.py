@@ -1,10 +1,11 @@
-"""Slices as rows of bits over a common ground: intersected a word at a time, each laid once for many bindings.
+"""Slices as bitmaps over a common universe: intersected a word at a time, each built once for many bindings.
 
-Below an outer variable, the slices that stay share some keys, the *ground*, which are numbered from 1 on. Whatever
-else meets at the level moves with variables further in, and is needed as bits over the ground, bit 0 being no key's.
-Where a slice comes again while others change, its row is there already:
+Below an outer variable, the slices that do not change share some keys, the *universe* (`ground`), numbered from 1. The
+other slices of the level change with inner variables; each becomes a bitmap over the universe, whose bit 0 is unused.
+Where a slice recurs while others change, its bitmap is reused:
 
-    cliques(x, y, z, w): the ground is what follows x; under it the rows of y and of z, each laid once, for all (y, z)
+    cliques(x, y, z, w): the universe is the successors of x; under it the bitmaps of y and z, each built once, serve
+    all (y, z)
 """
 
 from ivm.join.kernels.leaf_slices import ahead
@@ -12,28 +13,28 @@ from pagestore.compiled import kernel, lowest, population
 
 # columns of `ground`, a row for each level
 (
-    OVERLAYS,  # the address of `overlay`, 0 where there are no rows
-    STAYING,  # a bit for each part whose slice is of the ground
-    CHANGER,  # the level whose binding changes the ground
-    LAID,  # its stamp when the ground was laid
-    LISTED,  # where the keys of the ground are listed in `scratch`
-    LISTED_STOP,  # behind them
-    LISTED_MAX,  # of more keys no rows are laid
-    LEAST,  # the key of the first number
+    OVERLAYS,  # the address of `overlay`, 0 where there are no bitmaps
+    STAYING,  # a bit for each part whose slice defines the universe
+    CHANGER,  # the level whose binding changes the universe
+    LAID,  # its stamp when the universe was built
+    LISTED,  # where the keys of the universe are listed in `scratch`
+    LISTED_STOP,  # their end
+    LISTED_MAX,  # the most keys for which bitmaps are built
+    LEAST,  # the key of the first entry in `numbers`
     NUMBERS,  # where in `numbers` the number of each key is, 0 for none
-    MET,  # where in `bits` the rows met so far are
-    ROWS,  # where the first row is, its owner before it
-    ROWS_STOP,  # behind the last
-    ROWS_MAX,  # and where there is no more room
+    MET,  # where in `bits` the intersection so far is
+    ROWS,  # where the first bitmap is, its owner before it
+    ROWS_STOP,  # the end of the last
+    ROWS_MAX,  # the end of their space
     GROUND,
 ) = range(14)
 
-LEAP = 8  # a slice so many times longer than the ground is leapt through
+LEAP = 8  # gallop through a slice this many times longer than the universe
 
 
 @kernel
 def clear(ground, scratch, numbers, bits):
-    """Forget the ground and its rows."""
+    """Delete the universe and its bitmaps."""
     width = row_words(ground) + 1
     for i in range(ground[LISTED], ground[LISTED_STOP]):
         numbers[ground[NUMBERS] + (scratch[i] - ground[LEAST])] = 0
@@ -45,7 +46,7 @@ def clear(ground, scratch, numbers, bits):
 
 @kernel
 def lay(ground, scratch, numbers, n):
-    """Number the n keys listed as the ground.  False if there are too many."""
+    """Number the n listed keys as the universe.  Return False if there are too many."""
     if n > ground[LISTED_MAX]:
         return False
     ground[LISTED_STOP] = ground[LISTED] + n
@@ -56,13 +57,13 @@ def lay(ground, scratch, numbers, n):
 
 @kernel
 def row_words(ground):
-    """Words of a row."""
+    """Return the number of words of a bitmap."""
     return ((ground[LISTED_STOP] - ground[LISTED]) >> 6) + 1
 
 
 @kernel
 def row_of(ground, data, lo, hi, owner, scratch, numbers, bits):
-    """Where in `bits` the row of a slice data[lo:hi] is; -1 where it has no room.  numbers[owner] says so, or 0."""
+    """Return where in `bits` the bitmap of data[lo:hi] is, building it if numbers[owner] is 0; -1 if it has no room."""
     if numbers[owner]:
         return numbers[owner]
     words = row_words(ground)
@@ -92,7 +93,7 @@ def row_of(ground, data, lo, hi, owner, scratch, numbers, bits):
 
 @kernel
 def meet_rows(ground, bits, a, b):
-    """Meet two rows, of which one may be what was met before.  Returns where that is."""
+    """Intersect two bitmaps, one of which may be an earlier intersection.  Return where the result is."""
     at = ground[MET]
     for w in range(row_words(ground)):
         bits[at + w] = bits[a + w] & bits[b + w]
@@ -101,7 +102,7 @@ def meet_rows(ground, bits, a, b):
 
 @kernel
 def met(ground, bits, lo, hi, scratch, base, counted):
-    """Write the keys met, of those listed from lo to hi, to scratch[base:], or just count them.  Returns how many."""
+    """Write the intersection's keys, of those listed in [lo, hi), to scratch[base:], or count them; return how many."""
     first, last = lo - ground[LISTED] + 1, hi - ground[LISTED]
     start, stop = ground[MET] + (first >> 6), ground[MET] + (last >> 6)
     bits[start] &= -1 << (first & 63)

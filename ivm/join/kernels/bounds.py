@@ -1,4 +1,4 @@
-"""Bounds of a level: the interval that comparisons leave it, and the next value that they and the oracle admit.
+"""Bounds of a level: the interval that comparisons allow, and the next value that they and the oracle admit.
 
 y >= x + 3, y <= 20, y != 9    with x = 5    ──▶    LOW = 8, HIGH = 20; admit(8) = 8, admit(9) = 10
 """
@@ -27,7 +27,7 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
 
 @kernel
 def bound_value(plan, state, at):
-    """The other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
+    """Return the other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
     constant = plan[at + CONSTANT]
     if plan[at + OTHER] < 0:
         return constant, False
@@ -42,7 +42,7 @@ def bound_value(plan, state, at):
 
 @kernel
 def added_up(plan, state, at):
-    """As `bound_value`, of any others: by halves of words, since parts may leave 64 bits where the whole does not."""
+    """Do `bound_value` for several variables, by half words: a partial sum may exceed 64 bits though the total fits."""
     high, low = plan[at + CONSTANT] >> 32, plan[at + CONSTANT] & HALF
     for other in range(at + OTHER, at + BOUND_WORDS, 2):
         if plan[other] >= 0:
@@ -78,7 +78,7 @@ def set_bounds(plan, state, level):
 
 @kernel
 def admit(plan, state, regions, region_start, level, x):
-    """(is there one, least value >= x that bounds and oracle admit at this level)."""
+    """Return (found, least value >= x that bounds and oracle admit at this level)."""
     while True:
         found, x = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x)
         if not found or x > state[state[HIGH] + level]:

@@ -1,9 +1,9 @@
-"""Certificates: trace rows that say why a level has the candidates it has, without an operation's worth of detail.
+"""Certificates: trace rows that prove which candidates a level has, without recording each operation.
 
-    a    1 4 6 9        Both have nothing common but 6. The last to begin is b (2), the first to end is b (8):
+    a    1 4 6 9        Both share only 6. The last to begin is b (2), the first to end is b (8):
     b    2 5 6 8        a is sensitive to [2, 8] and b to (-inf, +inf), cut at keys where rows would cover too many.
 
-Where several operations may share a row (granularity above 1), this is enough, and the level may be found by merging.
+Where several operations may share a row (granularity above 1), this is enough, and the level can be found by merging.
 """
 
 from ivm.join.kernels.bounds import set_bounds
@@ -19,13 +19,13 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, inlined
 
 @late(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
 def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
-    """As `certificate`."""
+    """Call `certificate`; compiled on demand."""
     return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
 
 
 @late(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
 def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
-    """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
+    """Write the next level's trace rows under each candidate before collecting.  Return False if the buffer is full."""
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
     set_bounds(plan, state, level + 1)
     while steps[level, NEXT] < steps[level, STOP]:
@@ -43,21 +43,22 @@ def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, roo
 
 @inlined
 def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
-    """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
+    """Write trace rows that prove which candidates a level has, each for fewer keys than `granularity`.
 
-    One part has nothing before its first key S, and one nothing behind its last key L, which are the greatest and the
-    least there are. So what is outside of [S, L] no other part has to be sensitive to, and inside all are:
+    S is the greatest first key of a part, L the least last key: one part has nothing before S, and one nothing after L.
+    So outside [S, L] no other part has to be sensitive, and inside it all are:
 
         ├──────────┼ S ─────────┼ L               the part that begins last
                    ┼ S ─────────┼ L ────────┤     the part that ends first
                    ┼ S ─────────┼ L               others
 
-    The keys of the shortest slice, where they are too many for a row, cut [S, L]. Leapfrogging, an iterator moves not
-    more than twice between two moves of another, so 2 * `granularity` moves may begin in a row. Returns the keys there.
+    If the shortest slice has too many keys for one row, its keys cut [S, L]. In a leapfrog join an iterator moves at
+    most twice between two moves of another, so up to 2 * `granularity` moves may begin in a row. Return the number of
+    these keys, 0 if one row is enough.
     """
     low, high = state[state[LOW] + level], state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    if stop == start + 1:  # one alone is sensitive wherever it begins and ends
+    if stop == start + 1:  # a single part is sensitive over the whole range
         i, i_end = cuts(data, plan, cursors, start, low, high)
         s = plan[plan[SENSOR] + place_of(plan, start)]
         certified(data, plan, state, step, scratch, codes, rows, s, low, high, i, i_end)
@@ -86,7 +87,7 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
 
 @kernel
 def cuts(data, plan, cursors, p, low, high):
-    """Where in `data` the keys of a part from low to high are, where they are too many for a row."""
+    """Return where in `data` the keys of a part from low to high are if they may be too many for a row, else (0, 0)."""
     o = place_of(plan, p)
     if cursors[o, END] - cursors[o, START] < plan[GRANULARITY]:
         return 0, 0
@@ -95,16 +96,16 @@ def cuts(data, plan, cursors, p, low, high):
 
 @kernel
 def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
-    """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row.
+    """Write trace rows that cover [a, b] for a part, cut after every granularity - 1 of the keys data[i:i_end].
 
-    Leaves nothing of a part that has no sensor, or where a > b.
+    Writes nothing if the part has no sensor or a > b.
     """
     if s < 0 or a > b:
         return
     shared, n = plan[GRANULARITY] - 1, step[NOTES]
     scratch[n] = a
     i += shared - 1
-    while i < i_end - 1:  # a range would divide to know how many
+    while i < i_end - 1:  # a range would need a division for its length
         scratch[n + step[ROOM]] = data[i]
         n += 1
         scratch[n] = data[i] + 1

@@ -1,8 +1,8 @@
-"""Collecting levels: all candidates of a level under the values before it, brought together, each with a count.
+"""Collecting levels: the union of a level's candidates under all values before it, each with a count.
 
     two(x, z) <- edge(x, y), edge(y, z).        x = 1:  y = 2 gives z 3 5    y = 4 gives z 5 6    ──▶  3 ×1, 5 ×2, 6 ×1
 
-Where nothing below reads a variable, and nobody asks for it, its values need not be told apart.
+This is possible where no lower level reads a variable and its values are not requested.
 """
 
 from ivm.join.kernels.flat_cursors import rewind
@@ -12,7 +12,7 @@ from pagestore.compiled import WORD_MAX, Words, kernel, late
 
 @kernel
 def collect(steps, scratch, counts, level):
-    """Add a level's candidates to those it has collected.  False if a count does not fit a word."""
+    """Add a level's candidates to those it has collected.  Return False if a count does not fit a word."""
     n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
     times = steps[level - 1, TIMES]
     if steps[level, TALLIES]:
@@ -31,7 +31,7 @@ def collect(steps, scratch, counts, level):
 
 @kernel
 def tally(step, scratch, counts, times):
-    """Add how many candidates a level has to what it has collected, under one key.  False if they do not fit a word."""
+    """Add the number of a level's candidates to a single count.  Return False if that does not fit a word."""
     n = step[STOP] - step[NEXT]
     if n == 0:
         return True
@@ -45,14 +45,14 @@ def tally(step, scratch, counts, times):
 
 @late(Words, int, int, allocates=True)
 def sort_slice(words, begin, end):
-    """Sort words[begin:end]; returns how many they are."""
+    """Sort words[begin:end]; return their number."""
     words[begin:end].sort()
     return end - begin
 
 
 @kernel
 def arrange(plan, steps, cursors, scratch, counts, level):
-    """Make what a level has collected its candidates, in order."""
+    """Make the keys that a level has collected its candidates, in order."""
     base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
     if SPARSE * (stop - base) < counts.shape[0]:
         sort_slice(steps[level, SORTS], scratch, base, stop)

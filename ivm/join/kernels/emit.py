@@ -1,4 +1,4 @@
-"""What a join writes: bindings, and trace rows, each a context and an interval (*Sensitivity indices*).
+"""The output of a join: bindings, and trace rows, each a context and an interval (*Sensitivity indices*).
 
     triangle(x, y, z) with x = 1, y = 2 bound; the iterator of edge(y, z) sought 4 and landed on 7
     trace row of edge(y, z) at depth 1:    y = 2, a = 4, b = 7        it would act otherwise if (2, 4..7) changed
@@ -27,7 +27,7 @@ from pagestore.compiled import LEAF_PAGE, LEAF_SLOT, field, kernel
 
 @kernel
 def crowded(plan, state, rows, steps):
-    """Might so many more operations overrun a trace buffer?"""
+    """Return whether `steps` more operations might overrun a trace buffer."""
     return plan[SENSORS] > 0 and state[CROWD] + steps > rows.shape[2]
 
 
@@ -47,7 +47,7 @@ def emit(words, plan, state, out):
 
 @kernel
 def record(plan, state, rows, s, a, b):
-    """Leave a trace row at sensor s: the context and [a, b], in the column order of its index."""
+    """Record an operation at sensor s: the context and [a, b], in a new trace row or one that operations share."""
     if s < 0:
         return
     n = state[state[ROW_COUNT] + s]

@@ -1,4 +1,4 @@
-"""The slices that the iterators of a join over flat tries are in: how a binding moves those below it.
+"""The slices that the iterators of a join over flat tries are in, and how a binding moves the iterators below it.
 
 edge   depth 0    keys 1 4        children 0 2 3        binding x = 4 puts the iterator of depth 1
        depth 1    keys 2 5 | 2                          into the slice [2] = keys 2..3
@@ -13,7 +13,7 @@ from pagestore.compiled import kernel
 
 @kernel
 def bind(data, place, plan, state, steps, cursors, level, x):
-    """Bind a candidate; the atoms that go on below move to it."""
+    """Bind a candidate, and move the atoms that have further depths to the slice below it."""
     state[state[BINDING] + level] = x
     steps[level, STAMP] += 1
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
@@ -31,7 +31,7 @@ def bind(data, place, plan, state, steps, cursors, level, x):
 
 @kernel
 def onward(data, place, o, i, end, x):
-    """As `ahead`, in a table where there is one."""
+    """Do as `ahead`, with the table of first keys if there is one."""
     if place[o, TABLE]:
         return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
     return ahead(data, i, end, x)
@@ -39,7 +39,7 @@ def onward(data, place, o, i, end, x):
 
 @kernel
 def rewind(plan, cursors, level):
-    """Put the iterators of a level at the start of their slices: its candidates come in order."""
+    """Put the iterators of a level at the start of their slices, since its candidates are bound in order."""
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         o = place_of(plan, p)
         cursors[o, AT] = cursors[o, START]

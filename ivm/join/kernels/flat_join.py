@@ -1,24 +1,22 @@
-"""Full evaluation over tries laid out flat: each level's candidates at once, by intersecting sorted slices.
+"""Full evaluation over flat tries: compute each level's candidates at once, by intersecting sorted slices.
 
-A flat trie keeps, for each depth, its keys one behind the other and where the children of each begin:
+A flat trie stores, for each depth, its keys consecutively, and where the children of each begin:
 
     (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
 
-`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`; of a first
-column without many holes also where a table has, for every number from its least key on, the place of the first key
-that is not below, and that least key. The
-joins are those of Leapfrog Triejoin; what it enumerates one by one is gathered here slice by slice, because a slice in
-memory is merged without a branch to mispredict. A trace is recorded operation by operation, as it is there, or
-certified (`certify`): where several operations may share an interval, what a level has in common is enough to know it.
+`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`. For a dense
+first column it also gives its least key and a table: for every number from the least key on, the place of the first
+key >= it. The joins are those of Leapfrog Triejoin; what it enumerates one by one is computed here slice by slice,
+because a slice in memory is merged without a branch to mispredict. A trace is recorded operation by operation, as
+there, or certified (`certify`): where several operations may share an interval, the shared keys of a level suffice.
 
-Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
-from pagestore.compiled import WORD_MAX, WORD_MIN, WORD_MAX, WORD_MIN
-from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
-outer intersection is done once, and the innermost loop has no branch. Where slices come again while others change
-they are bits, see bitmap_rows.py.
+Slices that do not change with the variable before are *loop-invariant* (`steady`).  The intersection of a level's
+loop-invariant slices is cached from the second time that it is needed, and marked in a table of bytes by which the
+others are filtered: an outer intersection is done once, and the innermost loop has no branch. Where slices recur while
+others change, they are bitmaps, see bitmap_rows.py.
 
-A level may *collect*: where nothing below reads the variables before it, and nobody asks for them, all its
-candidates under all their values are brought together first, each with how many bindings it stands for.
+A level may *collect*: where no lower level reads the variables before it, and they are not requested, its candidates
+under all their values are merged first, each with the number of bindings it represents.
 
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
@@ -91,9 +89,9 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, late
 
 @kernel
 def run_flat(tries, run, tables, rows_of_bits, output):
-    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left (see arguments.py).
+    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left (see arguments.py).
 
-    Returns 1, or 0 for a count that does not fit a word.
+    Return 1, or 0 for a count that does not fit a word.
     """
     data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
     scratch, counts, rows, codes, room = run.scratch, tables.counts, output.rows, output.codes, output.room
@@ -147,7 +145,7 @@ def run_flat(tries, run, tables, rows_of_bits, output):
 
 @kernel
 def emit_slice(plan, state, steps, scratch, counts, out, times):
-    """Write as many of the last level's candidates as there is room for, each with the binding before it."""
+    """Write as many of the last level's candidates as fit in the buffer, each with the binding before it."""
     last = plan[LEVELS] - 1
     n, at = state[EMITTED], steps[last, NEXT]
     take = min(steps[last, STOP] - at, out.shape[1] - n)
@@ -171,7 +169,7 @@ def emit_slice(plan, state, steps, scratch, counts, out, times):
 
 @kernel
 def gather(tries, run, tables, rows_of_bits, output, level):
-    """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
+    """Compute the candidates of a level: the keys within its bounds that all its slices share."""
     data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
     scratch, codes, rows = run.scratch, output.codes, output.rows
     grounds, numbers, bits = rows_of_bits.grounds, rows_of_bits.numbers, rows_of_bits.bits
@@ -202,7 +200,7 @@ def gather(tries, run, tables, rows_of_bits, output, level):
 
 @late(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
 def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
-    """Candidates as bits over the ground of a level.  Returns how many, -1 where there is no room for rows."""
+    """Compute candidates by bitmaps over the universe of a level.  Return how many; -1 if the bitmaps do not fit."""
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     stamp = steps[ground[CHANGER], STAMP]
     if abs(ground[LAID]) != stamp:

@@ -1,6 +1,6 @@
 """The tables of a join over flat tries: what their columns mean.
 
-place      a row for each atom and depth    where its keys, and its children's first keys, stand in `data`
+place      a row for each atom and depth    where its keys, and its children's first keys, are in `data`
 cursors    a row for each atom and depth    the slice of keys that its iterator is in, and where in it
 steps      a row for each level             how its candidates are found, and where they are kept
 codes      a row for each trace column      how its values are packed into words
@@ -12,9 +12,9 @@ edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0
 # Columns of `place`, indices into `data`.
 (
     FIRST_KEY,  # where the keys begin
-    KEYS,  # how many they are
-    CHILDREN,  # where it says at which key of the next depth the children of each key begin
-    TABLE,  # of a first column without many holes: where it says, for each number from LEAST on, which key is not below
+    KEYS,  # their number
+    CHILDREN,  # where the array begins that gives, for each key, the first of its children at the next depth
+    TABLE,  # of a dense first column: where the table of the first key >= each number from LEAST on begins
     LEAST,
     PLACE,
 ) = range(6)
@@ -23,9 +23,9 @@ edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0
 (
     START,  # the slice of keys that the iterator is in
     END,
-    AT,  # where in it the iterator stands
+    AT,  # the iterator's position in it
     NOTED,  # operations noted in that slice
-    OWNERS,  # where in `numbers` the rows of bits of its slices are noted, by the place in `data` of the key above
+    OWNERS,  # where in `numbers` the bitmaps of its slices are listed, by the place in `data` of the parent key
     CURSOR,
 ) = range(6)
 
@@ -34,45 +34,45 @@ edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0
     CODE_LOW,  # the least value of the column
     CODE_HIGH,  # the greatest
     CODE_AT,  # its first bit, where rows are words
-    SOURCE,  # the level that its values come from; -1 behind the last column
+    SOURCE,  # the level that its values come from; -1 after the last column
     TAIL,  # how many bits the tail of a word has; -1 where rows are columns
-    MARK,  # in the row of a: does a bit more say whether b is another?
-    NOUGHT,  # in the row of a: what a word without a and b adds to its values
+    MARK,  # in the row of a: whether one more bit says that b differs from a
+    NOUGHT,  # in the row of a: the constant to which a word adds its shifted values
     CODE,
 ) = range(8)
 
-SKEWED = 8  # a slice that is this many times longer than another is galloped through
-RANKED = 8  # laying 64 ranks takes a quarter of the time that merging takes to pass a key
-SPARSE = 16  # this many times fewer keys than counts are sorted, and not looked for among the counts
+SKEWED = 8  # gallop through a slice that is this many times longer than another
+RANKED = 8  # writing 64 ranks takes a quarter of the time that merging takes to pass a key
+SPARSE = 16  # with this many times fewer keys than counts, sort the keys instead of scanning the counts
 
 # Columns of `steps`.
 (
-    RECORDS,  # the address of `leapfrog` where each operation of this level leaves a trace row, 0 elsewhere
-    STEADY,  # a bit for each of the level's parts whose slice is steady
-    MOVES,  # the last level whose binding changes a steady slice; -1 for none
-    MARKS,  # is the intersection of the steady slices marked in a table?
+    RECORDS,  # the address of `leapfrog` where each operation of this level writes a trace row, 0 elsewhere
+    STEADY,  # a bit for each of the level's parts whose slice is loop-invariant
+    MOVES,  # the last level whose binding changes a loop-invariant slice; -1 for none
+    MARKS,  # whether the intersection of the loop-invariant slices is marked in a table
     MARK_LOW,  # the key of the table's first byte
     BASE,  # where the level's candidates begin in `scratch`
     NEXT,  # the next candidate
-    STOP,  # behind the last candidate
-    KEPT_BASE,  # where the keys that the steady slices share are kept in `scratch`
-    KEPT_STOP,  # behind these keys
+    STOP,  # the end of the candidates
+    KEPT_BASE,  # where the keys that the loop-invariant slices share are cached in `scratch`
+    KEPT_STOP,  # the end of these keys
     STAMP,  # how often the level was bound
     TRIED,  # the stamp of level MOVES at the last gathering
-    KEPT,  # the stamp of level MOVES when the steady slices were kept, 0 when they are not
-    COLLECTS,  # the first of the levels whose values this one brings together; its own if it does not
-    SORTS,  # the address of `sort_slice` where it does
+    KEPT,  # the stamp of level MOVES when the shared keys were cached, 0 when they are not
+    COLLECTS,  # the first of the levels whose values this one merges; its own number if it does not collect
+    SORTS,  # the address of `sort_slice` if it collects
     COLLECTOR,  # the level that collects under the values of this one and those after; -1 for none
     COLLECTED_BASE,  # where a collecting level's candidates begin in `scratch`
-    COLLECTED,  # behind them
+    COLLECTED,  # their end
     COUNT_LOW,  # the key of its first count
-    TALLIES,  # is it only counted, not listed, what a level collects?
-    TIMES,  # how many bindings the value that is bound stands for
+    TALLIES,  # whether collected candidates are only counted, not listed
+    TIMES,  # how many bindings the bound value represents
     NOTES,  # where in `scratch` the operations of a level that records are noted
-    ROOM,  # and for how many of a part there is room
-    RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
+    ROOM,  # how many notes fit for each part
+    RANKS,  # where in `bits` the ranks of the loop-invariant one of two slices are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
     CERTIFIES,  # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
-    FORETELLS,  # the address of `foretell` where a level that collects leaves the rows of the next
+    FORETELLS,  # the address of `foretell` where this level collects, and writes the trace rows of the next
     STEP,
 ) = range(28)

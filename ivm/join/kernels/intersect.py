@@ -3,8 +3,8 @@
     a    1 4 6 7 9         ──▶  share: 4 7         merged without a branch, or, where b is much longer, sought in b
     b    2 4 5 7 8
 
-Slices that do not change while the level before moves are *steady*. What they share is kept once it is needed for the
-second time, and marked in a table of bytes, by which the slices that move are filtered.
+Slices that do not change with the level before are *loop-invariant* (`steady`). Their shared keys are cached when they
+are needed for the second time, and marked in a table of bytes, by which the other slices are filtered.
 """
 
 from ivm.join.kernels.bounds import bound_value
@@ -31,7 +31,7 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
 
 @kernel
 def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
-    """Candidates by intersecting the slices of a level.  Returns how many."""
+    """Compute candidates by intersecting the slices of a level.  Return how many."""
     base = steps[level, BASE]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     every = (1 << (stop - start)) - 1
@@ -59,7 +59,7 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
 
 @kernel
 def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
-    """Write the keys that some parts (a bit each) have in common to scratch[at:].  Returns how many."""
+    """Write the keys that some parts (the bits of `which`) share to scratch[at:].  Return how many."""
     first = smallest(plan, cursors, start, stop, which)
     which &= ~(1 << (first - start))
     lo, hi = part_slice(data, plan, cursors, first, low, high)
@@ -76,7 +76,7 @@ def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at
 
 @kernel
 def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n):
-    """Keep of scratch[at : at + n] what some more parts have.  Returns how many are left."""
+    """Keep the keys of scratch[at : at + n] that the parts `which` also have.  Return how many are left."""
     for p in range(start, stop):
         if which >> (p - start) & 1 and n:
             lo, hi = part_slice(data, plan, cursors, p, low, high)
@@ -86,7 +86,7 @@ def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high,
 
 @kernel
 def smallest(plan, cursors, start, stop, which):
-    """The part with the shortest slice among some (a bit each)."""
+    """Return the part with the shortest slice among the parts `which` (a bit each)."""
     best, length = start, WORD_MAX
     for p in range(start, stop):
         o = place_of(plan, p)
@@ -97,14 +97,14 @@ def smallest(plan, cursors, start, stop, which):
 
 @kernel
 def part_slice(data, plan, cursors, p, low, high):
-    """The keys of a part within the bounds."""
+    """Return the slice of a part's keys within the bounds."""
     o = place_of(plan, p)
     return narrowed(data, cursors[o, START], cursors[o, END], low, high)
 
 
 @kernel
 def narrowed(keys, lo, hi, low, high):
-    """The part of a slice with low <= key <= high."""
+    """Return the subslice with low <= key <= high."""
     if lo < hi and keys[lo] < low:
         lo = ahead(keys, lo, hi, low)
     if lo < hi and keys[hi - 1] > high:
@@ -114,7 +114,7 @@ def narrowed(keys, lo, hi, low, high):
 
 @kernel
 def keep(data, plan, state, steps, cursors, scratch, marks, level):
-    """Is what the steady slices of a level share kept?  It is from the second time on that it is needed."""
+    """Return whether the shared keys of a level's loop-invariant slices are cached; cache them when needed again."""
     steady, moves = steps[level, STEADY], steps[level, MOVES]
     if steady == 0:
         return False
@@ -140,7 +140,7 @@ def keep(data, plan, state, steps, cursors, scratch, marks, level):
 
 @kernel
 def marked(keys, lo, hi, marks, mark_low, out, n):
-    """Copy the keys of a slice that are marked.  Returns how many."""
+    """Copy the keys of a slice that are marked.  Return how many."""
     start = n
     for i in range(lo, hi):
         x = keys[i]
@@ -151,14 +151,14 @@ def marked(keys, lo, hi, marks, mark_low, out, n):
 
 @kernel
 def intersect(a, i, i_end, b, j, j_end, out, n, state):
-    """The keys that two slices share, to `out` from n on (which may be where a begins).  Returns how many."""
+    """Write the keys that two slices share to `out` from n on (where `a` may begin).  Return how many."""
     start = n
     if i_end - i > j_end - j:
         if i_end - i > SKEWED * (j_end - j):
             return sifted(b, j, j_end, a, i, i_end, out, n, state)
     elif j_end - j > SKEWED * (i_end - i):
         return sifted(a, i, i_end, b, j, j_end, out, n, state)
-    if i < i_end and j < j_end:  # mostly one slice starts far behind the other
+    if i < i_end and j < j_end:  # usually one slice starts far after the other
         if a[i] < b[j]:
             i = ahead(a, i, i_end, b[j])
         elif b[j] < a[i]:
@@ -176,7 +176,7 @@ def intersect(a, i, i_end, b, j, j_end, out, n, state):
 
 @kernel
 def sifted(a, i, i_end, b, j, j_end, out, n, state):
-    """As `intersect`, leaping through b, the much longer slice."""
+    """Do as `intersect`, galloping through b, the much longer slice."""
     start = n
     while i < i_end and j < j_end:
         x = a[i]
@@ -185,7 +185,7 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
             state[SEEKS] += 1
             if j == j_end:
                 break
-        if b[j] == x:  # nothing is written before: b may be where `out` begins
+        if b[j] == x:  # write only now, since `out` may begin where b does
             out[n] = x
             n += 1
         i += 1
@@ -194,7 +194,7 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
 
 @kernel
 def unequal(plan, state, scratch, level, base, n):
-    """Leave out the candidates that a constraint != excludes.  Returns how many are left."""
+    """Remove the candidates that a constraint != excludes.  Return how many are left."""
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
         at = plan[BOUNDS] + BOUND_WORDS * b
         if plan[at + KIND] == NE:

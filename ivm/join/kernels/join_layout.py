@@ -1,4 +1,4 @@
-"""The arrays of a run: the header of `plan`, which stays the same, and of `state`, which says where the run is.
+"""The arrays of a run: `plan`, which is constant, and `state`, its progress; the words of their headers.
 
     plan     | LEVELS = 3 | DEPTHS = 2 | ... | PART_START = 18 | ... ||  0 2 4 6 | 0 0  2 0 | 0 1  1 0 | 1 1  2 1 | ...
     state    | LEVEL = 1  | PHASE = SEARCH | ... | BINDING = 25 | ... ||  1 5 . | ...
@@ -6,12 +6,12 @@
     triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        parts of level 0 (x): atom 0 at depth 0, atom 2 at
                                                                     depth 0; of level 1 (y): atom 0 at 1, atom 1 at 0
 
-Both are flat arrays with a header of numbers and of offsets to their sections: an array handed on costs a kernel more
+Both are flat arrays with a header of numbers and of offsets to their sections: passing an array costs a kernel more
 than an index.
 """
 
-EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away
-OTHERS = 2  # so many at most
+EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, plus or minus bound variables
+OTHERS = 2  # the most bound variables in t
 KIND, CONSTANT, OTHER = range(3)  # words of a bound, then another (level, sign)
 BOUND_WORDS = OTHER + 2 * OTHERS
 HALF = (1 << 32) - 1
@@ -21,7 +21,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
 (
     LEVELS,  # L
     DEPTHS,  # D, the greatest number of arguments of an atom
-    VALUES,  # V, values read off at a binding
+    VALUES,  # V, values read at a binding
     SENSORS,  # S
     WIDTH,  # columns of the widest sensitivity index
     GRANULARITY,
@@ -30,7 +30,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     ABSENT_START,  # [L + 1] into ABSENT
     ABSENT,  # negated atoms
     BOUND_START,  # [L + 1] into BOUNDS
-    BOUNDS,  # (kind, constant, levels referred to or -1, each behind it added or taken away: 1 or -1)
+    BOUNDS,  # (kind, constant, then OTHERS times: a level or -1, and its sign, 1 or -1)
     ARGUMENTS,  # [A, D] the level of each argument
     ATOM_DEPTH,  # [A]
     READS,  # [V] (atom, depth, column)
@@ -38,7 +38,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     SOURCES,  # [S, WIDTH] a level, -1 for a, -2 for b, -3 for nothing
     PLAN_HEADER,
 ) = range(18)
-# header of `state`: where the run is, counts, then offsets of its sections
+# header of `state`: progress, counts, then offsets of its sections
 (
     LEVEL,
     PHASE,
@@ -50,7 +50,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     CROWD,  # rows of the fullest trace buffer
     TREES,  # [A] (root, height, keys)
     ENDS,  # nothing, b, a: where a source of -3, -2, -1 is read, as if it were a level
-    BINDING,  # [L], right behind
+    BINDING,  # [L], immediately after ENDS
     LOW,  # [L]
     HIGH,  # [L]
     COVERED,  # [L + 1]

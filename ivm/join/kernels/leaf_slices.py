@@ -1,9 +1,9 @@
-"""The last level of a join: leapfrogging over the slices that its iterators have in their current leaves, decoded.
+"""The last level of a join: leapfrogging over the decoded slices that its iterators have in their current leaves.
 
     runs[0]   2 5 7 8 12        target 2:   part 0 at 2, part 1 seeks 2 and lands on 5
-    runs[1]   5 8 9 12          target 5:   part 0 seeks 5, both stand there: a binding, 5; part 0 goes on to 7, ...
+    runs[1]   5 8 9 12          target 5:   part 0 seeks 5, both are at 5: a binding; part 0 goes on to 7, ...
 
-It does what `leapfrog.search` and `leapfrog.move_on` would do, operation by operation, without decoding a key twice.
+It performs the same operations as `leapfrog.search` and `leapfrog.move_on`, without decoding a key twice.
 """
 
 from ivm.join.kernels.emit import crowded, emit, record
@@ -32,14 +32,14 @@ from ivm.join.kernels.oracle import first_at_least
 from ivm.join.kernels.trie_iterator import RUN_END, iterator_of, place_of, sensor_of
 from pagestore.compiled import LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MAX, kernel, unpack
 
-# a decoded slice: of which page, from which slot, how long, and where in it the iterator is
+# a decoded slice: its page, first slot, length, and the position of the iterator in it
 HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
 
 
 @kernel
 def plain(plan, state, level):
-    """Are atoms, two and more, all there is at this level, each key once: no oracle, no bounds, no negation, no values
-    to read?
+    """Return whether the level only joins two or more atoms with unique keys: no oracle, bounds, negation or values
+    to read.
     """
     p, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     whole = (
@@ -57,7 +57,7 @@ def plain(plan, state, level):
 
 @kernel
 def ends_key(state, atom, depth):
-    """Is that the last depth of a whole key, so that no two records of a slice share it?"""
+    """Return whether this is the last depth of a whole key, so that the keys of a slice are unique."""
     return depth + 1 >= state[state[TREES] + 3 * atom + 2]
 
 
@@ -65,8 +65,8 @@ def ends_key(state, atom, depth):
 def intersect(words, plan, state, out, rows, runs):
     """Leapfrog over the slices that all iterators of a level have in their current leaves.
 
-    Does exactly what `search` and `move_on` would, and stops where one of them has to leave its slice or
-    a buffer is full: with phase SEARCH at a target, with phase NEXT behind a binding, or with phase FAILED
+    Performs the same operations as `search` and `move_on`, and stops where an iterator has to leave its slice or
+    a buffer is full: with phase SEARCH at a target, with phase NEXT after a binding, or with phase FAILED
     where a run ends in its leaf.
     """
     level = state[LEVEL]
@@ -114,7 +114,7 @@ def intersect(words, plan, state, out, rows, runs):
 
 @kernel
 def load_runs(words, plan, state, start, m, runs):
-    """Decode the slices of m parts from `start` on; is any of them recorded?"""
+    """Decode the slices of m parts from `start` on; return whether any of them is recorded."""
     recorded = False
     for k in range(m):
         depth = plan[plan[PARTS] + 2 * (start + k) + 1]
@@ -125,7 +125,7 @@ def load_runs(words, plan, state, start, m, runs):
 
 @kernel
 def leave_runs(plan, state, start, m, runs):
-    """Move the iterators to where they are in their slices."""
+    """Move the iterators on the pages to their positions in the decoded slices."""
     for k in range(m):
         s = state[RUNS] + SLICE * k
         state[iterator_of(plan, state, start + k) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
@@ -134,13 +134,13 @@ def leave_runs(plan, state, start, m, runs):
 
 @kernel
 def ends_here(state, o):
-    """Does an iterator's run end in the leaf it is in?  Else a slice does not tell."""
+    """Return whether an iterator's run ends in its current leaf, so that the slice is all that is left of it."""
     return state[o + RUN_END] < state[o + LEAF_ENTRIES]
 
 
 @kernel
 def load_run(words, state, s, o, depth, run):
-    """Decode what is left of the run of iterator o in its leaf; kept while it stays the same.
+    """Decode the rest of the run of iterator o in its leaf, unless it is decoded already.
 
     The slice at `s` says where in `run` the iterator is, and where its run stops.
     """
@@ -155,15 +155,15 @@ def load_run(words, state, s, o, depth, run):
 def merge(state, level, runs, out):
     """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
 
-    Emits the matches and counts the operations that leapfrogging takes for them. Stops at a place from which
-    `intersect` goes on: before the last entry of one of the slices.
+    Emit the matches and count the operations that leapfrogging takes for them. Stop before the last entry of one of
+    the slices; `intersect` continues from there.
     """
     a_slice, b_slice = state[RUNS], state[RUNS] + SLICE
     a_run, b_run = runs[0], runs[1]
     i, i_end, j, j_end = state[a_slice + AT_KEY], state[a_slice + STOP], state[b_slice + AT_KEY], state[b_slice + STOP]
     n = start = state[EMITTED]
     seeks = behind = before = 0
-    if a_run[i] < b_run[j]:  # mostly one slice starts far behind the other
+    if a_run[i] < b_run[j]:  # usually one slice starts far after the other
         k = ahead(a_run, i, i_end, b_run[j])
         seeks, i = (1, k) if k < i_end else (0, i)
     elif b_run[j] < a_run[i]:
@@ -194,7 +194,7 @@ def merge(state, level, runs, out):
 
 @kernel
 def ahead(run, i, end, x):
-    """First index in [i, end) with run >= x, given that run[i] < x.  A few steps, then gallops."""
+    """Return the first index in [i, end) with run >= x, given run[i] < x; scan a few entries, then gallop."""
     i += 1
     near = min(end, i + 8)
     while i < near and run[i] < x:

@@ -2,16 +2,16 @@
 
 The key variables are levels 0 .. L-1.  An atom is a tree whose leading columns are its arguments in
 the order of the levels; at every level the atoms that have an argument there leapfrog to a common
-value.  Each iterator operation may leave a trace row, the interval it was sensitive to (*Sensitivity
+value.  Each iterator operation may write a trace row, the interval it was sensitive to (*Sensitivity
 indices*):
 
     open landing on v: (-inf, v]     seek_lub(s) landing on v: [s, v]     next from u landing on v: [u, v]
 
-An open below a bound or under the oracle is a seek_lub to where the search starts.  When a buffer is
-full the kernel returns, and goes on from `state` at the next call.
+With a lower bound or an oracle, an open is a seek_lub to where the search starts.  When a buffer is
+full the kernel returns, and continues from `state` at the next call.
 
-Everything a run knows stands in two flat arrays, because passing an array on costs a kernel more than
-an index: `plan` (read only) and `state`.  Both begin with a header of the numbers and offsets below.
+A run keeps everything in two flat arrays, because passing an array costs a kernel more than
+an index: `plan` (read only) and `state`.  Their headers are in join_layout.py.
 """
 
 from ivm.join.kernels.bounds import admit, set_bounds
@@ -59,10 +59,10 @@ from pagestore.compiled import LEAF_PAGE, LEAF_SLOT, field, kernel, seek
 
 @kernel
 def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, rows, runs):
-    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
+    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
-    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Returns 1,
+    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Return 1,
     or ``-page_id``.
     """
     levels = plan[LEVELS]
@@ -70,7 +70,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     for s in range(plan[SENSORS]):
         state[state[ROW_COUNT] + s] = 0
         state[state[SHARED] + s] = 0
-    steps = plan[ABSENT] - plan[PARTS]  # more than one step can record
+    steps = plan[ABSENT] - plan[PARTS]  # an upper bound of what one step can record
     while state[PHASE] != DONE:
         level = state[LEVEL]
         status = 1
@@ -105,7 +105,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
 
 @kernel
 def enter_level(words, seen, page_words, plan, state, regions, region_start, rows):
-    """Open every atom of the level where the search starts."""
+    """Open every atom of the level at the value where the search starts."""
     level = state[LEVEL]
     set_bounds(plan, state, level)
     state[PHASE] = FAILED
@@ -167,7 +167,7 @@ def search(words, seen, page_words, plan, state, regions, region_start, rows):
 
 @kernel
 def refute(words, seen, page_words, plan, state, rows):
-    """A value is bound: if a negated atom, complete now, holds the binding, it is no match."""
+    """Reject the bound value if a negated atom whose arguments are now all bound holds the binding."""
     level = state[LEVEL]
     for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
         atom = plan[plan[ABSENT] + i]
@@ -197,7 +197,7 @@ def refute(words, seen, page_words, plan, state, rows):
 
 @kernel
 def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
-    """The value at a level is done: increment one iterator, or jump to where the oracle goes on."""
+    """Leave the value just finished: increment one iterator, or jump to the next value that the oracle admits."""
     level = state[LEVEL]
     x = state[state[BINDING] + level]
     state[PHASE] = FAILED
@@ -222,6 +222,3 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
     if status == 0:
         state[PHASE] = FAILED
     return 1
-
-
-# The innermost level of several atoms, where nearly all operations happen.

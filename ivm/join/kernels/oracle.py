@@ -11,7 +11,7 @@ from pagestore.compiled import WORD_MAX, kernel
 
 @kernel
 def first_at_least(values, lo, hi, x):
-    """First index in [lo, hi) of a sorted slice with a value >= x."""
+    """Return the first index in [lo, hi) of a sorted slice with a value >= x."""
     while lo < hi:
         middle = (lo + hi) >> 1
         if values[middle] < x:
@@ -23,7 +23,7 @@ def first_at_least(values, lo, hi, x):
 
 @kernel
 def oracle_open(regions, starts, state, spans, covered, level, binding):
-    """Narrow the spans to the value just bound at level - 1; state[covered + level] says that all below is in.
+    """Narrow the spans to the value just bound at level - 1; set state[covered + level] if all bindings below are in.
 
     `spans`, `covered` and `binding` are offsets into `state`.
     """
@@ -51,7 +51,7 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
 
 @kernel
 def oracle_seek(regions, starts, state, spans, covered, level, x):
-    """(is there one, least value >= x at this level inside the union)."""
+    """Return (found, least value >= x at this level inside the union)."""
     if state[covered + level]:
         return True, x
     levels = starts.shape[0] - 1
@@ -74,7 +74,7 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
 
 @kernel
 def merge_intervals(rows, level):
-    """Make the intervals of one prefix disjoint, in place; rows[level + 2, n] are sorted.  Returns how many."""
+    """Make the intervals of each prefix disjoint, in place; rows[level + 2, n] are sorted.  Return how many."""
     n = rows.shape[1]
     out = 0
     for i in range(1, n):

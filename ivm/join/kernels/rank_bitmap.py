@@ -1,7 +1,7 @@
-"""How many keys of a slice are less than any other: a bit for each key, and before each 64 of them how many there were.
+"""Rank bitmap: the number of keys of a slice below any value, from a bit per value and a running count per 64 bits.
 
-With the ranks of one slice at hand, leapfrogging it with another needs no search and no merge, and what it does at a
-key of the other follows from that key and the one before alone. So a slice that comes again is laid once.
+With the ranks of one slice, leapfrogging it with another needs no search and no merge, and the operations at a key
+of the other depend only on that key and the one before. So the bitmap of a slice that recurs is built once.
 
     keys 1 3 64 70, at 500 in `data`    bits of 0..63 {1, 3}, 500; of 64..127 {64, 70}, 502    rank of 65: 503
 """
@@ -11,7 +11,7 @@ from pagestore.compiled import kernel, population
 
 @kernel
 def lay_ranks(data, start, end, low, bits, at):
-    """Lay the ranks of keys data[start:end], of which there are some, at bits[at:], where key `low` would be first."""
+    """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit is that of key `low`."""
     first, last = (data[start] - low) >> 6, (data[end - 1] - low) >> 6
     for w in range(first, last + 1):
         bits[at + 2 * w] = 0
@@ -26,6 +26,6 @@ def lay_ranks(data, start, end, low, bits, at):
 
 @kernel
 def ranked(bits, at, low, x):
-    """Where the first key that is not below x is in `data`: for x from the first key to the last."""
+    """Return where in `data` the first key >= x is, for x from the first key to the last."""
     w = at + 2 * ((x - low) >> 6)
     return bits[w + 1] + population(bits[w] & ~(-1 << ((x - low) & 63)))

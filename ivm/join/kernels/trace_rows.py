@@ -1,6 +1,6 @@
-"""Notes become trace rows: columns, or words into which the columns are packed.
+"""Turn notes into trace rows: columns, or words into which the columns are packed.
 
-    context (x = 3), notes (2, 4) (5, 6)      columns   3 3 | 2 5 | 4 6      words   3·2·4   3·5·6, bits side by side
+    context (x = 3), notes (2, 4) (5, 6)      columns   3 3 | 2 5 | 4 6      words   3·2·4   3·5·6, bits concatenated
 
 Words are sorted and stored in a third of the time that columns take. Where a word has too few bits, a tail follows.
 """
@@ -12,7 +12,7 @@ from pagestore.compiled import code_of, inlined, kernel
 
 @kernel
 def leave(plan, state, codes, rows, s, scratch, at, step, n):
-    """Leave n operations noted from scratch[at] on as trace rows of sensor s, if there is one."""
+    """Write n operations noted from scratch[at] on as trace rows of sensor s, if s >= 0."""
     if s < 0 or n == 0:
         return
     row = state[state[ROW_COUNT] + s]
@@ -26,7 +26,7 @@ def leave(plan, state, codes, rows, s, scratch, at, step, n):
 
 @kernel
 def leave_words(state, codes, rows, row, scratch, at, ends, n):
-    """As `leave`, each row a word, or a word and a tail."""
+    """Do as `leave`, each row a word, or a word and a tail."""
     tail, word, rest = codes[0, TAIL], codes[0, NOUGHT], 0
     for c in range(2, codes.shape[0]):
         if codes[c, SOURCE] < 0:
@@ -55,7 +55,7 @@ def leave_words(state, codes, rows, row, scratch, at, ends, n):
 
 @inlined
 def coded(code, tail, x):
-    """What the code x of a column adds to the word and to the tail of a row, see pagestore/sorting/codes.py."""
+    """Return what the code x of a column adds to the word and the tail of a row, see pagestore/sorting/codes.py."""
     at = code[CODE_AT]
     if at >= tail:
         return x << at - tail, 0
@@ -64,7 +64,7 @@ def coded(code, tail, x):
 
 @kernel
 def leave_columns(plan, state, rows, row, s, scratch, at, ends, n):
-    """As `leave`, each row a column."""
+    """Do as `leave`, with rows as columns of words."""
     for c in range(plan[WIDTH]):
         source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
         if source >= 0:

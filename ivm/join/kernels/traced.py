@@ -1,9 +1,9 @@
-"""The join over flat tries where every operation leaves a trace row: leapfrogging, with notes of what it does.
+"""The join over flat tries where every operation writes a trace row: leapfrogging, with a note per operation.
 
     a    1 4 6 9        open at 1 and 2; a seeks 2 and lands on 4; b seeks 4 and lands on 5; a seeks 5, lands on 6, ...
     b    2 5 6 8        notes of a: (2, 4) (5, 6) ...        notes of b: (4, 5) (6, 6) ...
 
-Two slices are leapfrogged without a branch: each step writes the note that it may have made, and counts it if it did.
+Two slices are leapfrogged without a branch: each step writes a possible note, and counts it only if it happened.
 """
 
 from ivm.join.kernels.flat_cursors import onward
@@ -36,7 +36,7 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, kernel,
 
 @late(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
 def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
-    """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
+    """Compute candidates by leapfrogging, and write its operations as trace rows.  Return how many candidates."""
     step = steps[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     n = 0
@@ -56,7 +56,7 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, row
 
 @kernel
 def notes(step, k):
-    """Where in `scratch` the k-th part of a level notes its operations: begins, and step[ROOM] further on ends."""
+    """Return where in `scratch` the k-th part of a level notes its intervals: starts, then step[ROOM] further ends."""
     return step[NOTES] + 2 * k * step[ROOM]
 
 
@@ -71,7 +71,7 @@ def note(scratch, step, cursors, k, o, a, b):
 
 @kernel
 def open_parts(data, plan, state, step, cursors, scratch, level):
-    """Open the parts of a level at its lower bound, up to one that has nothing there.  Has none nothing?"""
+    """Open the parts of a level at its lower bound, up to one without keys.  Return whether all have keys."""
     low = state[state[LOW] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     for p in range(start, stop):
@@ -90,7 +90,7 @@ def open_parts(data, plan, state, step, cursors, scratch, level):
 
 @kernel
 def search(data, place, plan, state, step, cursors, scratch, level, n):
-    """Leapfrog on from where the parts stand, n candidates found so far, an operation at a time.  Returns how many."""
+    """Continue leapfrogging, with n candidates so far, one operation at a time.  Return how many candidates."""
     high = state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     x = WORD_MIN
@@ -131,7 +131,7 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
 
 @kernel
 def rank(data, plan, steps, cursors, bits, level):
-    """Are the ranks of the steady slice of a level laid?  They are once merging has passed as much as that takes."""
+    """Return whether the loop-invariant slice's ranks are built; build them once merging has cost as much."""
     step = steps[level]
     stamp = steps[step[MOVES], STAMP] if step[MOVES] >= 0 else 1
     if step[KEPT] == stamp:
@@ -152,11 +152,11 @@ def rank(data, plan, steps, cursors, bits, level):
 
 @kernel
 def follow(data, plan, state, step, cursors, scratch, bits, level):
-    """Leapfrog two slices, one with ranks, up to where the other nears the end of one.  Returns how many matches.
+    """Leapfrog two slices, one with ranks, up to near the end of either.  Return how many matches.
 
-    A step takes the key y where the other stands: the steady iterator seeks it unless it is there or ahead, and if it
-    is the first one and they match, goes on to its next key; then the other moves by one, which ends an operation where
-    it comes to stand at the steady one's key x or beyond.
+    A step takes the other iterator's key y: the loop-invariant iterator seeks y unless it is at or after it, and if it
+    is the first part and they match, goes on to its next key; then the other moves by one, which ends an operation if
+    it reaches the loop-invariant one's key x or passes it.
     """
     p = plan[plan[PART_START] + level]
     high = state[state[HIGH] + level]
@@ -200,10 +200,10 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
 
 @kernel
 def alternate(data, plan, state, step, cursors, scratch, level):
-    """Leapfrog two slices of similar length up to where one nears its end, without a branch.  Returns how many matches.
+    """Leapfrog two slices of similar length, without a branch, up to near the end of one.  Return how many matches.
 
-    A step moves the iterator that is behind, or of two on one key the first; that ends an operation where it comes to
-    stand at the other's key or beyond.
+    A step moves the iterator with the lesser key, or the first on equal keys; that ends an operation if it reaches the
+    other's key or passes it.
     """
     p = plan[plan[PART_START] + level]
     high = state[state[HIGH] + level]
@@ -214,7 +214,7 @@ def alternate(data, plan, state, step, cursors, scratch, level):
         return 0
     if data[i_last] > high or data[j_last] > high:
         return 0
-    if data[i] < data[j]:  # mostly one slice starts far behind the other
+    if data[i] < data[j]:  # usually one slice starts far after the other
         i = leap(data, i, i_last, data[j], scratch, step, cursors, 0, a)
     elif data[j] < data[i]:
         j = leap(data, j, j_last, data[i], scratch, step, cursors, 1, b)
@@ -240,7 +240,7 @@ def alternate(data, plan, state, step, cursors, scratch, level):
 
 @kernel
 def leap(data, i, i_last, x, scratch, step, cursors, k, o):
-    """Seek x, but not beyond i_last.  Returns where; an operation is noted if it ends there."""
+    """Seek x, at most to i_last.  Return the position reached; note the operation if it ends there."""
     i = ahead(data, i, i_last, x)
     if data[i] >= x:
         note(scratch, step, cursors, k, o, x, data[i])

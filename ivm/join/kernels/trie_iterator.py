@@ -1,10 +1,10 @@
 """Trie iterators over pages: open, seek_lub and the end of a run (*Leapfrog Triejoin*, section 3).
 
-    edge(x, y)    leaf   x   1 1 1 4 4 9        depth 0 stands at slot 0: x = 1, its run ends at slot 3
+    edge(x, y)    leaf   x   1 1 1 4 4 9        depth 0 is at slot 0: x = 1, its run ends at slot 3
                          y   2 5 8 2 7 1        open depth 1: y = 2, run 0..3       seek_lub(6) lands on slot 2: y = 8
 
-An atom has an iterator for each of its depths. It is a cursor of pagestore's in the state of the run, and behind that
-where its run of equal keys above ends in the current leaf. `forward` follows a run into the next leaf.
+An atom has an iterator for each of its depths: a pagestore cursor in the state of the run, followed by where its run
+of equal parent keys ends in the current leaf. `forward` follows a run into the next leaf.
 """
 
 from ivm.join.kernels.join_layout import AT, DEPTHS, ITERATORS, PARTS, SENSOR, TREES
@@ -24,7 +24,7 @@ from pagestore.compiled import (
     seek,
 )
 
-# behind the cursor of an iterator: the end of its run in the current leaf; and where it was opened last, and
+# after the cursor of an iterator: the end of its run in the current leaf; where it was opened last, and
 # the end of the run there, since many bindings open the same slice
 RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
 ITERATOR_WORDS = CURSOR_WORDS + 4
@@ -32,31 +32,31 @@ ITERATOR_WORDS = CURSOR_WORDS + 4
 
 @kernel
 def iterator(plan, state, atom, depth):
-    """Where the iterator of an atom at a depth stands in `state`."""
+    """Return the offset in `state` of the iterator of an atom at a depth."""
     return state[ITERATORS] + (atom * plan[DEPTHS] + depth) * ITERATOR_WORDS
 
 
 @kernel
 def iterator_of(plan, state, p):
-    """As `iterator`, of a part."""
+    """Return the offset in `state` of the iterator of a part."""
     return state[ITERATORS] + place_of(plan, p) * ITERATOR_WORDS
 
 
 @kernel
 def place_of(plan, p):
-    """The row of a part, an atom at a depth, in whatever has one for each: sensors, keys, cursors."""
+    """Return the row of a part (an atom at a depth) in tables with a row for each: sensors, keys, cursors."""
     return plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
 
 
 @kernel
 def sensor_of(plan, p):
-    """The sensor of a part, or -1."""
+    """Return the sensor of a part, or -1."""
     return plan[plan[SENSOR] + place_of(plan, p)]
 
 
 @kernel
 def land(words, plan, state, atom, depth, status):
-    """Note where an iterator stands after an operation; returns the end of its sensitivity."""
+    """Store the key where an iterator landed; return it, the end of its sensitivity, or WORD_MAX at the end."""
     if status == 0:
         return WORD_MAX
     o = iterator(plan, state, atom, depth)
@@ -67,7 +67,7 @@ def land(words, plan, state, atom, depth, status):
 
 @kernel
 def open_trie(words, seen, page_words, plan, state, atom, depth, x):
-    """Open the next level of an atom at its first key >= x.  1 on a key, 0 if there is none, ``-page_id``."""
+    """Open the next level of an atom at its first key >= x.  Return 1 on a key, 0 if there is none, or ``-page_id``."""
     o = iterator(plan, state, atom, depth)
     if depth == 0:
         tree, at = state[TREES] + 3 * atom, state[AT] + atom * plan[DEPTHS]
@@ -90,7 +90,7 @@ def open_trie(words, seen, page_words, plan, state, atom, depth, x):
 
 @kernel
 def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
-    """Move an iterator to its first key >= x (*seek_lub*).  1 on a key, 0 at the end, ``-page_id``."""
+    """Move an iterator to its first key >= x (*seek_lub*).  Return 1 on a key, 0 at the end, or ``-page_id``."""
     o = iterator(plan, state, atom, depth)
     end = state[o + RUN_END]
     slot = gallop(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT], end, x)

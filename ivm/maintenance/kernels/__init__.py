@@ -1,1 +1,1 @@
-"""Loops of maintenance."""
+"""Kernels of maintenance."""

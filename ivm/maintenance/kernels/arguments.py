@@ -6,7 +6,7 @@ from pagestore.compiled import Flags, Table, Tables, Words
 
 
 class ProbeTable(NamedTuple):
-    """The probes of a plan: words that stay the same, a row for each probe (see probe.py), columns of a binding."""
+    """The probes of a plan: constant words, a row for each probe (see probe.py), columns of a binding."""
 
     static: Words
     probes: Table
@@ -14,10 +14,10 @@ class ProbeTable(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """What changed in tries: actions, then words, of branches, in one array.
+    """The changes of tries, in one array: for each trie the actions of its branches, then their words by column.
 
-    spans[B, 3] say where some branches begin in `words`, how many there are, and how far apart their actions and words
-    begin. actions[2] is what happened to a binding that is found with the old trees, and with the new ones.
+    spans[B, 3] say where the branches of a trie begin in `words`, how many there are, and the distance between columns.
+    actions[2] is the action of a binding that is found in the old trees, and of one in the new trees.
     """
 
     words: Words
@@ -26,7 +26,7 @@ class Branches(NamedTuple):
 
 
 class ProbeRun(NamedTuple):
-    """Where a probe stands: `progress` (see probe.py), the state of its join, its oracle, and room for its output.
+    """The state of a probe: `progress` (see probe.py), the state of its join, its oracle, and its output buffers.
 
     regions and start are an oracle of single values, out[C, n] bindings as the join finds them; rows and runs are as
     for `leapfrog`.
@@ -42,14 +42,14 @@ class ProbeRun(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Bindings found, bindings[C, n], and signs[n]: what happened to each."""
+    """Bindings found, bindings[C, n], and signs[n]: the action of each."""
 
     signs: Words
     bindings: Table
 
 
 class Composing(NamedTuple):
-    """Room for a few bindings to be sorted and composed: order[2 n], fresh[n], and where they go then."""
+    """Buffers to sort and compose a few bindings: order[2 n], fresh[n], and the output."""
 
     order: Words
     fresh: Flags

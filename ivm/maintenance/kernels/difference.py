@@ -1,4 +1,4 @@
-"""What only one of two sorted lists of rows has."""
+"""The symmetric difference of two sorted lists of rows."""
 
 from pagestore.compiled import kernel
 
@@ -22,7 +22,7 @@ def mark_lone(before, after, only_before, only_after):
 
 @kernel
 def compared(rows, i, others, j):
-    """-1, 0 or 1: does row i come before row j of the others, is it the same, or does it come behind?"""
+    """Return -1, 0 or 1 if row i comes before, equals or comes after row j of the others."""
     for c in range(rows.shape[0]):
         if rows[c, i] != others[c, j]:
             return -1 if rows[c, i] < others[c, j] else 1

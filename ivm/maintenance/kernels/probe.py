@@ -1,11 +1,11 @@
-"""All probes of a rule in one call: the delta of each trie joined first, against the other tries' indices.
+"""Run all probes of a rule in one call: join the delta of each trie with the other tries' indices.
 
     triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        +edge(3, 5)
 
     probe 0: x = 3, y = 5, then z        probe 1: y = 3, z = 5, then x        probe 2: x = 3, z = 5, then y
 
-A probe is a join under an oracle of single values.  `static` holds what stays: the plans, the states a run starts
-from, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
+A probe is a join under an oracle of single values.  `static` holds the constants: the plans, the initial state of a
+run, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
 ones with the new.
 """
 
@@ -14,23 +14,23 @@ from ivm.join.kernels.leapfrog import leapfrog
 from ivm.maintenance.kernels.arguments import Branches, Composing, Found, ProbeRun, ProbeTable
 from pagestore.compiled import SET, Pages, Tables, addressed, by_address, compose_few, kernel
 
-# columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, which of the branches it
-# takes, and whether their trie is negated, so that an inserted branch takes bindings away
+# columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, the span of its
+# branches, and whether their trie is negated, so that an inserted branch erases bindings
 PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES, NEGATED = range(11)
-# a pin, for each level up to the last that is pinned: which word of a branch it takes, or the value of which other
-# level (-1 for none) plus a constant
+# a pin, for each level up to the last that is pinned: the word of a branch that it takes, or else the level (-1 for
+# none) to whose value it adds a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
-# words of `progress`: a step a probe for what was erased, then a step each for what was inserted; whether the step has
-# begun; operations of the steps done; whether what was found is composed, as a few bindings are at once
+# words of `progress`: the step (one per probe on the old trees, then one per probe on the new ones); whether it has
+# begun; operations of the steps done; whether the bindings found are composed, as a few are in the same call
 STEP, BEGUN, OPERATIONS, COMPOSED, PROGRESS = range(5)
 
 
 @addressed
 def probe_next(pages, table, trees, branches, run, found, composing):
-    """Fill `found` until all is done or it is full (see arguments.py).  Returns how many bindings, or ``-page_id``.
+    """Fill `found` until all is done or it is full (see arguments.py).  Return how many bindings, or ``-page_id``.
 
-    A few that are all there is come sorted and composed, in composing.found. trees[2, I, 3] are the trees that the
-    probes read, in the old and in the new version.
+    If there are only a few in all, they are sorted and composed, in composing.found. trees[2, I, 3] are the trees that
+    the probes read, in the old and in the new version.
     """
     static, probes, progress = table.static, table.probes, run.progress
     n, first = 0, progress[STEP] == 0 and progress[BEGUN] == 0
@@ -72,7 +72,7 @@ probe_next_at = by_address(probe_next, Pages, ProbeTable, Tables, Branches, Prob
 
 @kernel
 def matching(branches, b, wanted):
-    """How many branches of span b have an action."""
+    """Return how many branches of span b have the action `wanted`."""
     at, of, _ = branches.spans[b]
     count = 0
     for i in range(at, at + of):
@@ -82,7 +82,7 @@ def matching(branches, b, wanted):
 
 @kernel
 def compose_bindings(columns, found, composing, n):
-    """Sort n bindings, each once, without those that both went and came; returns how many are left."""
+    """Sort n bindings, without duplicates and without those both erased and inserted; return how many are left."""
     signs, bindings = composing.found.signs, composing.found.bindings
     order = composing.order[: 2 * n]
     n = compose_few(columns, columns, found.signs, found.bindings, order, composing.fresh, signs, bindings)
@@ -98,7 +98,7 @@ def compose_bindings(columns, found, composing, n):
 
 @kernel
 def begin(static, probes, p, trees, run):
-    """Put the state of a probe at its start."""
+    """Initialise the state of a probe."""
     for i in range(run.shape[0]):
         run[i] = static[probes[p, STATE] + i]
     for a in range(probes[p, TRIES_END] - probes[p, TRIES]):
@@ -108,7 +108,7 @@ def begin(static, probes, p, trees, run):
 
 @kernel
 def pin(static, probes, p, branches, wanted, regions, start):
-    """Lay the branches with an action out as an oracle: single values at each level down to the last that is pinned."""
+    """Make an oracle of the branches with an action: single values at each level down to the last that is pinned."""
     at, of, apart = branches.spans[probes[p, BRANCHES]]
     words, count = branches.words, regions.shape[1]
     last = probes[p, PINNED] - 1

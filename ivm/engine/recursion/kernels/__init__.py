@@ -1,1 +1,1 @@
-"""Loops of recursion from scratch."""
+"""Kernels of recursion: evaluation from scratch, and values of semilattices."""

@@ -6,10 +6,10 @@ from pagestore.compiled import Table, Words
 
 
 class Bodies(NamedTuple):
-    """The conjunctions of a stratum, once for each atom that a fact may stand for, as flat_rounds.py lays them out.
+    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see flat_rounds.py).
 
-    of[P + 1] says which rows of `bodies` begin with facts of predicate p; `steps`, `tests` and `lists` are what these
-    refer to, `indices` are the indices of facts, `relations` what is read below the stratum, whose rows are in `data`.
+    of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`, `tests` and `lists`;
+    `indices` are the indices of facts, `relations` those read from outside the stratum, whose rows are in `data`.
     """
 
     of: Words
@@ -25,9 +25,9 @@ class Bodies(NamedTuple):
 class Facts(NamedTuple):
     """The facts of a stratum.
 
-    rows[n, W] have their words, then columns of their own; nexts[I, n] are chains of rows by index, begins[I, m] where
-    these begin, and `ring` has the facts that wait. `dense` says by a fact's number which are there, if facts have
-    numbers: a bit for each, or for an aggregate the row, from 1.
+    rows[n, W] hold their words, then RANK, PREDICATE, WAITS; nexts[I, n] are chains of rows by index, begins[I, m]
+    where these begin, and `ring` is the queue of facts. If facts have numbers, `dense` says by number which facts
+    exist: a bit for each, or for an aggregate the row, from 1.
     """
 
     rows: Table
@@ -38,12 +38,12 @@ class Facts(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Where a run stands.
+    """The state of a run.
 
-    `progress` is as flat_rounds.py says, `values` are those of variables; for each step there is the row that it is at,
-    and the greatest cost and rank of the facts up to there. Where threads share rounds, aside[P * n, W] has room for
-    the n facts that a thread finds for each part while others read those that are there, puts[P] says how many it has
-    found, and recent[M] which it found last with a slot; else these are empty.
+    `progress` is described in flat_rounds.py, `values` are those of variables; at, costs and ranks hold for each step
+    its current row, and the greatest cost and rank of the facts up to it. If threads share rounds, aside[P * n, W] has
+    space for n facts that a thread derives for each part while others read existing facts, puts[P] counts them, and
+    recent[M] is the last one derived with a slot; else these are empty.
     """
 
     progress: Words

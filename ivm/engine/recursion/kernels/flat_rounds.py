@@ -1,44 +1,44 @@
-"""A recursion in memory: each fact that waits is joined with the other atoms of all bodies, and new facts wait in turn.
+"""Recursion in memory: join each queued fact with the other atoms of all bodies, and queue the new facts.
 
-    path(x, z) <- path(x, y), edge(y, z).       the fact path(1, 2) waits
+    path(x, z) <- path(x, y), edge(y, z).       the fact path(1, 2) is queued
 
     step 0   path    x = 1, y = 2
     step 1   edge    looked up by y = 2: (2, 3), (2, 7)
-    head     path    (1, 3) is there already, (1, 7) is new: rank 1 + that of (1, 2), appended, and waits
+    head     path    (1, 3) exists already, (1, 7) is new: its rank is 1 + that of (1, 2); it is appended and queued
 
-Rows of relations are sorted by the columns that they are looked up by, and a table of hashes says where those with a
-key begin. Facts with a key form a chain, the newest first. A combination of facts is met when the last of them waits:
-the others come before it.
+Rows of relations are sorted by the columns that they are looked up by, and a hash table says where those with a
+key begin. Facts with a key form a chain, the newest first. A combination of facts is found from the last of them: the
+others come before it.
 """
 
 from pagestore.compiled import inlined, kernel
 
-# columns of a fact behind its words
+# columns of a fact after its words
 RANK, PREDICATE, WAITS, FACT = range(4)
-# columns of a fact put aside behind its words: the first two as above, its slot or its number, its row from 1 if it is
-# there with a worse value (later CHOSEN if it is the one of its key that is added), the one before it in its chain
+# columns of a fact put aside, after its words: the first two as above, its slot or its number, its row from 1 if it
+# exists with a worse value (later CHOSEN if it is the one of its key that is added), the one before it in its chain
 SLOT, THERE, CHAINED, ASIDE = range(2, 6)
 CHOSEN = -1
-# columns of `bodies`: its first step, the step behind its last, the head's predicate, where its variables stand in
-# `lists` and how many are keys, the variable of its value, or -1
+# columns of `bodies`: its first step, the end of its steps, the head's predicate, where its variables are in `lists`
+# and how many are keys, the variable of its value, or -1
 FIRST, LAST, HEAD, TERMS, KEYS, VALUE, BODY = range(7)
-# columns of `steps`: what is looked up where, the columns and variables that it is looked up by, the columns that give
-# variables their values, tests; for facts, whether they come before the one that waits
+# columns of `steps`: its kind, which relation or index it looks up, the columns and variables to look up by, the
+# columns that give variables their values, tests; for facts, whether they come before the queued one
 KIND, OF, BY, BY_COUNT, TAKES, TAKE_COUNT, TESTS, TEST_COUNT, BEFORE, STEP = range(10)
 WAITING, RELATION, FACTS = range(3)  # kinds
-NOT_LATER, EARLIER, ANY = range(3)  # than the one that waits
-ASSIGN, EQUAL = range(2)  # what a column that is taken does with a variable
-# columns of `tests`: what is tested of a variable against constant + sign * another + sign * another
+NOT_LATER, EARLIER, ANY = range(3)  # than the queued fact
+ASSIGN, EQUAL = range(2)  # whether a column sets a variable or is compared with it
+# columns of `tests`: the kind of a test that compares a variable with constant + sign * another + sign * another
 TEST, LEFT, CONSTANT, ONE, ONE_SIGN, TWO, TWO_SIGN, TEST_WORDS = range(8)
-COMPUTE, EQ, GE, LE, NE, ABSENT = range(6)  # ABSENT: LEFT is a relation, ONE says where, TWO by how many columns
+COMPUTE, EQ, GE, LE, NE, ABSENT = range(6)  # ABSENT: LEFT is a relation, looked up by TWO columns, from lists[ONE] on
 # columns of `indices`: the predicate, its columns in `lists`, and how many
 INDEXED, COLUMNS, COLUMN_COUNT = range(3)
-# columns of `relations`: where its rows begin in `data`, how many, how wide, where its table of hashes begins, its mask
+# columns of `relations`: where its rows begin in `data`, how many, how wide, where its hash table begins, its mask
 ROWS, COUNT, WIDTH, TABLE, MASK = range(5)
-# words of `progress`: facts, those that wait, where the ring begins, rows met; the most facts and the greatest rank
-# allowed; what aggregates: 0 for nothing, 1 for min, -1 for max; the span of words that facts are numbered by, 0 for
-# none, the least word in it, and the most key words; how many must wait for threads to share a round, the rank of the
-# last that waited, and which waiting fact a thread takes next
+# words of `progress`: facts, queued facts, where the ring begins, rows read; the most facts and the greatest rank
+# allowed; the aggregate: 0 for none, 1 for min, -1 for max; the span of words that facts are numbered by, 0 for
+# none, the least word in it, and the most key words; how many must be queued for threads to share a round, the rank of
+# the last queued fact taken, and which queued fact a thread takes next
 SIZE, WAIT, RING, OPERATIONS, SIZE_MAX, RANK_MAX, FOLD, SPAN, LOW, MOST_KEYS = range(10)
 SHARED_MIN, LEVEL, NEXT, PROGRESS = range(10, 14)
 DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
@@ -46,10 +46,10 @@ DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
 
 @kernel
 def run_rounds(bodies, facts, run):
-    """Derive until no fact waits. Returns DONE, or why it stopped: it may be called again with more room.
+    """Derive until no fact is queued. Return DONE, or why it stopped; after GROW call it again with more capacity.
 
-    It stops with SHARE where so many wait that threads should share a round. Unless values are aggregated, these then
-    have one rank, and all that follow have the next.
+    It stops with SHARE if enough facts are queued for threads to share a round. Unless values are aggregated, these
+    then all have one rank, and the facts derived from them the next.
     """
     progress = run.progress
     own = facts.rows.shape[1] - FACT
@@ -73,7 +73,7 @@ def run_rounds(bodies, facts, run):
 
 @inlined
 def join(bodies, facts, run, b, fact):
-    """Join a waiting fact with the other atoms of a body, and add what follows."""
+    """Join a queued fact with the other atoms of a body, and add the facts derived."""
     first, last = bodies.bodies[b, FIRST], bodies.bodies[b, LAST]
     at = run.at
     step = first
@@ -117,7 +117,7 @@ def hash_of(code, word):
 
 @inlined
 def begin(bodies, facts, run, step, fact):
-    """The first row that a step finds; -1 for none."""
+    """Return the first row that a step finds; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     at, n = steps[step, BY], steps[step, BY_COUNT]
     if steps[step, KIND] == RELATION:
@@ -132,7 +132,7 @@ def begin(bodies, facts, run, step, fact):
 
 @inlined
 def look_up(bodies, values, relation, at, n):
-    """The first row of a relation whose columns have the values of variables; -1 for none."""
+    """Return the first row of a relation whose columns have the values of variables; -1 for none."""
     relations, data, lists = bodies.relations, bodies.data, bodies.lists
     count, width = relations[relation, COUNT], relations[relation, WIDTH]
     if n == 0 or count == 0:
@@ -155,7 +155,7 @@ def look_up(bodies, values, relation, at, n):
 
 @inlined
 def follow(bodies, facts, run, step, row, fact):
-    """The next row that a step finds; -1 at the end."""
+    """Return the next row that a step finds; -1 at the end."""
     steps = bodies.steps
     if steps[step, KIND] == FACTS:
         return matching(bodies, facts, run, step, facts.nexts[steps[step, OF], row] - 1, fact)
@@ -173,7 +173,7 @@ def follow(bodies, facts, run, step, row, fact):
 
 @inlined
 def matching(bodies, facts, run, step, row, fact):
-    """The first fact of a chain, from a row on, that a step may take; -1 for none."""
+    """Return the first fact of a chain, from a row on, that a step may take; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     own = facts.rows.shape[1] - FACT
     index, before, at = steps[step, OF], steps[step, BEFORE], steps[step, BY]
@@ -191,7 +191,7 @@ def matching(bodies, facts, run, step, row, fact):
 
 @inlined
 def admit(bodies, facts, run, step, row, depth):
-    """Take the values of a row and test them; 1 if all holds, 0 if not, or OVERFLOW."""
+    """Set variables from a row and run its tests; return 1 if all hold, 0 if not, or OVERFLOW."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     own = facts.rows.shape[1] - FACT
     at = steps[step, TAKES]
@@ -221,7 +221,7 @@ def admit(bodies, facts, run, step, row, depth):
 
 @inlined
 def cost_of(word, fold):
-    """What orders facts: 0 if nothing is aggregated, else the value, the other way round for max."""
+    """Return the cost of a fact: 0 if nothing is aggregated, else the value, inverted for max."""
     if fold == 0:
         return 0
     return word if fold > 0 else ~word
@@ -229,7 +229,7 @@ def cost_of(word, fold):
 
 @kernel
 def test(bodies, values, t):
-    """Compute a variable, or test one; 1 if it holds, 0 if not, or OVERFLOW."""
+    """Compute a variable, or test one; return 1 if the test holds, 0 if not, or OVERFLOW."""
     tests = bodies.tests
     kind, left, right = tests[t, TEST], tests[t, LEFT], tests[t, CONSTANT]
     if kind == ABSENT:
@@ -257,7 +257,7 @@ def test(bodies, values, t):
 
 @inlined
 def derive(bodies, facts, run, b, depth):
-    """Add the fact that a body's head makes of the variables, unless it is there and not worse."""
+    """Add the fact that a body's head makes of the variables, unless it exists with a value that is no worse."""
     progress, values, lists = run.progress, run.values, bodies.lists
     table, fold = bodies.bodies, progress[FOLD]
     predicate, terms, keys = table[b, HEAD], table[b, TERMS], table[b, KEYS]
@@ -272,7 +272,7 @@ def derive(bodies, facts, run, b, depth):
 
 @inlined
 def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
-    """Add a fact of a predicate, the words of its key being values[lists[terms + i]], or put it aside."""
+    """Add a fact of a predicate with the key values[lists[terms + i]], or put it aside in a shared round."""
     progress = run.progress
     rows, own, fold = facts.rows, facts.rows.shape[1] - FACT, progress[FOLD]
     if progress[SPAN]:
@@ -323,7 +323,7 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
 
 @inlined
 def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, slot, row):
-    """Keep a fact for the part that it belongs to, until all threads have ended theirs, unless it is kept already."""
+    """Put a fact aside for the part that owns it, until all threads have finished, unless it is there already."""
     aside, recent, own = run.aside, run.recent, run.aside.shape[1] - ASIDE
     progress, parts = run.progress, run.puts.shape[0]
     part, room = owner(progress, slot, parts), aside.shape[0] // parts
@@ -354,13 +354,13 @@ def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, sl
 
 @inlined
 def owner(progress, slot, parts):
-    """The part that a fact belongs to; facts of which each has a bit of a word belong to the part of the word."""
+    """Return the part that owns a fact; if each fact has a bit, all facts of one word have the same part."""
     return part_of(slot >> 6 if progress[SPAN] and not progress[FOLD] else slot, parts)
 
 
 @inlined
 def number_of(progress, predicate, values, lists, terms, keys):
-    """The number of a fact whose words all lie within a span, below those of the next predicate; -1 if they do not."""
+    """Return the number of a fact, by predicate and then by words; -1 if a word lies outside the span."""
     number, low, span = predicate, progress[LOW], progress[SPAN]
     for i in range(progress[MOST_KEYS]):
         word = values[lists[terms + i]] - low if i < keys else 0
@@ -372,7 +372,7 @@ def number_of(progress, predicate, values, lists, terms, keys):
 
 @inlined
 def chained(facts, predicate, values, lists, terms, keys):
-    """Where the chain of a fact begins, and its row, or -1."""
+    """Return the slot where the chain of a fact begins, and its row, or -1."""
     rows, own = facts.rows, facts.rows.shape[1] - FACT
     code = hash_of(0, predicate)
     for i in range(keys):
@@ -391,7 +391,7 @@ def chained(facts, predicate, values, lists, terms, keys):
 
 @inlined
 def wait(facts, progress, row):
-    """Put a fact into the ring."""
+    """Append a fact to the queue in the ring."""
     place = progress[RING] + progress[WAIT]
     facts.ring[place - facts.ring.shape[0] if place >= facts.ring.shape[0] else place] = row
     progress[WAIT] += 1
@@ -400,7 +400,7 @@ def wait(facts, progress, row):
 
 @kernel
 def link(bodies, facts, row, part, parts):
-    """Put a fact at the head of those chains that are a part's, but for the first index, which tells facts apart."""
+    """Put a fact at the head of its chains that a part owns, except in the first index, which has whole keys."""
     own = facts.rows.shape[1] - FACT
     for index in range(1, bodies.indices.shape[0]):
         if bodies.indices[index, INDEXED] == facts.rows[row, own + PREDICATE]:
@@ -416,7 +416,7 @@ def link(bodies, facts, row, part, parts):
 
 @inlined
 def part_of(slot, parts):
-    """The part of a slot: neighbours, which share a line of the processor's cache, have the same."""
+    """Return the part of a slot; adjacent slots, which share a cache line, have the same part."""
     return (slot >> 6) % parts
 
 

@@ -1,4 +1,4 @@
-"""Tables of hashes made anew: those of relations that a recursion reads, and the chains of its facts."""
+"""Build hash tables: those of relations that a recursion reads, and the chains of its facts."""
 
 from ivm.engine.recursion.kernels.flat_rounds import FACT, PREDICATE, hash_of, link, part_of
 from pagestore.compiled import kernel
@@ -6,7 +6,7 @@ from pagestore.compiled import kernel
 
 @kernel
 def relink(bodies, facts, keys, size, first, part, parts):
-    """Make a part of the chains of the first `size` facts anew; keys[P] are the key words of a predicate.
+    """Rebuild the chains that a part owns, of the first `size` facts; keys[P] are the key words of a predicate.
 
     `first` says whether the first index has chains.
     """
@@ -26,7 +26,7 @@ def relink(bodies, facts, keys, size, first, part, parts):
 
 @kernel
 def hash_rows(data, rows, count, width, columns, table, mask):
-    """Fill a table of hashes of rows that are sorted by some columns: the number of the first row of a key, from 1."""
+    """Fill a hash table of rows sorted by some columns: it holds the number of each key's first row, from 1."""
     for row in range(count):
         fresh = row == 0
         o = rows + row * width

@@ -1,4 +1,4 @@
-"""Values of a semilattice joined by the operator that a user registered."""
+"""Join values of a semilattice by the operator that a user registered."""
 
 from pagestore.compiled import call_operator, kernel
 

@@ -1,13 +1,13 @@
-"""A round of a recursion in memory whose waiting facts threads share. Nothing is written that another thread reads.
+"""A round of a recursion in memory whose queued facts threads share. No thread writes what another one reads.
 
-    waits   (1, 2)  thread 0    puts aside   (1, 3)  (1, 7)         `propose`: facts are read only
+    queued  (1, 2)  thread 0    puts aside   (1, 3)  (1, 7)         `propose`: facts are read only
             (1, 9)  thread 1                 (1, 7)  (1, 8)
     slots   0 to 63 thread 0    chooses      (1, 7), once           `choose`: one of each key
             64, ..  thread 1                 (1, 3)  (1, 8)
     rows    from 50 thread 0    adds         50: (1, 7)             `place`, then `chain`
             from 51 thread 1                 51: (1, 3), 52: (1, 8)
 
-Each fact belongs to the thread that has its slot in the table of facts, or its number; each chain likewise.
+Each fact belongs to the thread that owns its slot in the table of facts, or its number; each chain likewise.
 """
 
 from ivm.engine.recursion.kernels.flat_rounds import (
@@ -34,14 +34,14 @@ from ivm.engine.recursion.kernels.flat_rounds import (
 )
 from pagestore.compiled import kernel
 
-BLOCK = 16  # waiting facts that a thread takes at a time
+BLOCK = 16  # queued facts that a thread takes at a time
 
 
 @kernel
 def propose(bodies, facts, run, part, parts, waiting):
-    """Join one part of the first waiting facts, from progress[NEXT] on, and put aside what follows.
+    """Join one part of the first queued facts, from progress[NEXT] on, and put aside the facts derived.
 
-    Returns DONE, or why it stopped. After GROW it is called again once what is aside was added.
+    Return DONE, or why it stopped. After GROW call it again once the facts put aside are added.
     """
     progress = run.progress
     own, ring = facts.rows.shape[1] - FACT, facts.ring.shape[0]
@@ -65,8 +65,8 @@ def propose(bodies, facts, run, part, parts, waiting):
 def choose(facts, progress, aside, counts, again, part):
     """Choose one of each key among the facts that were put aside for a part, with the best value.
 
-    Of aside[P * P * n, W] part p put counts[p, q] facts for part q. Facts that are there get a better value, and those
-    that have to wait again are appended to again[n]. Returns how many were chosen, and how many wait again.
+    Of aside[P * P * n, W] part p put counts[p, q] facts for part q. Existing facts get a better value, and those to be
+    queued again are appended to again[n]. Return how many were chosen, and how many are queued again.
     """
     own, fold, parts = facts.rows.shape[1] - FACT, progress[FOLD], counts.shape[0]
     room = aside.shape[0] // (parts * parts)
@@ -93,7 +93,7 @@ def choose(facts, progress, aside, counts, again, part):
 
 @kernel
 def twin(facts, progress, aside, n):
-    """The row put aside that was chosen for the key of row n; -1 if there is none: then row n stands in the table.
+    """Return the row put aside that was chosen for the key of row n; if none, enter row n in the table, and return -1.
 
     The table refers to a row put aside by a negative number, until the row is placed.
     """
@@ -126,7 +126,7 @@ def twin(facts, progress, aside, n):
 
 @kernel
 def place(facts, progress, aside, counts, row, part):
-    """Add the chosen facts of a part, from a row on, and let them wait."""
+    """Add the chosen facts of a part, from a row on, and queue them."""
     own, ring, parts = facts.rows.shape[1] - FACT, facts.ring.shape[0], counts.shape[0]
     room = aside.shape[0] // (parts * parts)
     behind = progress[RING] + progress[WAIT] - progress[SIZE]
@@ -153,7 +153,7 @@ def place(facts, progress, aside, counts, row, part):
 
 @kernel
 def learn(facts, progress, keys, first):
-    """Set the bits of all facts from a row on in a thread's own table; keys[P] are the key words of a predicate."""
+    """Set the bits of all facts from a row on in a thread's own table; keys[p] counts the key words of predicate p."""
     own, low, span = facts.rows.shape[1] - FACT, progress[LOW], progress[SPAN]
     for row in range(first, progress[SIZE]):
         number = predicate = facts.rows[row, own + PREDICATE]
@@ -164,6 +164,6 @@ def learn(facts, progress, keys, first):
 
 @kernel
 def chain(bodies, facts, first, last, part, parts):
-    """Put facts into those chains that belong to a part."""
+    """Put facts into the chains that a part owns."""
     for row in range(first, last):
         link(bodies, facts, row, part, parts)
