@@ -16,6 +16,7 @@ from ivm.lang.parse import parse
 from ivm.lang.syntax_errors import shown
 from ivm.lang.syntax_tree import And, Call, Change, Clause, Not, Operation, Or
 
+SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
 BOOLEANS = {"TRUE": "true", "True": "true", "FALSE": "false", "False": "false"}
 CLOCKS = "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "sysdate"
@@ -32,7 +33,7 @@ WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
 
 
 def hints(text: str, source: str) -> list[RuleWarning]:
-    """A warning for each variable of a text that is used once.
+    """A warning for each variable of a text that is used once; one for all of a rule that has more than a few.
 
     Raises RuleSyntaxError, with the remedy, for a word such as NULL or CURRENT_DATE that is used as a variable.
 
@@ -40,12 +41,13 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     ...     print(warning)
     rules:1:14: y is used once: write `_` where any value will do, or `_y`
     """
-    found = []
+    found: list[RuleWarning] = []
     for statement in parse(text, source):
         if isinstance(statement, Clause):
             uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
             times = Counter(variable.name for variable in uses)
-            found += [_used_once(v) for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
+            lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
+            found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
         elif isinstance(statement, Change):
             uses = [*_variables(split(statement.head))]
         else:
@@ -60,6 +62,12 @@ def _used_once(variable: Var) -> RuleWarning:
     name = variable.name
     remedy = "write `_` where any value will do" + f", or `_{name}`" * name.isidentifier()
     return RuleWarning(f"{variable.where}: {name} is used once: {remedy}")
+
+
+def _all_used_once(lone: list[Var]) -> RuleWarning:
+    names = ", ".join(variable.name for variable in lone[:SHOWN])
+    others = f"{names} and {len(lone) - SHOWN} other variables of this rule are used once"
+    return RuleWarning(f"{lone[0].where}: {others}: write `_` where any value will do")
 
 
 def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:

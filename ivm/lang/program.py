@@ -8,7 +8,7 @@ from ivm.lang.dependencies import in_order, readers
 from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule
 from ivm.lang.traverse import writes
 
-ATOMS_MAX = 64  # choosing the key orders of a conjunction takes the fourth power of their number
+ATOMS_MAX = 256  # choosing the key orders of a conjunction takes the fourth power of their number
 
 
 @dataclass(frozen=True)

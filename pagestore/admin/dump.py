@@ -239,6 +239,7 @@ class _Restore:
                     raise ExistsError(f"tag {name!r} is a name already")
                 self.tags.add(name)
             txn.vouch()  # what hosts keep is in the dump, too
+            txn._edited = True  # a version is made even where it holds what the one before holds
             txn._message = message
             for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
                 txn.drop(name)

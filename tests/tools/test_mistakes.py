@@ -166,7 +166,7 @@ def told(capsys, words: list[str]) -> str:
     lines = said.err.splitlines()
     if lines[0].startswith("usage"):
         lines = [line for line in lines if ": error: " in line]
-    (line,) = lines
+    (line,) = (line for line in lines if not line.startswith("  "))  # a syntax error shows its line and a caret
     assert line.startswith(words[0]) and "Errno" not in line and "Traceback" not in line and " : " not in line, line
     return line
 

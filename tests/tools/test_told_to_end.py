@@ -43,6 +43,7 @@ from pagestore_tools.cli import main, rows, workspace_options  # before the fork
 from pagestore_tools.store_commands import load
 
 place, command, number, points = sys.argv[1], sys.argv[2].split(), int(sys.argv[3]), int(sys.argv[4])
+signal.signal(number, signal.SIG_DFL)  # under nohup HUP is ignored, and commands leave it so
 
 def run(folder, stop):
     """Run the command in a folder, with the signal at call `stop` of the project's; says how many calls came."""

@@ -114,6 +114,11 @@ def test_a_variable_that_is_used_once_is_named_with_its_place(rule, names):
         assert rule[int(text.split(":")[2]) - 1 :].lstrip("`").startswith(name)
 
 
+def test_a_rule_of_many_variables_that_are_used_once_has_one_warning():
+    (warning,) = hints("p(x) <- e(x, a), e(x, b), e(x, c), e(x, d), e(x, f).", "rules")
+    assert str(warning).startswith("rules:1:14: a, b, c and 2 other variables of this rule are used once: write `_`")
+
+
 def test_install_and_query_warn_where_they_are_called(ws):
     for take in (ws.query, lambda text: ws.install(text, "more")):
         with pytest.warns(RuleWarning, match=r":1:19: n is used once") as caught:

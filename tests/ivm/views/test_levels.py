@@ -88,7 +88,7 @@ def follow(seed: int, path: Path) -> bool:
         mirror.change(some_edits(rng, type_))
     without = mirror.program
     mirror.install("rules", rules)
-    shared = any(block.levels for block in mirror.workspace._rules_now().blocks)
+    shared = any(block.rewrites.levels for block in mirror.workspace._rules_now().blocks)
     past = {}
     for _ in range(6):
         mirror.change(some_edits(rng, type_))

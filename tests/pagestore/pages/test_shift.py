@@ -134,7 +134,7 @@ def test_stores_under_small_edits(tmp_path_factory, scans, steps):
                     gone = [key for key in keys if key in model]
                     txn["r"].delete([(key, model.pop(key)) for key in gone])
                 else:
-                    txn["r"].set([keys, values])
+                    txn["r"].set(columns=[keys, values])
                     model |= dict(zip(keys, values, strict=True))
         relation = store.snapshot()["r"]
         assert list(relation) == sorted(model.items())

@@ -159,7 +159,7 @@ def test_a_column_of_what_a_view_reads_stays(store) -> None:
     with ivm.open(":memory:") as ws:
         ws.install("e[x] = y -> int(x), int(y). p(x) <- e[x] = _. +e[1] = 2.")
         with pytest.raises(DependantsError), ws.store.transaction() as txn:
-            txn.add_column("e", "z: int64", 0)
+            txn.drop_column("e", "y")
         assert list(ws["p"]) == [(1,)] and ws.check() == []
 
 
