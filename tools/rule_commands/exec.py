@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the edits, and print the version and the changes; the exit code."""
+    """Run the edits, and print the version and the changes; return the exit code."""
     deltas: dict[str, pa.Table] = {}
     text = argument_or_stdin(
         options.text.removeprefix(" ")

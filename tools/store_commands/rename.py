@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rename the relation; the exit code."""
+    """Rename the relation; return the exit code."""
     old, new = options.old, options.new
     with opened(options, "rw") as store:
         with store.transaction(f"rename {old} to {new}") as txn:

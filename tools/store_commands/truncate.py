@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the rows; the exit code."""
+    """Remove the rows; return the exit code."""
     name = options.relation
     with opened(options, "rw") as store:
         with store.transaction(f"truncate {name}") as txn:
