@@ -91,7 +91,7 @@ class Progress:
         return cls(**json.loads(str(snap.properties.get(PROGRESS, "{}"))))
 
     def version(self, round: int) -> int:
-        """Return the version after a round: that of the last round up to it that made one."""
+        """Return the version after a round: that of the newest round up to it, or `begin`."""
         return max((v for r, v in self.rounds.items() if int(r) <= round), default=self.begin)
 
     @property

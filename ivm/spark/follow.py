@@ -65,9 +65,9 @@ def refresh(
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 
     A source is any Arrow data, or a Feed. With "strict", RecomputeError is raised and nothing is changed if a view
-    would be recomputed: for other rules, a feed that cannot continue from its cursor, or so many changes that
-    maintenance costs more. A `batch` that is not above the newest one of the same query, or without `query` of the same
-    relations, is skipped.
+    would be recomputed: for other rules, a feed that cannot continue from its cursor, or changes whose
+    maintenance would cost more. A `batch` that is not above the newest one of the same query, or without `query` of the
+    same relations, is skipped.
     `options` are those of `ivm.open`. Raises MaintainError, RuleError, EditError, UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):

@@ -98,7 +98,7 @@ def take_new(
     again = {version for version, digest in found.items() if cursor.taken.get(str(version)) == digest}
     old = {version for version in found if version <= cursor.newest} - again
     known = [int(version) for version in cursor.taken]
-    reaches = min(known) if again and len(known) == REMEMBERED else NONE  # older ones were applied with these
+    reaches = min(known) if again and len(known) == REMEMBERED else NONE  # older versions count as applied, too
     if known and (strange := [version for version in old if version >= reaches]):
         raise EditError(
             f"{name}: version {min(strange)} of the changes is not newer than {cursor.newest}, which was taken, and "

@@ -24,8 +24,8 @@ GOLDEN, MIX_1, MIX_2 = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE
 class Dimension(NamedTuple):
     """How a relation's rows are distributed along one dimension of the cube.
 
-    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all coordinates. So does a
-    row whose hash is in `hot`, or if `spread`, it goes to one, by the hash of all of its columns.
+    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all coordinates. A row
+    whose hash is in `hot` also goes to all, or if `spread`, to one, by the hash of all of its columns.
     """
 
     share: int

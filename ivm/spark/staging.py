@@ -40,7 +40,7 @@ def new_job(staging: Path) -> Path:
 
 
 def stage(batches: Iterable[pa.RecordBatch], folder: Path) -> Staged:
-    """Write a task's rows to a file of its own. On OSError leave no file."""
+    """Write a task's rows to a file of its own. Raises OSError, leaving no file."""
     context = TaskContext.get()
     task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else uuid4().hex
     file, rows, writer = folder / f"{task}.arrow", 0, None

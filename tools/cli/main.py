@@ -59,7 +59,7 @@ MODULES = {
     ("pagestore", "bench"): "bench.storage",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
-}  # all others are in the program's folder of commands, under the command's name
+}  # all others are in the program's folder of commands, named like the command
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
 
 
@@ -121,7 +121,7 @@ def _as_text(word: str) -> str:
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack characters that are stored
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack stored characters
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -136,7 +136,7 @@ class _Agreed:
         """Give the dataset its columns: those without a problem, in the order of the options or of the first file."""
         dataset = self.dataset
         for name in dataset.nested:
-            if name in self.types and pa.types.is_null(self.types[name]):  # from a file without elements
+            if name in self.types and pa.types.is_null(self.types[name]):  # from a file with only nulls
                 del self.types[name]
         empty = [name for name, kind in self.types.items() if pa.types.is_null(kind)]
         if len(empty) > 1 and len(empty) == len(self.types) and not dataset.nested:

@@ -1,12 +1,12 @@
-"""Files become rows of a relation, a new one or one that is there, by one of five modes.
+"""Load the rows of files into a new or an existing relation, in one of five modes.
 
-    create       make the relation, which must not be there
-    append       add rows; a key that is there with other values is an error
-    upsert       add rows; where the key is there, put their values in place of the old ones
-    replace      let the relation have these rows and no others
-    delete       take away the rows with these values: of the key, of its first columns, of any others, or of all
+    create       make the relation, which must not exist
+    append       insert rows; a key that exists with other values is an error
+    upsert       insert rows; replace the values of keys that exist
+    replace      replace all rows of the relation by these
+    delete       delete the rows with these values: of the key, of its first columns, of any others, or of all
 
-Views that read the relation follow in the same commit. All of a load is done, or nothing.
+Views that read the relation are maintained in the same commit. A load is atomic.
 """
 
 import time

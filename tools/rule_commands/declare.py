@@ -1,4 +1,4 @@
-"""`ivm declare FILE`: the relations of a store as rules know them, which no text has to declare."""
+"""`ivm declare FILE`: the relations of a store as declarations, which rules may omit."""
 
 import argparse
 

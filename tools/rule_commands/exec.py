@@ -1,4 +1,4 @@
-"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: one transaction, and what it changed in the views."""
+"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the views."""
 
 import argparse
 from functools import partial

@@ -1,4 +1,4 @@
-"""`ivm explain FILE VIEW`: how a view, or a question in the place of its name, is evaluated, and why."""
+"""`ivm explain FILE VIEW`: how a view, or a query given instead of its name, is evaluated, and why."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`ivm fsck FILE [--repair]`: compare views and indices with what follows from relations, and repair them."""
+"""`ivm fsck FILE [--repair]`: compare views and indices with their evaluation from relations, and repair them."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""`ivm trace FILE VIEW OLD NEW`: how far a view's evaluation trace at one version is from that at another."""
+"""`ivm trace FILE VIEW OLD NEW`: the distance of a view's evaluation traces at two versions."""
 
 import argparse
 

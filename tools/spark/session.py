@@ -44,7 +44,7 @@ logger.gateway.level = error
 
 @contextmanager
 def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
-    """Yield the session of spark-submit, if it started this program, else a local one. Raises OSError if it fails."""
+    """Yield the session of spark-submit, if it started this program, else a local one; raise its errors as OSError."""
     try:
         if SUBMITTED in os.environ:
             yield SparkSession.builder.appName(name).getOrCreate()

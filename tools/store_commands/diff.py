@@ -1,4 +1,4 @@
-"""`pagestore diff FILE A B RELATION`: what changed from one version to another."""
+"""`pagestore diff FILE A B RELATION`: the changes from one version to another."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`pagestore drop FILE RELATION`: remove a relation, and the lists of its rows; versions before keep it."""
+"""`pagestore drop FILE RELATION`: remove a relation and its lists; earlier versions keep it."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`pagestore history FILE`: the versions that are kept, newest first."""
+"""`pagestore history FILE`: the retained versions, newest first."""
 
 import argparse
 

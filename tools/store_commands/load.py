@@ -1,4 +1,4 @@
-"""`pagestore load FILE RELATION SOURCE...`: files become rows of a relation, a new one or one that is there.
+"""`pagestore load FILE RELATION SOURCE...`: load the rows of files into a new or an existing relation.
 
     (nothing)    make the relation, which must not be there                            --key x,y
     --append     add rows; a key that is there with other values is an error

@@ -1,4 +1,4 @@
-"""`pagestore prepare OUT ...`: raw tables become sorted Parquet with a manifest, which `pagestore load` verifies.
+"""`pagestore prepare OUT ...`: convert raw tables to sorted Parquet with a manifest, which `pagestore load` verifies.
 
     pagestore prepare OUT --config job.toml [--only flight,airport]       a section for each relation
     pagestore prepare OUT SOURCE... --name flight --key t,c               one relation, by options

@@ -1,4 +1,4 @@
-"""`pagestore print FILE [RELATION]`: the rows of a relation, printed or written to a file; or what there is."""
+"""`pagestore print FILE [RELATION]`: print the rows of a relation or write them to a file; or list the relations."""
 
 import argparse
 

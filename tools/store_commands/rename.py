@@ -1,4 +1,4 @@
-"""`pagestore rename FILE OLD NEW`: give a relation, and its lists, another name; versions before have the old one."""
+"""`pagestore rename FILE OLD NEW`: rename a relation and its lists; earlier versions keep the old name."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`pagestore truncate FILE RELATION`: remove all rows of a relation, with their lists; it stays, and views follow."""
+"""`pagestore truncate FILE RELATION`: delete all rows of a relation, with their lists; views are maintained."""
 
 import argparse
 
