@@ -1,7 +1,7 @@
-"""Rules beside Spark: views of its tables, and views over more than one machine. pyspark is imported when it is used.
+"""Rules next to Spark: views of its tables, and views over several machines. pyspark is imported on first use.
 
 materialize     views of Spark's tables that follow the changes of these (materialize.py)
-Cells           a program over HyperCube shards, a store for each cell (cells.py)
+Cells           a program over HyperCube shards, one store per cell (cells.py)
 """
 
 from ivm.spark.cells import Cells

@@ -1,10 +1,10 @@
-"""One cell: a store of its own, to which the rounds of a batch are applied once each, however often they are tried.
+"""One cell: a store of its own. Each round of a batch is applied to it exactly once, however often it is retried.
 
     step(batch, cell, round, messages)      one transaction, then the messages that the cell sends for the next round
 
 In the same commit as the rows, the property `cells.progress` has the batch, the version before it, and the version
-after each of its rounds. A task that is tried again finds its round there, changes nothing, and reads from the same
-versions the same messages that it sent before. Who reads an earlier batch goes back from version to version by it.
+after each of its rounds. A task that is retried finds its round there, changes nothing, and reads from the same
+versions the same messages that it sent before. A reader of an earlier batch follows these versions back.
 """
 
 import json
@@ -39,18 +39,18 @@ from pagestore.errors import PagestoreError, SchemaError, VersionError, WordErro
 from pagestore.host import Snapshot, Store, Transaction, Violation
 
 PROGRESS = "cells.progress"
-TICK = -1  # the channel of what a cell tells itself of the rounds so far
-BATCHES_KEPT = 32  # that can still be read at least, in what a cell has of them
-MESSAGE_ROWS = 1 << 18  # at most, so that no message outgrows what a row of Spark may hold
-REFUSALS = MaintainError, WordError, SchemaError  # what a batch itself is to blame for: trying again does not help
+TICK = -1  # the channel of messages that a cell sends itself: its account of the rounds so far
+BATCHES_KEPT = 32  # at least, so that they can still be read
+MESSAGE_ROWS = 1 << 18  # at most, so that each message fits into a row of Spark
+REFUSALS = MaintainError, WordError, SchemaError  # errors caused by the batch itself: a retry does not help
 
 
 class CellsError(IvmError):
-    """Cells cannot go on as asked: another batch is on its way, a store is missing, two programs write."""
+    """Cells cannot do this: another batch is under way, a store is missing, or two programs write."""
 
 
 class Message(NamedTuple):
-    """Rows on their way to a cell: an Arrow stream; of the channel TICK, what the cell did so far as JSON."""
+    """Rows sent to a cell, as an Arrow stream; on the channel TICK, what the cell did so far, as JSON."""
 
     cell: int
     channel: int
@@ -58,10 +58,10 @@ class Message(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as cells know it. The token tells an attempt from one that was taken back, whose tasks may still run.
+    """A batch as cells know it. The token distinguishes attempts: tasks of one that was undone may still run.
 
-    Its number is how many batches all cells had before. `versions` has for each cell the version that its newest batch
-    made, as the manifest says: of those before this batch where it is applied, of this one where it is read.
+    `number` counts the batches that all cells had before. `versions` has, from the manifest, the version of each cell
+    after its newest batch: the one before this batch when it is applied, this batch when it is read.
     """
 
     folder: str
@@ -74,9 +74,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a cell is: its newest batch, the version before it, the versions after its rounds.
+    """The progress of a cell: its newest batch, the version before it, the versions after its rounds.
 
-    `refused` is the token of a later batch that was taken back.
+    `refused` is the token of a later batch that was undone.
     """
 
     number: int = -1
@@ -87,11 +87,11 @@ class Progress:
 
     @classmethod
     def of(cls, snap: Snapshot) -> "Progress":
-        """What a version says."""
+        """Return the progress recorded in a version."""
         return cls(**json.loads(str(snap.properties.get(PROGRESS, "{}"))))
 
     def version(self, round: int) -> int:
-        """The version after a round, or the one that still held then."""
+        """Return the version after a round: that of the newest round up to it, or `begin`."""
         return max((v for r, v in self.rounds.items() if int(r) <= round), default=self.begin)
 
     @property
@@ -101,12 +101,12 @@ class Progress:
 
 
 def path_of(folder: str, cell: int) -> Path:
-    """The file of a cell."""
+    """Return the path of a cell's store."""
     return Path(folder, f"cell-{cell:05d}.pages")
 
 
 def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Make the store of a cell, whole or not at all, unless it is there. `rules` are options of install."""
+    """Create the store of a cell atomically, unless it exists. `rules` are options of install."""
     path = path_of(folder, cell)
     if path.exists():
         return
@@ -114,13 +114,13 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
     made.unlink(missing_ok=True)
     retain = layout.rounds * (1 + BATCHES_KEPT)
     with ivm.open(made, **{"retain": retain, **options}) as workspace, warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuleWarning)  # `Cells.create` warns, once, of the text that the user gave
+        warnings.simplefilter("ignore", RuleWarning)  # `Cells.create` warns once, about the text that the user gave
         workspace.install(layout.text, "cells", **rules)
     made.replace(path)
 
 
 def opened(batch: Batch, cell: int, **options: Any) -> ivm.Workspace:
-    """The workspace of a cell. Raises CellsError if its store is missing."""
+    """Open the workspace of a cell. Raises CellsError if its store is missing."""
     return ivm.open(_there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options})
 
 
@@ -132,9 +132,9 @@ def _there(batch: Batch, cell: int) -> Path:
 
 
 def found_at(store: Store, batch: Batch, cell: int) -> tuple[int, Progress]:
-    """The version of a cell after a batch, and its progress then; later batches may be on their way.
+    """Return the version of a cell after a batch, and its progress then; later batches may be under way.
 
-    Raises CellsError if the version is not retained any more, or if the store is another one than the manifest says.
+    Raises CellsError if the version is no longer retained, or if the store is not the one in the manifest.
     """
     with store.snapshot() as snap:
         version, progress = int(snap.version), Progress.of(snap)
@@ -147,7 +147,7 @@ def found_at(store: Store, batch: Batch, cell: int) -> tuple[int, Progress]:
 
 
 def kept(store: Store, version: int, cell: int) -> Snapshot:
-    """A version of a cell. Raises CellsError if it is not retained any more."""
+    """Open a snapshot of a version of a cell. Raises CellsError if it is no longer retained."""
     try:
         return store.at(version)
     except VersionError:
@@ -158,7 +158,7 @@ def kept(store: Store, version: int, cell: int) -> Snapshot:
 
 
 def refuse_other(batch: Batch, cell: int, progress: Progress) -> None:
-    """Raise CellsError for a store that is older or newer than the manifest says."""
+    """Raise CellsError if the store is older or newer than the manifest says."""
     made, expected = progress.newest, batch.versions[cell]
     if made < expected:
         raise CellsError(f"{path_of(batch.folder, cell)} is an older copy: it has version {made}, and not {expected}")
@@ -170,7 +170,7 @@ def refuse_other(batch: Batch, cell: int, progress: Progress) -> None:
 
 
 def fault_of(batch: Batch, cell: int) -> str:
-    """Why a cell's store is none that the newest batch left, or nothing."""
+    """Return why a cell's store is not as the newest batch left it, or an empty string."""
     try:
         with pagestore.open(_there(batch, cell), mode="r") as store:
             found_at(store, batch, cell)
@@ -183,10 +183,10 @@ def fault_of(batch: Batch, cell: int) -> str:
 
 
 def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> list[Message]:
-    """Apply a round's messages in one commit, unless that is done; returns the messages of the next round.
+    """Apply a round's messages in one commit, unless this was done; return the messages for the next round.
 
-    A batch that the rules refuse is not raised but told, in a message of the channel TICK (see `failure_of`), so that
-    nothing tries it again. Raises CellsError for a batch that was taken back, or that a newer one followed.
+    If the rules refuse the batch, the error is not raised but sent in a message of the channel TICK (see `failure_of`),
+    so that nothing retries it. Raises CellsError for a batch that was undone or that a newer one followed.
     """
     ticks, rows = [], defaultdict(list)
     for message in messages:
@@ -223,7 +223,7 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
 
 
 def failure_of(message: Message) -> Exception | None:
-    """The error by which a cell refused a batch."""
+    """Return the error with which a cell refused a batch, if it did."""
     told = json.loads(message.payload).get("failure")
     return pickle.loads(b64decode(told)) if told else None
 
@@ -235,7 +235,7 @@ def _tick(cell: int, told: Mapping[str, Any]) -> Message:
 def _apply(
     workspace: ivm.Workspace, batch: Batch, cell: int, round: int, rows: Mapping[int, list[bytes]]
 ) -> tuple[Progress, dict[int, int]]:
-    """The progress after a round, and how many rows of each channel it took."""
+    """Apply a round; return the progress after it, and the number of rows received by channel."""
     with workspace.store.snapshot() as snap:
         progress = Progress.of(snap)
     if progress.token != batch.token:
@@ -260,7 +260,7 @@ def _apply(
 
 
 def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> None:
-    """Take changes into a relation: first what goes, then what comes."""
+    """Apply changes to a relation: first deletions, then insertions."""
     relation = txn[name]
     keys = list(relation.schema.key)
     if channel.kind == BASE:
@@ -270,7 +270,7 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
 
 
 def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress) -> Iterator[Message]:
-    """What a cell sends for the next round: how the sources of its channels changed since the batch began."""
+    """Yield the messages for the next round: how the sources of its channels changed since the batch began."""
     old, new = progress.begin, progress.version(round)
     if old == new:
         return
@@ -283,7 +283,7 @@ def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, pro
 def changes_of(
     workspace: ivm.Workspace, channel: Channel, cell: int, cells: int, old: int | None, new: int | None
 ) -> pa.Table:
-    """The changes of a channel's source, as its target has them; without versions, all of its rows as inserted."""
+    """Return the changes of a channel's source, in the columns of its target; without `old`, all rows as insertions."""
     with workspace.store.snapshot() if new is None else workspace.store.at(new) as snap:
         if channel.kind == TOTAL:
             before = None if old is None else workspace.store.at(old)
@@ -298,7 +298,7 @@ def changes_of(
 
 
 def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Message]:
-    """The rows of a channel as messages to the cells that get them."""
+    """Yield the rows of a channel as messages to the cells that get them."""
     columns = sum(name not in (CHANGE, ORDER) for name in table.column_names)
     for cell, rows in route(table, channel.routing, columns):
         for start in range(0, rows.num_rows, MESSAGE_ROWS):
@@ -306,7 +306,7 @@ def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Mess
 
 
 def write_table(table: pa.Table) -> bytes:
-    """A table as a compressed Arrow stream, without what pandas or Spark noted in its schema."""
+    """Serialize a table as a compressed Arrow stream, without schema metadata of pandas or Spark."""
     sink = pa.BufferOutputStream()
     table = table.replace_schema_metadata().combine_chunks()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -315,7 +315,7 @@ def write_table(table: pa.Table) -> bytes:
 
 
 def read_table(payload: bytes) -> pa.Table:
-    """What `write_table` wrote."""
+    """Deserialize a table that `write_table` wrote."""
     return pa.ipc.open_stream(payload).read_all()
 
 
@@ -323,7 +323,7 @@ def read_table(payload: bytes) -> pa.Table:
 
 
 def undo(batch: Batch, cell: int) -> None:
-    """Take back what a cell has of a refused batch, in one commit; its tasks that still run are refused then."""
+    """Undo what a cell has of a refused batch, in one commit; tasks of the batch that still run are refused then."""
     with opened(batch, cell) as workspace:
         store = workspace.store
         with store.snapshot() as snap:
@@ -345,16 +345,16 @@ def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new
 
 
 def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
-    """A cell's rows of a relation or view after a batch; if `changed`, what the batch did to them.
+    """Return a cell's rows of a relation or view after a batch; if `changed`, the batch's changes to them.
 
-    No rules are compiled for it. Raises CellsError as `found_at`.
+    Compiles no rules. Raises CellsError like `found_at`.
     """
     with pagestore.open(_there(batch, cell), mode="r") as store:
         return rows_in(store, batch, cell, name, changed)
 
 
 def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> pa.Table:
-    """The same of the cell's store, which is open."""
+    """Like `rows_of`, in a store that is open."""
     version, progress = found_at(store, batch, cell)
     with kept(store, version, cell) as snap:
         if not changed:
@@ -367,7 +367,7 @@ def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> 
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
-    """Everything that a cell would send if all were new, for `compare`, and a tick to itself."""
+    """Return all that a cell would send if every row were new, for `compare`, and a tick to itself."""
     found: list[Message] = []
     with opened(batch, cell, mode="r") as workspace:
         for number, channel in enumerate(batch.layout.channels):
@@ -379,7 +379,7 @@ def audit(batch: Batch, cell: int) -> list[Message]:
 
 
 def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violation]:
-    """The faults of a cell's pages and views, and where its fragments and parts are not what `audit` sent."""
+    """Return faults of a cell's pages and views, and where fragments and parts differ from what `audit` sent."""
     expected: dict[str, list[pa.Table]] = defaultdict(list)
     for message in messages:
         if message.channel != TICK:
@@ -406,7 +406,7 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
 
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
-    """A row that one of two tables has and the other lacks, in words."""
+    """Describe a row that one of two tables has and the other lacks; empty if there is none."""
     wanted = pa.concat_tables([found.slice(0, 0), *(table.cast(found.schema) for table in expected)])
     changed = difference(found, wanted)
     for kind, words in (

@@ -1,9 +1,9 @@
-"""Cells: a program evaluated and maintained over HyperCube shards, an embedded store for each, past one machine.
+"""Cells: a program evaluated and maintained over HyperCube shards on several machines, with a store for each shard.
 
     from ivm.spark import Cells
 
     with Cells.create("/shared/graph", rules, cells=8, spark=spark, tables={"edge": frame}) as cells:
-        cells.apply(1, {"edge": changes})              each batch once, whatever fails and is tried again
+        cells.apply(1, {"edge": changes})              each batch exactly once, despite failures and retries
         cells.read("tri")                              the view as a DataFrame
 
 Without `spark` the cells run one after the other in this process.
@@ -55,7 +55,7 @@ CELLS_MAX = 1 << 16
 
 
 class Applied(NamedTuple):
-    """What a batch did: whether it was new, and what each cell that it reached did in each round.
+    """The result of a batch: whether it was new, and what each cell that it reached did in each round.
 
     An account has `round`, `received` rows by channel, rows `sent` for each channel, and `operations` of joins.
     """
@@ -66,15 +66,15 @@ class Applied(NamedTuple):
 
     @property
     def received(self) -> dict[int, int]:
-        """How many rows each cell got."""
+        """The number of rows that each cell received."""
         return {cell: sum(sum(a["received"].values()) for a in found) for cell, found in self.accounts.items()}
 
 
 class Cells:
     """Rules over cells in a folder that all executors reach. Close it, or use it in `with`.
 
-    One program at a time writes, and its threads may: batches go one after the other. Whoever reads, in this program or
-    in others, has the rows of the newest batch that all cells have, whatever is on its way.
+    One program at a time writes, from any of its threads: batches run one after another. Every reader, in this program
+    or in others, sees the newest batch that all cells have, even while another is under way.
     """
 
     def __init__(self, folder: Folder, spark: "SparkSession | None", manifest: dict[str, Any]) -> None:
@@ -93,8 +93,8 @@ class Cells:
     ) -> "Cells":  # fmt: skip
         """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames).
 
-        The load is before all batches and has no number. Until it is done there are no cells: after a crash, create
-        them again. Shares are chosen from the rows of `tables`, or from `sizes`, and their hot values are split, or
+        The load precedes all batches and has no number. Until it is done there are no cells: after a crash, create
+        them again. Shares are chosen by the row counts of `tables`, or by `sizes`. Hot values of `tables` are split, or
         those that `hot` names as hashes (`ivm.spark.routing.hash_value`) by relation and column. `options` are those of
         `ivm.open`, `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError, OptionError,
         CellsError for a folder that has cells, and what `apply` raises.
@@ -123,7 +123,7 @@ class Cells:
         return made
 
     def _load(self, tables: Mapping[str, Any]) -> None:
-        """Take the tables that the cells begin with, and save the manifest, by which they are cells."""
+        """Load the initial tables, then save the manifest, which makes the cells exist."""
         values: dict[str, Any] = {}
         if tables:
             token = uuid4().hex
@@ -138,10 +138,10 @@ class Cells:
     def open(
         cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None, mode: str = "rw"
     ) -> "Cells":  # fmt: skip
-        """Open cells. A batch that did not reach all of them is brought to all, or taken back, before this returns.
+        """Open cells. A batch that did not reach all of them is finished, or undone, before this returns.
 
-        With mode="r" cells are read while another program may write, and nothing is changed. Raises CellsError if there
-        are none, if a cell is missing or an older copy (see `rebuild`), or another program has them open for writing.
+        With mode="r" nothing is changed, and another program may write. Raises CellsError if there are no cells, if one
+        is missing or an older copy (see `rebuild`), or if another program has them open for writing.
         """
         opened = cls._opened(folder, spark, mode)
         try:
@@ -164,11 +164,11 @@ class Cells:
         spark: "SparkSession | None" = None,
         tables: Mapping[str, Any] | None = None,
     ) -> "Cells":
-        """Open cells of which some are missing, damaged or older copies, and make these anew from the others.
+        """Open cells of which some are missing, damaged or older copies, and rebuild these from the others.
 
-        A row at home in a lost cell is taken from copies that rules have of it in others. Where some may have none, the
-        relation is needed in `tables`, with all rows that it had after the newest batch (`done`). `changes` has no rows
-        until the next batch. O(rows of the lost cells), which pass through this process. Raises CellsError.
+        Base rows of a lost cell are taken from the copies that rules keep in other cells. A relation whose rows may
+        have no copies must be in `tables`, with all rows that it had after the newest batch (`done`). `changes` has no
+        rows until the next batch. O(rows of the lost cells), which pass through this process. Raises CellsError.
         """
         opened = cls._opened(folder, spark, "rw")
         try:
@@ -190,11 +190,11 @@ class Cells:
             raise
 
     def _faults(self) -> dict[int, str]:
-        """What is wrong with the cells that are not as the newest batch left them."""
+        """Return, by cell, what is wrong with those that are not as the newest batch left them."""
         return {message.cell: message.payload.decode() for message in self._all(stages.fault)}
 
     def _make_again(self, lost: frozenset[int], tables: Mapping[str, Any]) -> None:
-        """Make lost cells from the others and from tables: their stores beside the old ones, then in their places."""
+        """Rebuild lost cells from the others and from tables: next to the old stores, then in their place."""
         manifest, batch = self._manifest, self._done_batch()
         copies = copies_of_bases(batch.layout, lost, tables)
         messages = self._all(partial(sent_to, lost=lost, copies=copies))
@@ -205,11 +205,11 @@ class Cells:
         versions = [done.versions.get(c, 0) if c in lost else v for c, v in enumerate(manifest["versions"])]
         self._set(token="", versions=versions)
 
-    # -- what the manifest says
+    # -- the manifest
 
     @property
     def layout(self) -> Layout:
-        """Where rows are, and what is sent."""
+        """Which cells have which rows, and what they send."""
         return self._state.layout
 
     @property
@@ -222,7 +222,7 @@ class Cells:
         return self._state.manifest
 
     def _now(self) -> State:
-        """The newest state; that of another program, where this one only reads."""
+        """Return the newest state; in mode "r", reload it, since another program may have written."""
         if self._folder.mode == "r":
             manifest = self._folder.load()
             same = manifest["generation"] == self._manifest["generation"]
@@ -249,16 +249,16 @@ class Cells:
     # -- batches
 
     def apply(self, number: int, changes: Mapping[str, Any], query: str | None = None) -> Applied:
-        """Bring a batch of changes to all cells, and every view up to date; a batch that is done already does nothing.
+        """Apply a batch of changes to all cells and bring every view up to date; do nothing for a batch that is done.
 
-        Batches have rising numbers, as `foreachBatch` gives them, and each `query` has its own. Without a name, a
-        streaming query of Spark is told by its id, and all other batches are of one query.
+        Batches have rising numbers, as `foreachBatch` gives them, separately for each `query`. Without `query`, a
+        streaming query of Spark is identified by its id, and all other batches belong to one query.
 
-        `changes` has a table for each relation: anything of Arrow or a DataFrame with its columns and, unless all rows
-        are inserted, `_change_type` (insert, delete, update_preimage, update_postimage). Deletions come before
-        insertions, an insertion replaces the value of a function's key, a deletion goes by the key. With
-        `_commit_version`, of each key only the newest change counts.
-        Raises MaintainError if the rules refuse the batch, which is then taken back from all cells.
+        `changes` has a table for each relation: any Arrow data or a DataFrame with its columns and, unless all rows
+        are inserted, `_change_type` (insert, delete, update_preimage, update_postimage). Deletions are applied before
+        insertions; an insertion replaces the value of a function's key; a deletion is by key. With `_commit_version`,
+        only the newest change of each key counts.
+        Raises MaintainError if the rules refuse the batch, which is then undone in all cells.
         """
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise OptionError(f"batch {number!r}: its number is a whole number from 0 on, above those before")
@@ -275,14 +275,14 @@ class Cells:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """While batches go through the cells: one at a time. Raises CellsError where cells are only read."""
+        """Hold the lock under which batches run one at a time. Raises CellsError in mode "r"."""
         if self._folder.mode == "r":
             raise CellsError("these cells were opened with mode='r': open them without it to change them")
         with self._one_at_a_time:
             yield
 
     def _keep(self, sequence: int, changes: Mapping[str, Any]) -> None:
-        """Write the changes of relations, as messages to the cells where their rows are at home, durably."""
+        """Write the changes of relations durably, as messages to the home cells of their rows."""
         folder = self._folder.new_batch(sequence)
         for name, table in changes.items():
             channel, send = self.layout.base(name), self._sending(name)
@@ -298,19 +298,19 @@ class Cells:
         self._folder.sync_batch(sequence)
 
     def _sending(self, name: str) -> Callable[[Any], list[Message]]:
-        """What makes messages of a relation's changes."""
+        """Return the function that makes messages of a relation's changes."""
         predicate = self._state.predicates[name]
         return partial(_sent_home, channel=self.layout.base(name), layout=self.layout, predicate=predicate)
 
     def _recover(self) -> None:
-        """Bring all cells to the same batch, if a crash left some behind."""
+        """Bring all cells to the same batch, if a crash left some at an earlier one."""
         pending = Pending(*self._manifest["pending"]) if self._manifest["pending"] else None
         self._folder.remove_others(self._manifest["generation"], pending and pending.sequence)
         if pending:
             (self._take_back if pending.becomes == UNDO else self._finish)(pending)
 
     def _finish(self, pending: Pending) -> Applied:
-        """Take a batch through all rounds, and forget it. Raises what the rules refuse it for."""
+        """Run all rounds of a batch, then delete its messages. Raises the error with which the rules refuse it."""
         batch = self._batch(pending.sequence, pending.token)
         done = through(self._run, batch, self._rounds(), self._folder.files(pending.sequence))
         if done.failure:
@@ -335,24 +335,24 @@ class Cells:
         return [partial(stages.step, round=r) for r in range(self.layout.rounds)]
 
     def _versions(self, done: Rounds) -> list[int]:
-        """Each cell's version after a batch."""
+        """Return each cell's version after a batch."""
         return [done.versions.get(cell, version) for cell, version in enumerate(self._manifest["versions"])]
 
     # -- reading
 
     def __getitem__(self, name: str) -> Answer:
-        """All rows of a relation or view, in this process. Raises UnknownViewError."""
+        """Return all rows of a relation or view, in this process. Raises UnknownViewError."""
         return self._gathered(name, False)
 
     def changes(self, name: str) -> Answer:
-        """What the newest batch did to a relation or view: its columns and `_change_type`, insert or delete."""
+        """Return the newest batch's changes to a relation or view: its columns and `_change_type`, insert or delete."""
         return self._gathered(name, True)
 
     def read(self, name: str, changed: bool = False) -> "DataFrame":
-        """All rows of a relation or view as a DataFrame, or what the newest batch changed.
+        """Return all rows of a relation or view as a DataFrame, or the newest batch's changes.
 
-        It has the rows of the newest batch as of this call, however often it is used and whatever is applied meanwhile.
-        A cell keeps those of 32 batches at least; then the DataFrame raises CellsError.
+        It always has the rows of the batch that was newest at this call, whatever is applied meanwhile. A cell retains
+        32 batches at least; afterwards the DataFrame raises CellsError.
         """
         from ivm.spark.frames import reading
 
@@ -376,7 +376,7 @@ class Cells:
         return predicates[name]
 
     def _all(self, stage: Stage) -> list[Message]:
-        """What a stage leaves that runs in every cell."""
+        """Run a stage in every cell; return its messages."""
         return self._in_all(self._done_batch(), stage)
 
     def _in_all(self, batch: Batch, stage: Stage) -> list[Message]:
@@ -386,20 +386,20 @@ class Cells:
     # -- care
 
     def check(self) -> list[Violation]:
-        """The faults of all cells, and rows that one has and another lacks. O(evaluating all rules)."""
+        """Return the faults of all cells, and rows that one has and another lacks. O(evaluating all rules)."""
         with self._writing():
             self._recover()
             left = self._run.run(self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells)
         return [violation for message in left for violation in stages.violations_of(message)]
 
     def explain(self) -> str:
-        """Each rule's shares, how many rows a cell holds of what it reads, its round, and what it sends."""
+        """Describe each rule: its shares, how many rows that it reads a cell holds, its round, and what it sends."""
         return self.layout.explained()
 
     def reshard(self, cells: int) -> None:
-        """Lay the program out over more or fewer cells, from their own stores; shares are chosen anew.
+        """Lay the program out over more or fewer cells, from their own stores; choose new shares.
 
-        The new stores are made beside the old ones, which go when all is done: a crash leaves the one or the other.
+        The new stores are made next to the old ones, which are deleted at the end: a crash leaves the old or the new.
         O(loading all relations). Raises OptionError.
         """
         _check_number(cells)
@@ -429,7 +429,7 @@ class Cells:
         self._folder.remove_others(number, None)
 
     def close(self) -> None:
-        """Let others open the cells."""
+        """Close the folder, so that others can open the cells."""
         self._folder.close()
 
     def __enter__(self) -> "Cells":
@@ -440,18 +440,18 @@ class Cells:
 
 
 def _check_number(cells: int) -> None:
-    """Raise OptionError for a number of cells that cannot be."""
+    """Raise OptionError for an invalid number of cells."""
     if not isinstance(cells, int) or not 1 <= cells <= CELLS_MAX:
         raise OptionError(f"cells={cells!r}: a whole number from 1 to {CELLS_MAX:,}")
 
 
 def _sent_home(table: Any, channel: int, layout: Layout, predicate: Predicate) -> list[Message]:
-    """A relation's changes as messages to the cells where its rows are at home."""
+    """Return a relation's changes as messages to the home cells of their rows."""
     return list(messages_of(as_changes(table, predicate), channel, layout.channels[channel]))
 
 
 def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]) -> dict[str, Any]:
-    """Tables by relation. Raises UnknownViewError for a name that is no declared relation."""
+    """Return the tables by relation. Raises UnknownViewError for a name that is not a declared relation."""
     for name in tables:
         if name not in predicates or not predicates[name].extensional:
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))

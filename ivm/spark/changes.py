@@ -1,4 +1,4 @@
-"""Changes of a relation as one table, however they come: rows that are new, a change feed, columns in another order."""
+"""Convert changes of a relation to one table: from new rows, a change feed, or columns in another order."""
 
 import warnings
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pagestore.errors import WordError
 from pagestore.host import Column, Type, WritableRelation, typed
 
 CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
-ORDINAL = "_change_ordinal"  # Iceberg's, which orders the commits of one changelog, and begins at 0 in the next
+ORDINAL = "_change_ordinal"  # Iceberg's: orders the commits of one changelog, and restarts at 0 in the next
 OF_CHANGES = {CHANGE, ORDER, MOMENT, ORDINAL, "_commit_snapshot_id"}
 KINDS = {  # of Spark and Delta, and of Iceberg
     "insert": "insert", "update_postimage": "insert", "update_after": "insert",
@@ -23,7 +23,7 @@ INT64 = Type.parse("int64")
 
 
 def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
-    """The columns of a relation or view in Arrow's types; if `changed`, with `_change_type`."""
+    """Return the Arrow schema of a relation or view; if `changed`, with `_change_type`."""
     fields = [
         pa.field(name, Type.parse(type_).arrow, place in predicate.nullable)
         for place, (name, type_) in enumerate(zip(predicate.columns, predicate.types, strict=True))
@@ -32,15 +32,15 @@ def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
 
 
 def as_changes(table: Any, predicate: Predicate) -> pa.Table:
-    """Anything of Arrow as the relation's columns, `_change_type`, and `_commit_version` if the changes are ordered.
+    """Convert Arrow data to the relation's columns, `_change_type`, and `_commit_version` if the changes are ordered.
 
-    Without `_change_type` all rows are inserted. Of a deletion only the key counts, and values are null; a table of
-    deletions need not have them. Other columns are left out (see `warn_of_others`). Raises EditError for columns that
-    are missing, values that a column does not hold exactly, nulls where there may be none, and other kinds of change.
+    Without `_change_type` all rows are insertions. Only the key of a deletion counts, its values become null; a table
+    of deletions may lack them. Other columns are dropped (see `warn_of_others`). Raises EditError for missing columns,
+    values that a column does not hold exactly, nulls in a column without nulls, and unknown change types.
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
     kinds = _kinds(found, predicate.name)
-    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))  # f[] = t has a value for a key in its store
+    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))  # the store's key of f[] = t is its value
     all_gone = found.num_rows > 0 and pc.all(gone).as_py()
     columns: dict[str, Any] = {}
     for place, field in enumerate(schema_of(predicate)):
@@ -63,12 +63,12 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
 
 
 def key_count(predicate: Predicate) -> int:
-    """How many columns, the first ones, are the key."""
+    """Return how many of the first columns are the key."""
     return len(predicate.keys) if predicate.key_count is None else predicate.key_count
 
 
 def warn_of_others(names: Sequence[str], predicate: Predicate) -> None:
-    """Warn of the columns that a source has beside those of its relation, as when a column was added to it."""
+    """Warn of columns that a source has and its relation lacks, for example after one was added to the source."""
     others = ", ".join(name for name in names if name not in predicate.columns and name not in OF_CHANGES)
     if others and {*predicate.columns} <= {*names}:
         said = f"{predicate.name} has no column {others}, which is left out: declare it in the rules to take it"
@@ -76,7 +76,7 @@ def warn_of_others(names: Sequence[str], predicate: Predicate) -> None:
 
 
 def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.ChunkedArray | None) -> pa.Array:
-    """A column of changes in its type; null in the rows that are gone, if these are given."""
+    """Convert a column of changes to its type, with null in the rows where `gone`, if given."""
     name, type_ = predicate.columns[place], Type.parse(predicate.types[place])
     if gone is not None and not pa.types.is_nested(values.type):
         if pa.types.is_dictionary(values.type):
@@ -92,7 +92,7 @@ def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.
 
 
 def _exact(relation: str, name: str, type_: Type, values: pa.ChunkedArray) -> pa.Array:
-    """Values in a column's type. Raises EditError for one that it does not hold exactly."""
+    """Convert values to a column's type. Raises EditError for one that it does not hold exactly."""
     try:
         return typed(Column(name, type_), values).cast(type_.arrow)
     except WordError as error:
@@ -100,7 +100,7 @@ def _exact(relation: str, name: str, type_: Type, values: pa.ChunkedArray) -> pa
 
 
 def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """`insert` or `delete` for each row."""
+    """Return `insert` or `delete` for each row."""
     if CHANGE not in table.column_names:
         return pa.chunked_array([pa.repeat("insert", table.num_rows)])
     coded = table[CHANGE].cast(pa.string()).combine_chunks().dictionary_encode()
@@ -115,12 +115,12 @@ def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def as_inserted(table: pa.Table) -> pa.Table:
-    """Rows as changes that insert them."""
+    """Return the rows as insertions."""
     return table.append_column(pa.field(CHANGE, pa.string(), False), pa.repeat("insert", table.num_rows))
 
 
 def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
-    """Of changes with a commit version, those of each key's newest one: those before do not count any more."""
+    """Keep, of changes with a commit version, only those of each key's newest version."""
     if ORDER not in table.column_names:
         return table
     newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
@@ -128,7 +128,7 @@ def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
-    """Raise FunctionConflictError if a batch gives a key two values at a time."""
+    """Raise FunctionConflictError if a batch inserts two values for one key."""
     values = [column for column in table.column_names if column not in (*keys, CHANGE)]
     came = table.filter(pc.equal(table[CHANGE], "insert")).select([*keys, *values])
     if not values or not came.num_rows:
@@ -146,7 +146,7 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
 
 
 def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
-    """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
+    """Apply changes to a relation: first deletions, by the columns `by`, then insertions."""
     gone, came = apart(table)
     if gone.num_rows:
         relation.delete(gone.select(by))
@@ -155,13 +155,13 @@ def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> 
 
 
 def apart(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """What goes, and what comes."""
+    """Return the deletions, and the insertions."""
     gone = pc.equal(table[CHANGE], "delete")
     return table.filter(gone), table.filter(pc.invert(gone))
 
 
 def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:
-    """The changes that make rows of a relation those of another table, which has its columns; null equals null.
+    """Return the changes that turn the rows `found` into the rows `wanted`, of the same columns; null equals null.
 
     O(rows).
     """

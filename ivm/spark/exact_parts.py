@@ -1,7 +1,7 @@
-"""A cell's part of an exact total, as floats whose sum it is: so that no rounding stands between it and the view.
+"""A cell's part of an exact total, as floats whose exact sum it is, so that nothing is rounded before the view.
 
-The state of a total (ivm/views/exact_sum.py) has a word of 64 bits for each place of 32 bits. Its two halves are
-floats exactly, each a number of at most 32 bits shifted by the place.
+The state of a total (ivm/views/exact_sum.py) has a word of 64 bits for each place of 32 bits. Each half is
+exactly a float: a number of at most 32 bits, shifted by the place.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ from pagestore.host import INSERT, Snapshot, Tree, delta, pages_of_both, read_ba
 
 
 def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa.Table:
-    """The changes of a total's parts between two versions: the group's columns, the place, the part, `_change_type`.
+    """Return the changes of a total's parts between two versions: group columns, place, part, `_change_type`.
 
-    Without an old version, all parts as inserted. O(changes). Raises RangeError for a part beyond float64.
+    Without an old version, all parts are insertions. O(changes). Raises RangeError for a part beyond float64.
     """
     name = f"{APART}{predicate.name}"
     tree = new.tree(name)
@@ -55,7 +55,7 @@ def _all(snap: Snapshot, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _floats(words: np.ndarray, places: np.ndarray, name: str) -> np.ndarray:
-    """words * 2^(32 place - UNIT) as floats; those of the places of infinities do not matter."""
+    """Return words * 2^(32 place - UNIT) as floats; results in the places of infinities are not used."""
     with np.errstate(over="ignore"):
         values = np.ldexp(words.astype(np.float64), np.minimum(32 * places - UNIT, 2048).astype(np.int32))
     if not np.isfinite(values[places < INFINITE]).all():

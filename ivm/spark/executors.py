@@ -1,8 +1,8 @@
-"""Where the cells' work runs: in this process, one cell after the other, or in tasks of Spark.
+"""Executors of the cells' work: in this process, one cell after another, or in tasks of Spark.
 
     stage(batch, cell, messages) -> messages        what each cell does between two shuffles
 
-Both take a batch through stages alike, so whatever is tried here holds there.
+Both run the same stages in the same order, so tests in one process also cover Spark.
 """
 
 import json
@@ -30,18 +30,18 @@ class Executor(Protocol):
     """Runs stages over all cells."""
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
-        """What the last stage leaves. The first one gets messages in Parquet files, or a tick for each cell."""
+        """Return the last stage's messages. The first one gets those in Parquet files, or a tick for each cell."""
 
 
 class Rounds(NamedTuple):
-    """What became of a batch: the error that it is refused for, each cell's account, each reached cell's version."""
+    """The result of a batch: the error if it was refused, each cell's account, each reached cell's version."""
 
     failure: Exception | None
     accounts: dict[int, list[dict[str, Any]]]
     versions: dict[int, int]
 
     def raise_failure(self) -> None:
-        """Raise the error that the batch is refused for, if it is."""
+        """Raise the error with which the batch was refused, if it was."""
         if self.failure:
             raise self.failure
 
@@ -49,7 +49,7 @@ class Rounds(NamedTuple):
 def through(
     run: Executor, batch: Batch, rounds: Sequence[Stage], files: Sequence[str] | None, cells: int | None = None
 ) -> Rounds:
-    """Take a batch through its rounds."""
+    """Run the rounds of a batch."""
     left = run.run(batch, rounds, files, cells or batch.layout.cells)
     failure = next(filter(None, map(failure_of, left)), None)
     told = {} if failure else {message.cell: json.loads(message.payload) for message in left}
@@ -61,7 +61,7 @@ def through(
 
 
 class Here:
-    """Runs the cells one after the other in this process."""
+    """Runs the cells one after another in this process."""
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
         """See Executor."""
@@ -74,7 +74,7 @@ class Here:
 
 
 class OnSpark:
-    """Runs each cell in a task of Spark; a job for all stages, with a shuffle before each."""
+    """Runs each cell in a task of Spark: one job for all stages, with a shuffle before each."""
 
     def __init__(self, spark: "SparkSession") -> None:
         use_this_python(spark)
@@ -94,7 +94,7 @@ class OnSpark:
 
 
 def streaming_query() -> str | None:
-    """The id of the streaming query whose batch this thread handles in `foreachBatch`, if it does."""
+    """Return the id of the streaming query whose batch this thread handles in `foreachBatch`, else None."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -116,12 +116,12 @@ def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], It
 
 
 def ticks(cells: Iterable[int]) -> list[Message]:
-    """A message for each cell that only makes it run."""
+    """Return an empty message for each cell, which only makes it run."""
     return [Message(cell, TICK, b"{}") for cell in cells]
 
 
 def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:
-    """Messages by the cell that they go to, in order."""
+    """Group messages by the cell that they go to, in order of cells."""
     found: dict[int, list[Message]] = defaultdict(list)
     for message in messages:
         found[message.cell].append(message)
@@ -129,11 +129,11 @@ def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:
 
 
 def write_messages(messages: Sequence[Message]) -> pa.Table:
-    """Messages as a table."""
+    """Return messages as a table."""
     columns = zip(*messages, strict=True) if messages else ([], [], [])
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
 def read_messages(table: Any) -> list[Message]:
-    """What `write_messages` made a table of."""
+    """Return the messages of a table that `write_messages` made."""
     return [Message(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]

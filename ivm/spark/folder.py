@@ -1,11 +1,11 @@
-"""The folder of some cells: what stands in it, and what is written so that a crash leaves the old state or the new one.
+"""The folder of cells: its contents, written so that a crash leaves either the old state or the new one.
 
 cells.pages             the manifest, as a property of a store without relations: the layout, the generation, the newest
-                        batch that all cells have and each cell's version by it, the one on its way. It has none until
-                        the cells are whole. The program that writes has it open
-generation-1/           a store for each cell; resharding makes the next generation beside it
-generation-1.rebuilt/   stores of lost cells, until they are whole
-pending/17/             messages for the base relations of the batch on its way, kept until all cells have them
+                        batch that all cells have and each cell's version after it, the pending batch. It is absent
+                        until the cells are complete. The program that writes has this store open
+generation-1/           a store for each cell; resharding makes the next generation next to it
+generation-1.rebuilt/   stores of lost cells, until they are complete
+pending/17/             messages for the base relations of the pending batch, kept until all cells have them
 """
 
 import json
@@ -28,11 +28,11 @@ from pagestore.host import local_path
 FORMAT, MANIFEST = 2, "cells"
 
 
-APPLY, UNDO = "apply", "undo"  # what is to become of the batch on its way
+APPLY, UNDO = "apply", "undo"  # what to do with the pending batch
 
 
 class Pending(NamedTuple):
-    """A batch on its way: how many all cells had before it, its number and query, and what is to become of it."""
+    """A pending batch: how many batches all cells had before, its number and query, whether to apply or undo it."""
 
     sequence: int
     number: int
@@ -42,7 +42,7 @@ class Pending(NamedTuple):
 
 
 class State(NamedTuple):
-    """The manifest, and what follows from its layout."""
+    """The manifest, and what is derived from its layout."""
 
     manifest: dict[str, Any]
     layout: Layout
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, manifest: dict[str, Any]) -> "State":
-        """The state that a manifest says."""
+        """Return the state of a manifest."""
         layout = Layout.load(json.loads(json.dumps(manifest["layout"])))
         predicates = compile(layout.program).predicates
         return cls(manifest, layout, {name: found for name, found in predicates.items() if "$" not in name})
@@ -86,11 +86,11 @@ class Folder:
             raise CellsError(f"{self.path} {remedy}")
 
     def close(self) -> None:
-        """Let others open it."""
+        """Close the manifest's store, so that others can open it."""
         self._store.close()
 
     def load(self) -> dict[str, Any]:
-        """The manifest, empty before the first. Raises CellsError for that of a later release."""
+        """Return the manifest, empty if there is none. Raises CellsError for another release's format."""
         with self._store.snapshot() as snap:
             found: dict[str, Any] = json.loads(str(snap.properties.get(MANIFEST, "{}")))
         if found and found["format"] != FORMAT:
@@ -103,16 +103,16 @@ class Folder:
             txn.properties[MANIFEST] = json.dumps({"format": FORMAT, **manifest})
 
     def generation(self, number: int) -> str:
-        """The folder of a generation's stores."""
+        """Return the folder of a generation's stores."""
         return str(self.path / f"generation-{number}")
 
     def next_generation(self) -> int:
-        """A number that no folder of stores has, not even one that a crash left."""
+        """Return a generation number that no folder has, not even one that a crash left."""
         found = [path.name.removeprefix("generation-") for path in self.path.glob("generation-*")]
         return 1 + max((int(number) for number in found if number.isdigit()), default=0)
 
     def remove_others(self, generation: int, batch: int | None) -> None:
-        """Remove what a crash left of other generations, and of batches that are not on their way."""
+        """Delete what a crash left of other generations, and of batches other than the pending one."""
         for path in self.path.glob("generation-*"):
             if path.name != f"generation-{generation}":
                 shutil.rmtree(path)
@@ -120,10 +120,10 @@ class Folder:
             if path.name != str(batch):
                 shutil.rmtree(path)
 
-    # -- batches on their way
+    # -- pending batches
 
     def replace_stores(self, generation: int) -> None:
-        """Put stores that were made again into their generation, durably."""
+        """Move rebuilt stores into their generation, durably."""
         rebuilt = Path(self.generation(generation) + REBUILT)
         for path in rebuilt.glob("*.pages"):
             path.replace(Path(self.generation(generation), path.name))
@@ -131,24 +131,24 @@ class Folder:
         shutil.rmtree(rebuilt)
 
     def new_batch(self, number: int) -> Path:
-        """An empty folder for a batch's messages."""
+        """Make an empty folder for a batch's messages."""
         path = self._batch(number)
         self.remove_batch(number)
         path.mkdir(parents=True)
         return path
 
     def sync_batch(self, number: int) -> None:
-        """Bring a batch's messages to the disk."""
+        """Sync a batch's messages to disk."""
         path = self._batch(number)
         for one in (*path.rglob("*"), path, path.parent, self.path):
             _sync(one)
 
     def files(self, number: int) -> list[str]:
-        """The files of a batch's messages."""
+        """Return the files of a batch's messages."""
         return sorted(str(file) for file in self._batch(number).rglob("*.parquet"))
 
     def remove_batch(self, number: int) -> None:
-        """Forget a batch's messages."""
+        """Delete a batch's messages."""
         shutil.rmtree(self._batch(number), ignore_errors=True)
 
     def _batch(self, number: int) -> Path:
@@ -156,7 +156,7 @@ class Folder:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Sync a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
-"""Views that follow tables which are kept elsewhere: one refresh is one commit of a workspace.
+"""Views of tables that are kept elsewhere: one refresh is one commit of a workspace.
 
     first refresh       the relations are filled, the rules evaluated
-    later ones          the changes of each table become a transaction, and the views follow it
+    later ones          the changes of all tables become one transaction, and the views are maintained
 
-A table comes as change rows (`_change_type`), or as a whole, which is compared with what the workspace has of it. The
-commit also notes how far each source was read (progress.py): what comes twice is taken once.
+A table is given as change rows (`_change_type`), or whole, and is then compared with the workspace's copy. The commit
+also records how far each source was read (progress.py), so that nothing is applied twice.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ AUTO, STRICT = "auto", "strict"
 
 
 class Feed(NamedTuple):
-    """A relation of another store, as a source: each refresh reads what changed since the one before.
+    """A relation of another store, as a source: each refresh reads its changes since the previous one.
 
     `path` is the store's file, `relation` its name there.
     """
@@ -50,7 +50,7 @@ class Feed(NamedTuple):
 
 
 class Refreshed(NamedTuple):
-    """What a refresh did: the versions before and after it, whether it was new, and which views were evaluated anew."""
+    """The result of a refresh: the versions before and after, whether it was new, and which views were recomputed."""
 
     before: int
     version: int
@@ -64,10 +64,10 @@ def refresh(
 ) -> Refreshed:  # fmt: skip
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 
-    A source is anything of Arrow, or a Feed. With "strict", RecomputeError is raised where a view would be evaluated
-    anew: other rules, a feed that cannot go on from where it was, so many changes that following them costs more;
-    nothing is changed then. A `batch` that is not above the newest one of the same query, or without `query` of the
-    same relations, is not taken again.
+    A source is any Arrow data, or a Feed. With "strict", RecomputeError is raised and nothing is changed if a view
+    would be recomputed: for other rules, a feed that cannot continue from its cursor, or changes whose
+    maintenance would cost more. A `batch` that is not above the newest one of the same query, or without `query` of the
+    same relations, is skipped.
     `options` are those of `ivm.open`. Raises MaintainError, RuleError, EditError, UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):
@@ -75,7 +75,7 @@ def refresh(
     with ivm.open(path, **options) as workspace:
         found, installed, before = _progress(workspace), workspace.blocks.get(name), workspace.store.version
         progress, stream = found or Progress(), query or ", ".join(sorted(sources))
-        strict = incremental == STRICT and installed is not None and found is not None  # else it is the first
+        strict = incremental == STRICT and installed is not None and found is not None  # else this is the first refresh
         if installed not in (None, rules) and strict:
             raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental="
                                  f"{AUTO!r} the views that they change are evaluated anew")  # fmt: skip
@@ -96,7 +96,7 @@ def refresh(
 
 
 def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Transaction) -> None:
-    """Edit relations by what sources have for them, and note how far these are read."""
+    """Apply the sources' changes to their relations, and record how far the sources are read."""
     predicates, store_txn = txn._installed.program.predicates, txn._txn
     for name, source in sources.items():
         predicate = predicates.get(name)
@@ -115,7 +115,7 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
 
 
 def _progress(workspace: ivm.Workspace) -> Progress | None:
-    """What refreshes took; None where none was ever committed."""
+    """Return the progress of refreshes; None if none was ever committed."""
     with workspace.store.snapshot() as snap:
         found = snap.properties.get(PROGRESS)
     return None if found is None else Progress.parse(str(found))
@@ -124,7 +124,7 @@ def _progress(workspace: ivm.Workspace) -> Progress | None:
 def _changes(
     relation: WritableRelation, predicate: Predicate, source: Any, progress: Progress, strict: bool
 ) -> pa.Table:
-    """The changes that a source has for a relation; its cursor moves on."""
+    """Return the changes that a source has for a relation, and advance its cursor."""
     if isinstance(source, Feed):
         return _from_feed(relation, predicate, source, progress, strict)
     found = source if isinstance(source, pa.Table) else pa.table(source)
@@ -143,7 +143,7 @@ def _changes(
 def _from_feed(
     relation: WritableRelation, predicate: Predicate, feed: Feed, progress: Progress, strict: bool
 ) -> pa.Table:
-    """What a feed has since its cursor; all of it, compared, where it has no cursor or not that version any more."""
+    """Return a feed's changes since its cursor; without a cursor or its version, compare the whole relation."""
     name = predicate.name
     if not Path(local_path(feed.path)).exists():
         raise FileNotFoundError(f"{name}: there is no store {feed.path} to follow")
@@ -167,9 +167,9 @@ def _from_feed(
 
 
 def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snapshot) -> pa.Table | None:
-    """The changes of a feed's relation since a cursor; None where it has more columns now.
+    """Return the changes of a feed's relation since a cursor; None if it has more columns now.
 
-    Raises VersionError where the store has not the cursor's version, SchemaError, MissingError.
+    Raises VersionError if the store lacks the cursor's version, SchemaError, MissingError.
     """
     if was is None or was.store != store.uuid:
         before = f"store {was.store}" if was else "another source, or by a release that did not note which store"
@@ -187,7 +187,7 @@ def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snap
 
 
 def _compared(relation: WritableRelation, predicate: Predicate, rows: pa.Table) -> pa.Table:
-    """The changes that make a relation's rows those of a table. O(rows)."""
+    """Return the changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
     wanted, found = as_changes(rows, predicate), relation.to_arrow()
     return difference(found.cast(wanted.select(columns).schema), wanted.select(columns)) if found.num_rows else wanted

@@ -1,4 +1,4 @@
-"""What cells read and write as DataFrames of Spark."""
+"""Spark DataFrames that cells read and write."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema: str) -> "DataFrame":
-    """Each partition's rows as messages."""
+    """Convert each partition's rows to messages."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with sentence_first():
@@ -30,7 +30,7 @@ def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema
 
 
 def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool) -> "DataFrame":
-    """The rows of all cells, or their changes: a task for each cell."""
+    """Return the rows of all cells, or their changes, read by a task for each cell."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema, name = as_spark_has(schema_of(predicate, changed)), predicate.name
@@ -47,7 +47,7 @@ def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: 
 
 
 def reading_file(spark: "SparkSession", path: str, version: int, predicate: Predicate) -> "DataFrame":
-    """A relation of a store at a version, read by one task, batch by batch."""
+    """Return a relation of a store at a version, read by one task, batch by batch."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema, name = as_spark_has(schema_of(predicate)), predicate.name
@@ -62,9 +62,9 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
 
 
 def as_spark_has(schema: pa.Schema) -> pa.Schema:
-    """The columns of a relation as Spark has them in DataFrames that Python makes; each value casts to its type there.
+    """Return a relation's schema in the types of Spark DataFrames made in Python; each value casts to its type there.
 
-    The same types as those of `format("pagestore")`: uint64 is decimal(20,0), and a moment of any zone is one of UTC.
+    The types are those of `format("pagestore")`: uint64 becomes decimal(20,0), a timestamp with a zone becomes UTC.
     """
     return pa.schema([pa.field(field.name, _arrow_of_spark(field.type)) for field in schema])
 

@@ -1,22 +1,22 @@
-"""A program over cells: what each cell declares and derives, and which rows go from where to where, in which round.
+"""The layout of a program over cells: what each cell declares and derives, and which rows are sent where, and when.
 
-    deg[x] = d <- agg<<d = count()>> edge(x, _).           in each cell, where the cube's only share is y's:
+    deg[x] = d <- agg<<d = count()>> edge(x, _).           in each cell, if only y has a share in the cube:
 
-    edge              the base relation, each row in its *home*, the cell of its key's hash
+    edge              the base relation, each row in its *home*: the cell given by its key's hash
     `edge @1`         a *fragment*: the rows of edge that the cube gives to this cell
-    `deg @1`[x] = d   the rule over fragments: what this cell's assignments make of it
-    `deg @part`       what the cells have made of deg, each group in its home
+    `deg @1`[x] = d   the rule over fragments: the contribution of this cell's bindings
+    `deg @part`       the contributions of all cells, each group in its home
     deg[x] = d        their sum: the view
 
-A batch goes through the cells in rounds, one transaction of each cell a round. Round 0 edits base relations; a later
-round applies what the rounds before made of a predicate to fragments and parts. A rule has one round, in which all that
-it reads changes at once, so no cell ever derives from half of a batch.
+A batch is applied in rounds, each with one transaction per cell. Round 0 edits base relations; a later round applies
+the changes that earlier rounds made to predicates to their fragments and parts. All that a rule reads changes in one
+round, so no cell ever derives from half of a batch.
 
 A view is *in place* if the head of its only rule has all variables with shares: each of its rows, or groups, is derived
-in one cell, and no part is sent. A rule reads a predicate in place if its rows lie as its cube wants them.
+in one cell, and no part is sent. A rule reads a predicate in place if its rows are distributed as the cube needs.
 
-Of an aggregate that no operator combines, as avg or median, only variables of the group have shares, the same ones for
-all of its disjuncts. So it is in place, too; without a group, all is derived in cell 0.
+For an aggregate whose parts no operator combines, like avg or median, only variables of the group have shares, the same
+for all of its disjuncts. So it is in place, too; without a group, all is derived in cell 0.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,14 +37,14 @@ from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
 GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
-CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
+CELL, PLACE = "@cell", "@place"  # the key columns of a part in addition to the view's
 
 
 class Channel(NamedTuple):
-    """Rows on their way: the changes of `source` go to `target`, which has them in a round.
+    """A flow of rows: the changes of `source` are sent to `target`, which applies them in `round`.
 
-    Of a base relation the source is the batch. A part's rows have a column of the writer and the cell behind the
-    `keys` of the view; those of an exact total have another one, of the place.
+    The source of a base relation is the batch. A part's rows have a column for writer and cell after the `keys` of the
+    view; those of an exact total have another one, for the place.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Channel(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """A conjunction over cells, for `explain`: its text, its shares, its round, and its heads that are sent."""
+    """A conjunction over cells, for `explain`: its text, shares, round, and the heads that are sent."""
 
     rule: str
     shares: dict[str, int]
@@ -67,7 +67,7 @@ class Writer(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """All that a cell needs to know; the same for all cells."""
+    """The layout of a program; the same for all cells."""
 
     cells: int
     program: str
@@ -79,7 +79,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> "Layout":
-        """The layout that JSON made of `_asdict()`."""
+        """Return the layout whose `_asdict()` was stored as JSON."""
 
         def lying(found: Iterable[Any]) -> Distribution:
             return tuple(Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in found)
@@ -92,7 +92,7 @@ class Layout(NamedTuple):
         )  # fmt: skip
 
     def base(self, name: str) -> int:
-        """The number of the channel that takes a base relation's changes home."""
+        """Return the number of the channel that sends a base relation's changes to their home cells."""
         return next(n for n, channel in enumerate(self.channels) if channel.kind == BASE and channel.target == name)
 
     def explained(self) -> str:
@@ -110,10 +110,10 @@ class Layout(NamedTuple):
 
 
 def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None) -> Layout:
-    """Lay a program out over cells, given how many rows its relations have (1 each without `sizes`) and hot values.
+    """Lay a program out over cells, given the row counts of its relations (1 each without `sizes`) and hot values.
 
-    A view without a size is taken to have as many rows as the largest relation that its rule reads. Raises RuleError
-    for the text, and where cells do not take what it says.
+    A view without a size is assumed to have as many rows as the largest relation that its rule reads. Raises RuleError
+    for errors in the text, and for what cells do not support.
     """
     program = lang.compile(text)
     refuse(program)
@@ -122,7 +122,7 @@ def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: H
 
 
 def _one_aggregate_each(rule: Rule) -> list[Rule]:
-    """A rule of several aggregates as a rule for each, since each is combined by an operator of its own."""
+    """Split a rule of several aggregates into one rule each, since each is combined by its own operator."""
     if len(rule.aggregates) < 2:
         return [rule]
     both = zip(rule.heads, rule.aggregates, strict=True)
@@ -130,7 +130,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: lang.Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not take: recursion, concat, edits, names with @."""
+    """Raise ConstructError or AggregateError for what cells do not support: recursion, concat, edits, names with @."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
@@ -162,7 +162,7 @@ def refuse(program: lang.Program) -> None:
 
 
 class _Planner:
-    """Goes through the rules in dependency order, and knows of each predicate where its rows lie, and from when on."""
+    """Places the rules in dependency order, tracking each predicate's distribution and the round that completes it."""
 
     def __init__(self, program: lang.Program, text: str, cells: int, sizes: dict[str, float], hot: Hot) -> None:
         self.program, self.text, self.cells, self.sizes, self.hot = program, text, cells, sizes, hot
@@ -172,15 +172,15 @@ class _Planner:
         self.since: dict[str, int] = {}  # the round in which a predicate's rows are complete
         self.fragments: dict[tuple[str, Distribution, int], str] = {}
         self.writers: list[Writer] = []
-        self.parts: dict[str, list[tuple[str, int]]] = {}  # for each view, the local views that write it, and when
-        self.left = dict.fromkeys(program.predicates, 0)  # rules to come that write a view
+        self.parts: dict[str, list[tuple[str, int]]] = {}  # for each view, its local views and their rounds
+        self.left = dict.fromkeys(program.predicates, 0)  # the number of rules not yet placed that write a view
         for rule in program.rules:
             for name in {head.predicate for head in rule.heads}:
                 self.left[name] += 1
         self.sole = {name for name, count in self.left.items() if count == 1}
 
     def layout(self) -> Layout:
-        """The whole program."""
+        """Return the layout of the whole program."""
         for name, predicate in self.program.predicates.items():
             if predicate.extensional:
                 self._place_base(name, predicate)
@@ -231,9 +231,9 @@ class _Planner:
     def _lie(
         self, rule: Rule, disjuncts: Sequence[Disjunct], gathered: bool
     ) -> tuple[Shares, dict[Atom, Distribution]]:
-        """The shares of a conjunction, or of several together, and how the rows of each atom lie.
+        """Return the common shares of one or several conjunctions, and the distribution of each atom's rows.
 
-        Where groups are to be `gathered`, only their variables have shares, and no value is split.
+        If `gathered`, only variables of the group have shares, and no hot value is split.
         """
         heads = [{v.name for v in head.args if isinstance(v, Var)} for head in rule.heads]
 
@@ -264,7 +264,7 @@ class _Planner:
     def _in_place(
         self, head: Atom, rule: Rule, bodies: Sequence[tuple[Shares, dict[Atom, Distribution]]]
     ) -> Distribution | None:
-        """How the rows of a head lie if each is derived in one cell only and by no other rule, else None."""
+        """Return the distribution of a head's rows if one rule derives each, in one cell; else None."""
         if head.predicate not in self.sole or [h.predicate for h in rule.heads].count(head.predicate) > 1:
             return None
         keys = Atom(head.predicate, head.args)
@@ -278,7 +278,7 @@ class _Planner:
         return found.pop() if len(found) == 1 else None
 
     def _source(self, atom: Atom, lying: Distribution, when: int) -> str:
-        """The name of what an atom reads: the predicate itself if its rows lie so in this round, else a fragment."""
+        """Return the name that an atom reads: the predicate, if distributed so in this round, else a fragment."""
         name = atom.predicate
         if lying == self.homes[name] and self.since[name] == when:
             return _spaced(name)
@@ -313,7 +313,7 @@ class _Planner:
 
 
 def _part_of(predicate: Predicate, name: str, extra: tuple[str, ...]) -> Predicate:
-    """The relation or function of what cells have made of a view."""
+    """Return the relation or function that holds the parts of a view."""
     keys = len(predicate.keys)
     columns = (*predicate.columns[:keys], *extra, *predicate.columns[keys:])
     return Predicate(name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns)
@@ -324,13 +324,13 @@ def _value(predicate: Predicate) -> Var | None:
 
 
 def _statement(rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
-    """A rule over the relations of a cell."""
+    """Return the text of a rule over the relations of a cell."""
     told = tuple(replace(head, predicate=_spaced(heads[head.predicate])) for head in rule.heads)
     return show(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts)))
 
 
 def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:
-    """Literals whose atoms have other names. `!= null`, which no text says, follows again from the declarations."""
+    """Rename the atoms of literals. Drop `!= null`, which no text can express; the declarations imply it again."""
     found: list[Literal] = []
     for literal in literals:
         if isinstance(literal, Atom):
@@ -343,5 +343,5 @@ def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjun
 
 
 def _spaced(name: str) -> str:
-    """A name that a text may have: those that the compiler makes hold a $, as in `degree$body`."""
+    """Replace the $ in a name that the compiler made, like `degree$body`, so that a text may have it."""
     return name.replace("$", " @")

@@ -1,8 +1,8 @@
-"""Incrementally maintained views for Spark, whose own materialized views are truncated and recomputed on each run.
+"""Incrementally maintained views for Spark, which recomputes its own materialized views on each run.
 
 views = materialize(spark, "triangles", rules, sources={"edge": changes}, path="/data/triangles.pages")
 views.read("tri")           the view as a DataFrame
-views.changes("tri")        the rows that came and went in this refresh, with `_change_type`
+views.changes("tri")        the rows inserted and deleted by this refresh, with `_change_type`
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Views:
-    """Views after a refresh. `version`, `new` and `recomputed` say what it did (see `ivm.spark.follow.Refreshed`)."""
+    """Views after a refresh. For `version`, `new` and `recomputed` see `ivm.spark.follow.Refreshed`."""
 
     def __init__(self, spark: "SparkSession", path: Path, predicates: Mapping[str, Predicate], did: Refreshed) -> None:
         self._spark, self._path, self._predicates, self._did = spark, path, predicates, did
         self.version, self.new, self.recomputed = did.version, did.new, did.recomputed
 
     def read(self, name: str) -> "DataFrame":
-        """A relation or view as it was after this refresh; a task reads it from the file when the DataFrame is used.
+        """Return a relation or view as of this refresh; a task reads it from the file when the DataFrame is used.
 
         Raises UnknownViewError.
         """
@@ -43,10 +43,10 @@ class Views:
         return reading_file(self._spark, str(self._path), self.version, self._known(name))
 
     def changes(self, name: str) -> "DataFrame":
-        """What this refresh changed: the columns, `_change_type` insert or delete, `_commit_version`.
+        """Return this refresh's changes: the columns, `_change_type` insert or delete, `_commit_version`.
 
-        All rows of a view that was not there before, or that other rules gave other columns, are inserted.
-        Raises UnknownViewError, and VersionError when the version before is not retained any more.
+        All rows of a view that is new, or that new rules gave other columns, are insertions.
+        Raises UnknownViewError, and VersionError if the version before is no longer retained.
         """
         from ivm.spark.frames import as_spark_has
 
@@ -60,7 +60,7 @@ class Views:
 
 
 def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
-    """What a refresh changed of a relation or view, with its version. Raises VersionError."""
+    """Return a refresh's changes to a relation or view, with its version. Raises VersionError."""
     name = predicate.name
     with pagestore.open(path, mode="r") as store:
         before, now = store.at(did.before), store.at(did.version)[name]
@@ -69,7 +69,7 @@ def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
         else:
             try:
                 found = store.diff(did.before, did.version, name).read_all()
-            except SchemaError:  # other rules made its tree anew
+            except SchemaError:  # new rules rebuilt its tree
                 found = difference(before[name].to_arrow(), now.to_arrow())
     table = found.cast(schema_of(predicate, changed=True))
     return table.append_column("_commit_version", pa.repeat(did.version, table.num_rows))
@@ -79,20 +79,20 @@ def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
     incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,
 ) -> Views:  # fmt: skip
-    """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates them.
+    """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates the rules.
 
     `sources` has for each declared relation that may have changed one of:
 
         change rows     a DataFrame with the relation's columns and `_change_type`: insert, delete, update_preimage,
-                        update_postimage. With `_commit_version`, rows that were taken before are not taken again
-        a snapshot      a DataFrame without `_change_type`: all rows of the table, compared with those before
-        a Feed          a relation of a pagestore file: what changed since the last refresh is read from it
+                        update_postimage. With `_commit_version`, rows that were applied before are skipped
+        a snapshot      a DataFrame without `_change_type`: all rows of the table, compared with the previous ones
+        a Feed          a relation of a pagestore file: its changes since the last refresh are read
 
-    The views stand in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
-    RecomputeError is raised rather than any view evaluated anew. `batch` is a rising number, as `foreachBatch` gives
-    it: one that is done, of that `query` or of the same relations, is not taken again. Sources pass through the driver;
-    O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
-    that is no folder of this machine.
+    The views are in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
+    RecomputeError is raised rather than any view recomputed. `batch` is a rising number, as `foreachBatch` gives it;
+    one that is done, of that `query` or of the same relations, is skipped. Sources pass through the driver; O(changes),
+    for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse that is not a
+    local folder.
     """
     place = Path(local_path(path)).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     use_this_python(spark)

@@ -1,13 +1,13 @@
-"""How far the sources of views were read, which a refresh commits together with what it read of them.
+"""How far the sources of views were read. A refresh commits this together with the changes that it read.
 
 {"before": 3, "batches": {"edge": 17}, "cursors": {
     "edge": {"store": "6f9c...", "relation": "links", "version": 12, "time": "2026-11-26T..."},     of a Feed
     "name": {"newest": 5, "taken": {"4": "91c2...", "5": "07aa..."}, "columns": "x int64, ..."}}}   of change rows
 
-A feed goes on from the version that it was read to, which its store, its number and its time name together: another
-file, or a copy that went another way, has no such version. Change rows are told apart by `_commit_version`. Digests of
-the rows of the newest versions show whether a version that is not new was taken before, or is of a table that was made
-anew, whose versions start again.
+A feed continues from the version up to which it was read. Store, number and time together identify it, so another
+file, or a copy with other commits, does not have it. Change rows are identified by `_commit_version`. Digests of the
+rows of the newest versions show whether a version that is not new was applied before, or belongs to a table that was
+recreated, whose versions start again.
 """
 
 import json
@@ -30,7 +30,7 @@ NONE = -1
 
 
 class FeedCursor(NamedTuple):
-    """The version of a store's relation to which a feed was read."""
+    """The version of a store's relation up to which a feed was read."""
 
     store: str
     relation: str
@@ -39,11 +39,11 @@ class FeedCursor(NamedTuple):
 
 
 class RowsCursor(NamedTuple):
-    """The newest version of change rows that was taken, and digests of the last ones."""
+    """The newest version of change rows that was applied, and digests of the last ones."""
 
     newest: int = NONE
     taken: Mapping[str, str] = MappingProxyType({})
-    columns: str = ""  # of the rows in digests
+    columns: str = ""  # names and types of the digested rows
 
 
 Cursor = FeedCursor | RowsCursor
@@ -51,7 +51,7 @@ Cursor = FeedCursor | RowsCursor
 
 @dataclass
 class Progress:
-    """What a workspace's refreshes took: the version before the newest one, cursors by relation, batches by stream."""
+    """What a workspace's refreshes read: the version before the newest, cursors by relation, batches by stream."""
 
     before: int = 0
     cursors: dict[str, Any] = field(default_factory=dict)
@@ -59,26 +59,26 @@ class Progress:
 
     @classmethod
     def parse(cls, text: str) -> "Progress":
-        """The progress that a property has."""
+        """Parse the progress in a property."""
         return cls(**json.loads(text))
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
 
     def feed(self, relation: str) -> FeedCursor | None:
-        """The cursor of a relation that is fed; None where it is not, or by a release that did not name the store."""
+        """Return the cursor of a relation's feed; None without one, or if an old release did not record the store."""
         found = self.cursors.get(relation)
         return FeedCursor(**found) if isinstance(found, dict) and "store" in found else None
 
     def rows(self, relation: str) -> RowsCursor:
-        """The cursor of a relation's change rows."""
+        """Return the cursor of a relation's change rows."""
         found = self.cursors.get(relation)
         if isinstance(found, int):
             return RowsCursor(found)  # of release 0.2
         return RowsCursor(**found) if found and "newest" in found else RowsCursor()
 
     def move(self, relation: str, cursor: Cursor | None) -> None:
-        """Note how far a relation's source is read; None where all of it was compared."""
+        """Record how far a relation's source is read; None if the whole relation was compared."""
         if cursor is None:
             self.cursors.pop(relation, None)
         else:
@@ -88,17 +88,17 @@ class Progress:
 def take_new(
     name: str, table: pa.Table, moments: pa.ChunkedArray | None, cursor: RowsCursor
 ) -> tuple[pa.Table, RowsCursor]:
-    """Changes with `_commit_version` but those that were taken before, and where the cursor moves. O(changes).
+    """Return the changes that were not applied before, by `_commit_version`, and the new cursor. O(changes).
 
     `moments` is their column `_commit_timestamp`. Raises EditError for versions that are neither new nor known.
     """
     columns, found = ", ".join(f"{field.name} {field.type}" for field in table.schema), digests(table, moments)
     if cursor.columns != columns:
-        cursor = RowsCursor(cursor.newest)  # nothing is known of the rows with other columns
+        cursor = RowsCursor(cursor.newest)  # digests of rows with other columns cannot be compared
     again = {version for version, digest in found.items() if cursor.taken.get(str(version)) == digest}
     old = {version for version in found if version <= cursor.newest} - again
     known = [int(version) for version in cursor.taken]
-    reaches = min(known) if again and len(known) == REMEMBERED else NONE  # those before belong to what is known
+    reaches = min(known) if again and len(known) == REMEMBERED else NONE  # older versions count as applied, too
     if known and (strange := [version for version in old if version >= reaches]):
         raise EditError(
             f"{name}: version {min(strange)} of the changes is not newer than {cursor.newest}, which was taken, and "
@@ -112,7 +112,7 @@ def take_new(
 
 
 def digests(table: pa.Table, moments: pa.ChunkedArray | None) -> dict[int, str]:
-    """A digest of each version's rows, in whatever order they are."""
+    """Return a digest of each version's rows, independent of their order."""
     columns = [column for name, column in zip(table.column_names, table.columns, strict=True) if name != ORDER]
     columns += [pc.is_valid(column) for column in columns]
     if moments is not None and pa.types.is_timestamp(moments.type):

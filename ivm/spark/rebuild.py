@@ -1,7 +1,7 @@
-"""Lost cells made anew: from what the others send to them, and from copies that the others have of their base rows.
+"""Rebuild lost cells from what the others send to them, and from the others' copies of their base rows.
 
-cells 0, 2, 3       all that they would send to cell 1 if all were new, and the rows of their fragments at home there
-cell 1, round 0     the base rows;  a later round: what came for it, with what cell 1 sends itself by then
+cells 0, 2, 3       all that they would send to cell 1 if every row were new, and the fragment rows whose home it is
+cell 1, round 0     the base rows;  a later round: the messages for it, and those that cell 1 sent itself
 """
 
 import shutil
@@ -20,13 +20,13 @@ from ivm.spark.executors import SQL_SCHEMA, Executor, Rounds, Stage, read_messag
 from ivm.spark.layout import BASE, FRAGMENT, Layout
 from ivm.spark.routing import replication
 
-REBUILT = ".rebuilt"  # behind a generation's name, of the folder of stores that are made again
+REBUILT = ".rebuilt"  # suffix of a generation's folder for the stores that are rebuilt
 
 
 def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, Any]) -> dict[int, str]:
-    """For the channels of base relations that have no table, a fragment of which each row has a copy in another cell.
+    """Return, for each base channel without a table, a fragment with a copy of each row in a cell that is not lost.
 
-    Raises CellsError where there is none: a row may have been in lost cells only.
+    Raises CellsError if there is none, since a row may have been in lost cells only.
     """
     found: dict[int, str] = {}
     for number, base in enumerate(layout.channels):
@@ -47,7 +47,7 @@ def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, 
 def sent_to(
     batch: Batch, cell: int, _: list[Message], lost: Collection[int], copies: Mapping[int, str]
 ) -> list[Message]:
-    """What a cell sends to lost ones if all is new, and the rows of its `copies` that are at home there."""
+    """Return what a cell sends to lost ones if every row is new, and the rows of its `copies` whose home they are."""
     if cell in lost:
         return []
     sent: list[Message] = []
@@ -66,7 +66,7 @@ def sent_to(
 
 
 def collected(table: Any, send: Callable[[Any], list[Message]]) -> list[Message]:
-    """What is sent of a table, or of a DataFrame, here."""
+    """Return the messages that `send` makes of a table or a DataFrame, in this process."""
     if not hasattr(table, "mapInArrow"):
         return send(table)
     from ivm.spark.frames import mapped
@@ -77,7 +77,7 @@ def collected(table: Any, send: Callable[[Any], list[Message]]) -> list[Message]
 def made_again(
     run: Executor, batch: Batch, lost: Collection[int], messages: list[Message], install: Mapping[str, Any]
 ) -> Rounds:
-    """Make the stores of lost cells from messages of all rounds, in a folder beside that of their generation."""
+    """Make the stores of lost cells from messages of all rounds, in a folder next to that of their generation."""
     folder = Path(batch.folder + REBUILT)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

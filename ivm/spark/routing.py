@@ -1,13 +1,13 @@
-"""Which cells a row goes to: the cube's coordinates of its values (HyperCube shuffle).
+"""The cells that a row goes to, by its values' coordinates in the cube (HyperCube shuffle).
 
     tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        shares x: 2, y: 2, z: 2, so 8 cells
 
 A row of the first edge has an x and a y: it goes to both cells (h(x), h(y), 0) and (h(x), h(y), 1). An assignment of
 x, y and z has all three coordinates, so exactly one cell has the rows of all three atoms for it.
 
-A *hot* value of x, that very many rows of an atom have, would fill the cells of one coordinate. The rows of one
-atom that have it are spread along x by a hash of the whole row, and those of the other atoms go to every coordinate
-of x. The assignment is then where the row of the first atom is: still in exactly one cell.
+A *hot* value of x, one that very many rows of an atom have, would overload the cells of one coordinate. So the rows
+with it of one atom are spread along x by a hash of the whole row, and those of other atoms go to every coordinate of
+x. An assignment is then found where the first atom's row is: still in exactly one cell.
 """
 
 import zlib
@@ -22,10 +22,10 @@ GOLDEN, MIX_1, MIX_2 = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE
 
 
 class Dimension(NamedTuple):
-    """One dimension of the cube, as a relation's rows lie in it.
+    """How a relation's rows are distributed along one dimension of the cube.
 
-    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all of them. A row whose
-    hash is in `hot` goes to every coordinate, too, or if it is `spread`, to one by the hash of all of its columns.
+    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all coordinates. A row
+    whose hash is in `hot` also goes to all, or if `spread`, to one, by the hash of all of its columns.
     """
 
     share: int
@@ -38,17 +38,17 @@ Distribution = tuple[Dimension, ...]  # no dimensions: all rows go to cell 0
 
 
 def whole(columns: Sequence[int], cells: int) -> Distribution:
-    """The distribution that gives each row to one cell, by the hash of some columns."""
+    """Return the distribution that sends each row to one cell, by the hash of some columns."""
     return (Dimension(cells, tuple(columns)),) if cells > 1 and columns else ()
 
 
 def replication(distribution: Distribution) -> int:
-    """How many cells a row goes to that has no hot value."""
+    """Return the number of cells that a row without hot values goes to."""
     return int(np.prod([d.share for d in distribution if not d.columns], dtype=np.int64))
 
 
 def cells_of(table: pa.Table, distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Every pair of a row and a cell that it goes to: (row int64[m], cell int64[m]); O(rows * replication).
+    """Return all pairs of a row and a cell that it goes to: (row int64[m], cell int64[m]); O(rows * replication).
 
     >>> edges = pa.table({"x": [1, 1, 2], "y": [2, 3, 3]})
     >>> rows, cells = cells_of(edges, (Dimension(2, (0,)), Dimension(2, ())))
@@ -75,7 +75,7 @@ def cells_of(table: pa.Table, distribution: Distribution) -> tuple[np.ndarray, n
 
 
 def route(table: pa.Table, distribution: Distribution, key: int | None = None) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each cell that gets some, by cell; only the first `key` columns of the table are the relation's."""
+    """Yield the cells that get rows, with these, by cell; only the table's first `key` columns are the relation's."""
     rows, cells = cells_of(table if key is None else table.select(range(key)), distribution)
     order = np.argsort(cells, kind="stable")
     rows, cells = rows[order], cells[order]
@@ -85,7 +85,7 @@ def route(table: pa.Table, distribution: Distribution, key: int | None = None) -
 
 
 def hash_rows(table: pa.Table, columns: Sequence[int]) -> np.ndarray:
-    """A hash of some columns of each row, uint64[n]: the same on every machine, and for equal values of one type."""
+    """Hash some columns of each row, uint64[n]: equally on every machine, and for equal values of one type."""
     hashed = np.zeros(table.num_rows, np.uint64)
     for column in columns:
         hashed = _mix(hashed + _words(table.column(column)))
@@ -93,12 +93,12 @@ def hash_rows(table: pa.Table, columns: Sequence[int]) -> np.ndarray:
 
 
 def hash_value(value: Any, type_: pa.DataType) -> int:
-    """The hash of one value, as it stands among the `hot` ones of a dimension."""
+    """Return the hash of one value, as in the `hot` hashes of a dimension."""
     return int(hash_rows(pa.table([pa.array([value], type_)], names=["v"]), (0,))[0])
 
 
 def _mix(words: np.ndarray) -> np.ndarray:
-    """The finalizer of splitmix64 over uint64[n]."""
+    """Apply the finalizer of splitmix64 to uint64[n]."""
     with np.errstate(over="ignore"):
         z = words + GOLDEN
         z = (z ^ (z >> np.uint64(30))) * MIX_1
@@ -107,7 +107,7 @@ def _mix(words: np.ndarray) -> np.ndarray:
 
 
 def _words(column: pa.ChunkedArray) -> np.ndarray:
-    """A word for each value, uint64[n]; 0 for null."""
+    """Return a word for each value, uint64[n]; 0 for null."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     type_ = array.type
     if pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_large_string(type_):

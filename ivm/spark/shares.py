@@ -6,7 +6,7 @@ A cell holds size / (product of the shares of its variables) rows of an atom. Th
 as Chu, Balazinska and Suciu do (*From Theory to Practice: Efficient Join Query Evaluation in a Parallel Database
 System*, SIGMOD 2015), rather than round the real solution. The cost of a vector is, in rows of one cell,
 
-    what the cell holds of all atoms, plus what of it has to be sent there, plus what it sends of the head, if it must
+    the rows that the cell holds of all atoms, plus those of them that are sent there, plus the head's that it sends
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from ivm.lang.ir import Atom, Disjunct, Var
 from ivm.lang.traverse import atoms
 from ivm.spark.routing import Dimension, Distribution
 
-VARIABLES_MAX = 6  # that get a share; others of a larger conjunction have none
+VARIABLES_MAX = 6  # that may have a share; further variables of a conjunction have none
 Hot = Mapping[tuple[str, int], frozenset[int]]  # hashes of the hot values of a relation's column
 
 
 class Shares(NamedTuple):
-    """Shares by variable, each at least 2, in the order of the cube's dimensions; and what they cost."""
+    """Shares by variable, each at least 2, in the order of the cube's dimensions; and their cost."""
 
     of: dict[str, int]
     held: float  # rows of all atoms in a cell
@@ -30,7 +30,7 @@ class Shares(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """How many cells get rows."""
+        """The number of cells that get rows."""
         return prod(self.of.values())
 
 
@@ -43,11 +43,11 @@ def choose_shares(
     sent: Callable[[dict[str, int]], float] = lambda shares: 0.0,
     among: Collection[str] | None = None,
 ) -> Shares:
-    """The shares of least cost; of several, those that use most cells, then those of variables that come `first`.
+    """Return the shares of least cost; of equals, those with the most cells, then with larger shares of `first`.
 
     O(cells * (log cells)^variables).
-    `is_there(atom, shares)` says whether the rows of an atom lie that way already, `sent(shares)` is how many rows of
-    the head a program of these shares sends in all. Only variables `among` these have shares, where they are given.
+    `is_there(atom, shares)` says whether an atom's rows are distributed that way already, `sent(shares)` how many rows
+    of the head all cells send with these shares. If `among` is given, only these variables have shares.
     """
     held_of = [(atom, {v.name for v in atom.terms if isinstance(v, Var)}) for atom in atoms(body)]
     best: tuple[float, int, list[int]] | None = None
@@ -70,7 +70,7 @@ def choose_shares(
 def distribution_of(
     atom: Atom, shares: Mapping[str, int], hot: Mapping[str, tuple[int, ...]], spread: set[str]
 ) -> Distribution:
-    """How the rows of an atom lie in the cube; `hot` has the hot hashes of variables, `spread` those it spreads."""
+    """Return the distribution of an atom's rows; `hot` has hot hashes of variables, `spread` those it spreads."""
     columns = {term.name: place for place, term in reversed([*enumerate(atom.terms)]) if isinstance(term, Var)}
     return tuple(
         Dimension(share, (columns[name],), hot.get(name, ()), name in spread and bool(hot.get(name)))
@@ -83,7 +83,7 @@ def distribution_of(
 def hot_of(
     body: Disjunct, shares: Mapping[str, int], sizes: Mapping[str, float], hot: Hot
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Atom]]:
-    """The hot hashes of variables with shares, and for each the atom whose rows are spread: the largest that can be."""
+    """Return the hot hashes of variables with shares, and for each the largest atom whose rows can be spread."""
     found: dict[str, tuple[int, ...]] = {}
     spreaders: dict[str, Atom] = {}
     for name in shares:
@@ -102,7 +102,7 @@ def hot_of(
 
 
 def _variables(body: Disjunct, first: Sequence[str], among: Collection[str] | None) -> list[str]:
-    """The variables that may have shares, those in most atoms first: each stands in an atom that is not negated."""
+    """Return the variables that may have shares, those in most atoms first; each is in an atom that is not negated."""
     counts = dict.fromkeys(variables_of(body) if among is None else variables_of(body).intersection(among), 0)
     for atom in atoms(body):
         for name in counts.keys() & {v.name for v in atom.terms if isinstance(v, Var)}:
@@ -112,12 +112,12 @@ def _variables(body: Disjunct, first: Sequence[str], among: Collection[str] | No
 
 
 def variables_of(body: Disjunct) -> set[str]:
-    """The variables of a conjunction's atoms, without those inside negations."""
+    """Return the variables of a conjunction's atoms, without those inside negations."""
     return {v.name for atom in body if isinstance(atom, Atom) for v in atom.terms if isinstance(v, Var)}
 
 
 def _vectors(names: Sequence[str], cells: int) -> Iterator[dict[str, int]]:
-    """Every choice of shares whose product is at most `cells`; a share of 1 is left out."""
+    """Yield every choice of shares whose product is at most `cells`; shares of 1 are omitted."""
     if not names:
         yield {}
         return

@@ -3,8 +3,8 @@
     spark.dataSource.register(ViewsSink)
     stream.writeStream.format("ivm").options(path=..., name=..., rules=..., relation="edge").start()
 
-The rows of a stream without `_change_type` are new ones. Tasks stage their rows in files next to the workspace
-(staging.py). The commit, in a process of its own, takes those that its tasks name.
+The rows of a stream without `_change_type` are insertions. Tasks stage their rows in files next to the workspace
+(staging.py). The commit, in a process of its own, applies those that its tasks name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class ViewsSink(DataSource):
 
     @sentence_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "ViewsWriter":
-        """A writer. Raises OptionError for an option that is missing, or an output mode but append."""
+        """Return a writer. Raises OptionError for a missing option, or an output mode other than append."""
         for option in NEEDED:
             if option not in self.options:
                 raise OptionError(f"format ivm needs the options {', '.join(NEEDED)}: {option} is missing")
@@ -66,7 +66,7 @@ class ViewsWriter(DataSourceStreamArrowWriter):
 
     @sentence_first()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Refresh the views with the rows of all tasks. A batch of the query that was taken is not taken again."""
+        """Refresh the views with the rows of all tasks; skip a batch of the query that was applied before."""
         try:
             if files := files_of(messages):
                 rows = pa.Table.from_batches(staged_batches(files))
@@ -77,5 +77,5 @@ class ViewsWriter(DataSourceStreamArrowWriter):
             clear_jobs(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the tasks staged, as far as they told of it; the rest is swept when it is old."""
+        """Delete the files that tasks reported; `clear` deletes others after a week."""
         clear_jobs(messages)

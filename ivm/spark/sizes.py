@@ -1,4 +1,4 @@
-"""How many rows relations have, and which values are hot: what shares are chosen from."""
+"""Row counts and hot values of relations, by which shares are chosen."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ HOT_FROM = 1000  # rows; a value that fewer have is not worth splitting
 
 
 class Sizes(NamedTuple):
-    """Rows by relation, and hashes of hot values by relation and column."""
+    """Row counts by relation, and hashes of hot values by relation and column."""
 
     sizes: dict[str, float]
     hot: Hot
 
 
 def measure(tables: Mapping[str, Any], predicates: Mapping[str, Predicate], cells: int) -> Sizes:
-    """The sizes of tables or DataFrames, by relation. A value is hot if it has more rows than a cell's fair share."""
+    """Measure tables or DataFrames, by relation. A value is hot if it has more rows than a cell's fair share."""
     sizes: dict[str, float] = {}
     hot: dict[tuple[str, int], frozenset[int]] = {}
     for name, table in tables.items():
@@ -41,12 +41,12 @@ def measure(tables: Mapping[str, Any], predicates: Mapping[str, Predicate], cell
 
 
 def limit(rows: float, cells: int) -> float:
-    """How many rows a value may have before it is hot."""
+    """Return how many rows a value may have without being hot."""
     return max(HOT_FROM, rows / cells)
 
 
 def counts(column: pa.ChunkedArray) -> list[tuple[Any, int]]:
-    """Values and how many rows have each."""
+    """Return the values and how many rows have each."""
     counted = pc.value_counts(column)
     return list(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 

@@ -1,4 +1,4 @@
-"""What cells do between two shuffles, as stages that an executor runs: `stage(batch, cell, messages) -> messages`."""
+"""The stages that an executor runs in cells between two shuffles: `stage(batch, cell, messages) -> messages`."""
 
 import pickle
 from collections import Counter
@@ -15,7 +15,7 @@ from ivm.spark.routing import hash_value
 from ivm.spark.sizes import Sizes, counts, limit
 from pagestore.host import Violation
 
-RESULT = 0  # the channel of what goes to the driver
+RESULT = 0  # the channel of messages to the driver
 
 
 def create(batch: Batch, cell: int, _: list[Message], rules: Mapping[str, Any]) -> list[Message]:
@@ -30,45 +30,45 @@ def step(batch: Batch, cell: int, messages: list[Message], round: int) -> list[M
 
 
 def undo(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
-    """Take a batch back."""
+    """Undo a batch."""
     cells.undo(batch, cell)
     return []
 
 
 def rows_of(batch: Batch, cell: int, _: list[Message], name: str, changed: bool) -> list[Message]:
-    """The rows of a relation or view, or their changes."""
+    """Send the rows of a relation or view, or their changes, to the driver."""
     return [Message(cell, RESULT, cells.write_table(cells.rows_of(batch, cell, name, changed)))]
 
 
 def table_of(message: Message) -> pa.Table:
-    """The rows in a message."""
+    """Return the rows in a message."""
     return cells.read_table(message.payload)
 
 
 def fault(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
-    """Why the cell's store is none that the newest batch left, if it is none."""
+    """Report why the cell's store is not as the newest batch left it, if so."""
     found = cells.fault_of(batch, cell)
     return [Message(cell, RESULT, found.encode())] if found else []
 
 
 def audit(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
-    """Send all that others should have."""
+    """Send all that other cells should have."""
     return cells.audit(batch, cell)
 
 
 def compare(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-    """The cell's violations."""
+    """Send the cell's violations to the driver."""
     return [Message(cell, RESULT, pickle.dumps(cells.compare(batch, cell, messages)))]
 
 
 def violations_of(message: Message) -> list[Violation]:
-    """What `compare` found."""
+    """Return the violations that `compare` found."""
     found: list[Violation] = pickle.loads(message.payload)
     return found
 
 
 def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message]:
-    """The base rows of an old cell, sent home in a new layout."""
+    """Send the base rows of an old cell to their home cells in a new layout."""
     found: list[Message] = []
     for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
         if channel.kind == BASE:
@@ -78,7 +78,7 @@ def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message
 
 
 def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> list[Message]:
-    """The sizes of the cell's relations and views, and the values that many of its base rows have, as hashes."""
+    """Send the row counts of the cell's relations and views, and hashes of values that many of its base rows have."""
     sizes: dict[str, int] = {}
     frequent: dict[tuple[str, int], dict[int, int]] = {}
     bases = {channel.target for channel in batch.layout.channels if channel.kind == BASE}
@@ -94,7 +94,7 @@ def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> li
 
 
 def merge_sizes(messages: Iterable[Message], cells_wanted: int) -> Sizes:
-    """The sizes of all cells together."""
+    """Add up the sizes of all cells."""
     sizes: Counter[str] = Counter()
     frequent: dict[tuple[str, int], Counter[int]] = {}
     for message in messages:

@@ -1,10 +1,10 @@
-"""Files that tasks leave next to a store for the driver's commit, which reads those that the tasks' messages name.
+"""Files that tasks write next to a store, for the driver's commit, which reads those that the tasks' messages name.
 
 graph.pages
-graph.pages.staged/JOB/3-17.arrow      partition 3, by the attempt 17: a task that is tried again writes another file
+graph.pages.staged/JOB/3-17.arrow      partition 3, attempt 17: a task that is retried writes another file
 
-JOB is a random name. All that write to a store stage in this way: `format("pagestore")` and the sink of views. A job's
-folder is removed by its commit or its failure. What a killed job or a straggling task leaves is swept when it is old.
+JOB is a random name. Both writers stage in this way: `format("pagestore")` and the sink of views. A job's folder is
+deleted by its commit or its failure. What a killed job or a straggling task leaves is deleted after a week.
 """
 
 import re
@@ -21,8 +21,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 SWEPT_AFTER = 7 * 24 * 60 * 60  # seconds since anything was written to a job's folder
-QUERY = "sql.streaming.queryId"  # the property by which a task knows its streaming query, which a checkpoint keeps
-JOB = re.compile("[0-9a-f]{32}")  # nothing else is swept: `stagingPath` may name a folder that others use, too
+QUERY = "sql.streaming.queryId"  # the property with the id of a task's streaming query, which a checkpoint keeps
+JOB = re.compile("[0-9a-f]{32}")  # nothing else is deleted: `stagingPath` may name a shared folder
 
 
 @dataclass
@@ -35,12 +35,12 @@ class Staged(WriterCommitMessage):
 
 
 def new_job(staging: Path) -> Path:
-    """The folder of a new job; the first task that has rows makes it."""
+    """Return the folder of a new job; the first task that has rows makes it."""
     return staging / uuid4().hex
 
 
 def stage(batches: Iterable[pa.RecordBatch], folder: Path) -> Staged:
-    """Write a task's rows to a file of its own. Raises OSError, and leaves no file then."""
+    """Write a task's rows to a file of its own. Raises OSError, leaving no file."""
     context = TaskContext.get()
     task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else uuid4().hex
     file, rows, writer = folder / f"{task}.arrow", 0, None
@@ -61,24 +61,24 @@ def stage(batches: Iterable[pa.RecordBatch], folder: Path) -> Staged:
 
 
 def _make(folder: Path) -> None:
-    """Make a job's folder, though the end of another job may remove the folder above it at any moment."""
+    """Make a job's folder, though the end of another job may remove its parent at any moment."""
     while not folder.is_dir():
         with suppress(FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)
 
 
 def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
-    """The staged files, by partition."""
+    """Return the staged files, by partition."""
     return [one.file for one in messages if isinstance(one, Staged) and one.file]
 
 
 def query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """The streaming query that tasks belong to; None where no task says one."""
+    """Return the streaming query that tasks belong to; None if no task reports one."""
     return next((one.query for one in messages if isinstance(one, Staged) and one.query), None)
 
 
 def staged_batches(files: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of files, in their order."""
+    """Yield the rows of files, in order."""
     for file in files:
         with pa.memory_map(file) as source, pa.ipc.open_file(source) as reader:
             for place in range(reader.num_record_batches):
@@ -86,13 +86,13 @@ def staged_batches(files: Iterable[str]) -> Iterator[pa.RecordBatch]:
 
 
 def clear_jobs(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Remove the folders of the jobs whose tasks sent messages, and see `clear`."""
+    """Delete the folders of the jobs whose tasks sent messages, and old ones (see `clear`)."""
     for folder in {Path(file).parent for file in files_of(messages)}:
         clear(folder)
 
 
 def clear(folder: Path) -> None:
-    """Remove a job's folder, and what others left there long ago; other processes may be doing the same."""
+    """Delete a job's folder, and those of jobs from over a week ago; other processes may be doing the same."""
     shutil.rmtree(folder, ignore_errors=True)
     staging = folder.parent
     with suppress(OSError):
@@ -104,7 +104,7 @@ def clear(folder: Path) -> None:
 
 
 def _last_written(job: Path) -> float:
-    """When something in a job's folder was last written to, in seconds since 1970."""
+    """Return when something in a job's folder was last written, in seconds since 1970."""
     times = [job.stat().st_mtime]
     for file in job.iterdir() if job.is_dir() else ():
         with suppress(OSError):

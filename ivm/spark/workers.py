@@ -1,6 +1,6 @@
-"""Spark's Python processes: which interpreter they are, and what they say of an error.
+"""Spark's Python processes: which interpreter they use, and how they report an error.
 
-`import pagestore` sets PYSPARK_PYTHON, unless it is set. Here is what remains to be done for a session that began
+`import pagestore` sets PYSPARK_PYTHON, unless it is set. This file has what remains to be done for a session that began
 before.
 
     Failed to create Python data source instance: Traceback ... 40 lines ... MissingError: version 2 has no ...
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 HIDE = "SPARK_HIDE_TRACEBACK"  # Spark's worker reads it when it reports an error, after which it ends
 IN_WORKER = "SPARK_PYTHON_RUNTIME"  # set by Spark in its workers
-UNNAMED = "python3"  # the interpreter that Spark takes where nobody names one
+UNNAMED = "python3"  # Spark's default interpreter
 
 
 def use_this_python(spark: "SparkSession") -> None:
-    """Let a local session that began before PYSPARK_PYTHON was set run its tasks in this interpreter."""
+    """Make a local session that began before PYSPARK_PYTHON was set run its tasks in this interpreter."""
     with suppress(AttributeError):  # Spark Connect has no context
         context: Any = spark.sparkContext
         if context.pythonExec == UNNAMED and context.master.startswith("local"):
@@ -34,7 +34,7 @@ def use_this_python(spark: "SparkSession") -> None:
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """In a worker, let Spark report an error of ours by its sentence, without the stack of calls."""
+    """In a worker, make Spark report our errors by their message, without the traceback."""
     try:
         yield
     except Exception as error:

@@ -1,1 +1,1 @@
-"""What all commands share: the table of commands, answers, progress, and files that are written whole."""
+"""Shared by all commands: the table of commands, answers, progress, and files that are written atomically."""

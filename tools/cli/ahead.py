@@ -1,4 +1,4 @@
-"""Batches that are made by another thread while the one before is being used."""
+"""Compute batches in another thread, while the previous one is in use."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ Batch = TypeVar("Batch")
 
 
 def made_ahead(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches, of which one more is always in the making; an error of making one comes in its place.
+    """Yield the batches, computing one ahead in a thread; an error is raised in place of its batch.
 
     >>> list(made_ahead(x * x for x in range(4)))
     [0, 1, 4, 9]

@@ -21,17 +21,17 @@ def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
 
 
 def everything(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that asks for relations which programs keep for themselves."""
+    """Add the argument that also lists internal relations of programs."""
     parser.add_argument("--all", action="store_true", help="also what installed rules keep, with a $ in the name")
 
 
 def shown(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """The names of relations that a command lists."""
+    """Return the names of relations that a command lists."""
     return [name for name in names if options.all or "$" not in name]
 
 
 def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:
-    """The store of a command's file, which must exist."""
+    """Open the store of a command's file, which must exist."""
     return pagestore.open(options.file, mode=mode, create=False)
 
 
@@ -54,7 +54,7 @@ def complain(text: str) -> None:
 
 
 def plain(value: object) -> str:
-    r"""A value as text that is safe on a terminal: control and direction characters are escaped.
+    r"""Return a value as text that is safe on a terminal: control and direction characters are escaped.
 
     >>> print(plain("a\x1b[2Jb\n\u202ec"), plain("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße
@@ -63,7 +63,7 @@ def plain(value: object) -> str:
 
 
 def as_json(data: Any) -> str:
-    """Data as JSON; values for which JSON has no form, such as dates and infinite numbers, become texts.
+    """Return data as JSON; values that JSON lacks, like dates and infinite numbers, become texts.
 
     >>> from datetime import date
     >>> as_json([1, date(2013, 1, 31), float("-inf"), b"\\n"])
@@ -76,7 +76,7 @@ def as_json(data: Any) -> str:
 
 
 def spelt(value: object) -> str:
-    """A value as text; bytes are hexadecimal digits."""
+    """Return a value as text; bytes are hexadecimal digits."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
@@ -93,7 +93,7 @@ def number(text: str) -> int:
 
 
 def size(count: int) -> str:
-    """A number of bytes as text with a unit.
+    """Return a number of bytes as text with a unit.
 
     >>> size(5 << 20)
     '5.0 MiB'
@@ -106,7 +106,7 @@ def size(count: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A count with its noun, in the plural unless it is 1.
+    """Return a count with its noun, in the plural unless it is 1.
 
     >>> counted(1, "row"), counted(2000, "row")
     ('1 row', '2,000 rows')
@@ -115,12 +115,12 @@ def counted(count: int, what: str) -> str:
 
 
 def is_int(cell: Any) -> bool:
-    """Whether a cell of a table is a whole number."""
+    """Return whether a cell of a table is a whole number."""
     return isinstance(cell, int)
 
 
 def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
-    """Rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
+    """Format rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages

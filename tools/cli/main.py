@@ -2,8 +2,8 @@
 
 A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit code 0 means fine, 1 that problems
 were found, 2 wrong usage. Errors of both packages end here, as one sentence on stderr and exit code 1, or the module's
-`FAILED` if 1 means something else for it. A command that is told to end (Ctrl-C, TERM, HUP) undoes what it has begun,
-and its exit code is 128 and the signal's number.
+`FAILED` if 1 means something else for it. A command that receives Ctrl-C, TERM or HUP undoes what it has begun, and
+its exit code is 128 plus the signal's number.
 """
 
 import argparse
@@ -59,17 +59,17 @@ MODULES = {
     ("pagestore", "bench"): "bench.storage",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
-}  # all others are in the program's folder of commands, under the command's name
+}  # all others are in the program's folder of commands, named like the command
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
 
 
 def pagestore(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of `pagestore`, from sys.argv unless given; returns the exit code."""
+    """Run a command of `pagestore`, from sys.argv unless given; return the exit code."""
     return _dispatch("pagestore", PAGESTORE, arguments)
 
 
 def ivm(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of `ivm`, from sys.argv unless given; returns the exit code."""
+    """Run a command of `ivm`, from sys.argv unless given; return the exit code."""
     return _dispatch("ivm", IVM, arguments)
 
 
@@ -82,18 +82,18 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         return 128 + signal.SIGINT
     except _ToldToEnd:
         code = 1
-    return 128 + told[0] if told and code else code  # also where undoing failed, and its error came out
+    return 128 + told[0] if told and code else code  # also if undoing failed with an error
 
 
 class _ToldToEnd(BaseException):
-    """A signal to end has come; it unwinds the command as Ctrl-C does."""
+    """A terminating signal arrived; unwinds the command like Ctrl-C."""
 
 
 @contextmanager
 def _told_by_signals(told: list[int]) -> Iterator[None]:
-    """Raise _ToldToEnd in the main thread at the first signal to end, whose number goes into `told`.
+    """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to `told`.
 
-    A second one ends the process at once. What the process ignores (`nohup`), or handles itself, it goes on to.
+    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone.
     """
 
     def end(number: int, _: FrameType | None) -> None:
@@ -114,14 +114,14 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
 
 
 def _as_text(word: str) -> str:
-    """An argument that is an edit such as -edge(1,2). and no option, for argparse: with a space in front."""
+    """Prefix an edit like -edge(1,2). with a space, so that argparse does not take it for an option."""
     return f" {word}" if re.match(r"-[^\W\d][^(\[=]*[(\[]|-`", word) else word
 
 
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack characters that are stored
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack stored characters
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -152,7 +152,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         return 141
     except (IvmError, PagestoreError, OSError) as error:
         said = in_words(error) if isinstance(error, OSError) else str(error)
-        first, *more = getattr(error, "lines", [said])  # only of errors whose lines are plain already
+        first, *more = getattr(error, "lines", [said])  # only errors whose lines are plain already have it
         complain(f"{program} {options.command}: {first}")
         for line in (*more, *getattr(error, "__notes__", ())):
             complain(f"  {line}")
@@ -166,7 +166,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
 
 
 class _Version(argparse.Action):
-    """Print the version and exit. Only here is it imported: a --help needs no kernels."""
+    """Print the version and exit. Imported only here, since --help needs no kernels."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from pagestore import __version__
@@ -176,10 +176,10 @@ class _Version(argparse.Action):
 
 
 def _open_streams() -> None:
-    """Open the standard streams that are closed, so that commands may read and print."""
+    """Reopen standard streams that are closed, so that commands may read and print."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
 
 
 def _module(program: str, command: str) -> ModuleType:

@@ -14,7 +14,7 @@ from pagestore.store import empty_store
 
 @contextmanager
 def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
-    """A new store that gets its name once the block has filled it; an error leaves no file. Raises FileExistsError."""
+    """Yield a new store that gets its name after the block; an error leaves no file. Raises FileExistsError."""
     with beside(path) as building:
         building.write_bytes(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         with pagestore.open(building) as store:
@@ -25,7 +25,7 @@ def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
 
 @contextmanager
 def removed_if_empty(path: Path) -> Iterator[None]:
-    """Where there is no file yet and the block makes a store, remove it if the block fails without a version in it."""
+    """Delete the store that the block made if the block fails before the first version; keep an existing file."""
     there = path.exists()
     try:
         yield

@@ -1,4 +1,4 @@
-"""How far the work is, on stderr: a line that is written over on a terminal, else a line every ten seconds."""
+"""Show progress on stderr: a line that is overwritten on a terminal, else a line every ten seconds."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from typing import Self
 from .answers import plain
 
 ERASE_LINE = "\r\x1b[K"
-REPORT = 10.0  # seconds between two lines where there is no terminal
+REPORT = 10.0  # seconds between two lines without a terminal
 
 
 class Progress:
@@ -51,7 +51,7 @@ class Progress:
 
 
 def pace(rows: int, share: float, seconds: float) -> str:
-    """How many rows are done and how fast, and when all will be, given the share that is done.
+    """Describe how many rows are done, how fast, and the time left, given the fraction that is done.
 
     >>> pace(3_000_000, 0.25, 2.0)
     '3,000,000 rows, 25 %, 1,500,000 rows/s, 6 s left'
@@ -63,7 +63,7 @@ def pace(rows: int, share: float, seconds: float) -> str:
 
 @contextmanager
 def compiling_shown() -> Iterator[None]:
-    """Show which kernels are compiled while the block runs: those that the installed package did not bring."""
+    """Show which kernels are compiled while the block runs: those that the package does not include."""
     log = logging.getLogger("pagestore.kernels")
     with Progress("compiling, once") as progress:
         handler = logging.Handler()

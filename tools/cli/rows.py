@@ -1,4 +1,4 @@
-"""Rows of a relation, a view or an answer, printed or written to a file in one of several formats.
+"""Print the rows of a relation, a view or an answer, or write them to a file, in one of several formats.
 
 table      aligned columns, with the number of rows; on a terminal the first 50, unless --limit says otherwise
 csv        the names of the columns in the first line
@@ -33,9 +33,9 @@ SUFFIXES = {
     ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
 }  # fmt: skip
 TERMINAL_ROWS = 50
-Done = Callable[[int], None]  # is told how many rows are written
+Done = Callable[[int], None]  # called with the number of rows written
 BATCH_ROWS = 1 << 20  # also the rows of a row group of Parquet
-HEAD_ROWS = 1 << 16  # that show how values repeat
+HEAD_ROWS = 1 << 16  # rows that show how values repeat
 
 
 def row_options(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def answer_rows(options: argparse.Namespace, source: Any) -> None:
 
 
 def _format(options: argparse.Namespace) -> str:
-    """The format that is asked for, or that the output's name says. Raises argparse.ArgumentError."""
+    """Return the format of the options, or by the output's name. Raises argparse.ArgumentError."""
     given, output = getattr(options, "format", None), getattr(options, "output", None)
     if given or options.json or not output:
         return given or (JSON if options.json else TABLE)
@@ -105,13 +105,13 @@ def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
 
 
 def _telling(progress: Progress, total: int) -> Done:
-    """Tells the progress how many rows of `total` are written."""
+    """Return a function that shows how many rows of `total` are written."""
     began = time.perf_counter()
     return lambda rows: progress(pace(rows, rows / max(1, total), time.perf_counter() - began))
 
 
 def _untold(rows: int) -> None:
-    """Tells nobody how many rows are written."""
+    """Do nothing with the number of rows written."""
 
 
 # --- formats ------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _print_table(source: Any, limit: int | None) -> None:
 
 
 def cell(value: object) -> object:
-    """A value as rules write it, but without quotes."""
+    """Return a value as rules write it, but without quotes."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -161,12 +161,12 @@ def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
 
 
 def _is_spelt(kind: pa.DataType) -> bool:
-    """Whether Arrow writes no CSV of a type, or none that is exact."""
+    """Return whether Arrow cannot write a type to CSV exactly."""
     return bool(pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind))
 
 
 def _spelt(column: pa.Array) -> pa.Array:
-    """The column as texts, where Arrow writes no CSV of it; bytes are hexadecimal digits."""
+    """Convert a column to texts if Arrow cannot write it to CSV; bytes become hexadecimal digits."""
     if not _is_spelt(column.type):
         return column
     if pa.types.is_decimal(column.type):
@@ -181,9 +181,9 @@ def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> 
 
 
 def _encodings(first: Sequence[pa.RecordBatch]) -> dict[str, Any]:
-    """How columns are encoded, by a first batch: with a dictionary where values repeat; else it costs time and space.
+    """Choose the encodings of columns by a first batch: a dictionary if values repeat, else it costs time and space.
 
-    Of the others, integers, dates and times are written by their differences.
+    Other columns of integers, dates and times are delta-encoded.
     """
     head = {name: batch.column(name)[:HEAD_ROWS] for batch in first for name in batch.schema.names}
     repeated = [name for name, column in head.items() if 2 * len(column.unique()) <= len(column)]
@@ -193,7 +193,7 @@ def _encodings(first: Sequence[pa.RecordBatch]) -> dict[str, Any]:
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Whether Parquet has values of a type as integers."""
+    """Return whether Parquet stores values of a type as integers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 

@@ -1,4 +1,4 @@
-"""Functions that the `ivm` commands share: they open the workspace, and read texts of rules."""
+"""Functions shared by the `ivm` commands: open the workspace, and read texts of rules."""
 
 import argparse
 import sys
@@ -16,12 +16,12 @@ CHANGE = "_change_type"
 
 
 def opened(options: argparse.Namespace, mode: str = "rw", create: bool = False) -> ivm.Workspace:
-    """The workspace of a command's file, which must exist unless `create`."""
+    """Open the workspace of a command's file, which must exist unless `create`."""
     return ivm.open(options.file, mode=mode, create=create)
 
 
 def text_of(path: str) -> str:
-    """The text of a file, or of stdin for `-`.  Raises IvmError if it is no UTF-8."""
+    """Read the text of a file, or of stdin for `-`.  Raises IvmError if it is not UTF-8."""
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -30,12 +30,12 @@ def text_of(path: str) -> str:
 
 
 def block_name(path: str) -> str:
-    """The default name for a file's rules: the file's name without its ending, or `main` for `-`."""
+    """Return the default name for a file's rules: its name without the suffix, or `main` for `-`."""
     return "main" if path == "-" else Path(path).stem
 
 
 def argument_or_stdin(text: str) -> str:
-    """An argument that is a text, or the text of stdin for `-`."""
+    """Return an argument, or the text of stdin for `-`."""
     return text_of("-") if text == "-" else text
 
 

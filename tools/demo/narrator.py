@@ -22,7 +22,7 @@ class Narrator(Progress):
         self._print(f"\n{line}", "-" * len(line))
 
     def say(self, paragraph: str) -> None:
-        """Print a paragraph, wrapped anew whatever its line breaks."""
+        """Print a paragraph, rewrapped."""
         self._print(textwrap.fill(" ".join(paragraph.split()), WIDTH))
 
     def quote(self, text: str) -> None:

@@ -26,7 +26,7 @@ def over_cells(
     spark: "SparkSession | None",
     tell: Narrator,
 ) -> bool:
-    """Maintain a view over cells through a batch of changes; returns whether its rows are those of one store.
+    """Maintain a view over cells through a batch of changes; return whether its rows equal those of one store.
 
     `workspace` has the relations flight and maker, `changes` are tables of them with `_change_type`.
     """

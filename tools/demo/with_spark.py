@@ -16,7 +16,7 @@ VIEW = "departures"
 
 
 def spark_reads(file: Path, folder: Path, tell: Narrator) -> bool:
-    """Tell the chapter; returns whether Spark's rows are those of the store."""
+    """Tell the chapter; return whether Spark's rows equal those of the store."""
     tell("starting Spark")
     with ivm.open(file, mode="r") as workspace, session("ivm demo") as spark:
         sound = _two_versions(spark, workspace, file, tell)

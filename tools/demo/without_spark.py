@@ -1,6 +1,6 @@
-"""The demo's tables prepared by pyarrow alone, where there is no Java: the same rows as Spark makes of them.
+"""Prepare the demo's tables by pyarrow alone, without Java: the same rows as by Spark.
 
-Of a recipe this does what the demo's need: columns with types, bounds, nulls that drop their rows, duplicates.
+Of recipes it supports what the demo needs: columns with types, bounds, nulls that drop their rows, duplicates.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
 
 
 def _read(table: Table, raw: Path) -> pa.Table:
-    """The columns of the raw file that the table takes, typed."""
+    """Return the typed columns of the raw file that the table uses."""
     types = {one.source: one.type.arrow for one in table.recipe.columns.values()}
     chosen = dict.fromkeys(table.choice.columns, pa.int64()) if table.choice else {}
     options = pyarrow.csv.ConvertOptions(

@@ -1,1 +1,1 @@
-"""Kernels compiled ahead of time, into libraries that a wheel brings along."""
+"""Kernels compiled ahead of time, into libraries that a wheel includes."""

@@ -1,8 +1,8 @@
 """The build backend of this project: setuptools, and kernels compiled into the wheel.
 
 `pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings level=all` for every level
-of its architecture, and `level=none` leaves them to be compiled at first use. An editable install compiles none. It has
-a copy of the module that Spark finds by its name: Spark lists the folders on the path, in which an editable install
+of its architecture; with `level=none` they are compiled at first use. An editable install compiles none. It includes a
+copy of the module that Spark finds by its name, since Spark searches the folders on the path, where an editable install
 has nothing else.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
-from setuptools.build_meta import (  # noqa: F401 - the hooks that stay as they are
+from setuptools.build_meta import (  # noqa: F401 - hooks that are not changed
     build_sdist,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
@@ -36,7 +36,7 @@ Settings = dict[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What compiling kernels takes; a C compiler, too, where the machine has none."""
+    """Return the requirements to compile kernels; also a C compiler, if the machine has none."""
     needed = build_meta.get_requires_for_build_wheel(config_settings)
     if level(config_settings) == "none":
         return needed
@@ -45,8 +45,8 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    """Compile the kernels, and build a wheel of this platform that has them."""
-    for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):  # of an earlier build
+    """Compile the kernels, and build a wheel for this platform that includes them."""
+    for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):  # left by an earlier build
         shutil.rmtree(folder, ignore_errors=True)
     wanted = level(config_settings)
     if wanted == "none":
@@ -60,7 +60,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Build the wheel of an editable install, with the module that Spark finds."""
+    """Build the wheel of an editable install, with the module that Spark looks for."""
     name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
     add_file(Path(wheel_directory, name), "pyspark_pagestore/__init__.py", FOUND.read_bytes())
     return name
@@ -80,11 +80,11 @@ def add_file(wheel: Path, name: str, content: bytes) -> None:
 
 
 def level(config_settings: Settings) -> str:
-    """The levels to compile for; none where no library is made for such a machine."""
+    """Return the levels to compile for; `none` if no library is made for this kind of machine."""
     made = sys.platform == "linux" and platform.machine() in MACHINES
     return str((config_settings or {}).get("level", "own")) if made else "none"
 
 
 def platform_tag(wanted: str) -> str:
-    """The systems that a wheel is for. One level is for this machine and its like, all are for every Linux."""
+    """Return the platform tag of a wheel. One level is for machines like this one, all levels for every Linux."""
     return f"manylinux_2_17_{platform.machine()}" if wanted == "all" else f"linux_{platform.machine()}"

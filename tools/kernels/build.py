@@ -3,9 +3,8 @@
     Door, ByAddress ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶ FOLDER/<level>.abi3.so
 
 numba compiles for the processor that `NUMBA_CPU_NAME` names, so each level is built in a process of its own, which
-shares the kernels out among processes. A kernel's module says what it calls by names that nobody else needs: all of
-them become internal, but for its entry. What is left is linked with shim.c, which has what the entries ask of numba,
-and a guard in front of each.
+distributes the kernels over other processes. All symbols of a kernel's module except its entry become internal. The
+objects are linked with shim.c, which has the functions of numba that the entries call, and a guard before each entry.
 """
 
 import argparse
@@ -40,7 +39,7 @@ SHIM = Path(__file__).with_name("shim.c")
 
 
 class Entry(NamedTuple):
-    """A function of the library: its key, its guard, the names of its wrapper and C function, its object file."""
+    """A function of the library: its key, guard, the names of its wrapper and C function, and object file."""
 
     key: str
     guard: str
@@ -50,7 +49,7 @@ class Entry(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the library of this machine's level, or those that are named. Exits with 1 where a compiler fails."""
+    """Build the library of this machine's level, or of the levels given. Exit with 1 if a compiler fails."""
     parser = argparse.ArgumentParser(prog="pagestore_tools.kernels.build", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--level", choices=["own", "all", *LEVELS], default="own")
@@ -72,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def wanted_levels(asked: str) -> list[str]:
-    """The levels to build: the best that this machine runs, all of its architecture, or the one that is named."""
+    """Return the levels to build: the best that this machine runs, all of its architecture, or the one given."""
     from pagestore.runtime.library import levels
 
     if asked == "own":
@@ -100,10 +99,10 @@ def build(folder: Path, level: str, only: str = "") -> None:
 
 
 def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
-    """Every entry with its machine code, as they become ready. The kernels of one file share parts, and a process."""
+    """Yield every entry with its machine code, once compiled. Kernels of one file share code, and a process."""
     every = _entries(only)
     groups = [[*group] for _, group in groupby(sorted(every, key=_file), _file)]
-    groups.sort(key=lambda group: -sum(len(key) for key in group))  # long guards stand for large kernels
+    groups.sort(key=lambda group: -sum(len(key) for key in group))  # long guards indicate large kernels
     context = multiprocessing.get_context("fork")
     with context.Pool(min(len(groups), os.cpu_count() or 1), _begin, (every, target)) as pool:
         for entries in pool.imap_unordered(_compile_group, groups):
@@ -111,9 +110,9 @@ def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
 
 
 def _entries(only: str) -> dict[str, Any]:
-    """Every door, and every kernel that is called by its address, by its key."""
+    """Return every `Door`, and every kernel that is called by its address, by key."""
     import ivm  # noqa: F401
-    import pagestore.host  # noqa: F401 - the modules of both make doors
+    import pagestore.host  # noqa: F401 - these modules make the Doors
     from pagestore.runtime.arguments import Door
     from pagestore.runtime.kernel import ByAddress
     from pagestore.runtime.library import key_of
@@ -128,7 +127,7 @@ def _file(key: str) -> str:
 
 
 class _Process:
-    """What a process of the pool works with."""
+    """The state of a process in the pool."""
 
     entries: ClassVar[dict[str, Any]]
     machine: ClassVar[Any]
@@ -159,9 +158,9 @@ def _compile_group(keys: list[str]) -> list[Entry]:
 
 
 def private(text: str, entries: set[str]) -> Any:
-    """The module of an entry, in which all that nobody else asks for is internal.
+    """Return the LLVM module of an entry, with all symbols internal that no other module uses.
 
-    Environments hold no constants, so any address but null will do for them: it is written into the code.
+    Environments hold no constants, so any address but null works for them: it is written into the code.
     """
     import llvmlite.binding as llvm
 
@@ -175,7 +174,7 @@ def private(text: str, entries: set[str]) -> Any:
 
 
 def target_machine(name: str, features: str) -> Any:
-    """What makes objects for a processor that may be loaded anywhere."""
+    """Return the LLVM target machine that emits position-independent objects for a processor."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -185,7 +184,7 @@ def target_machine(name: str, features: str) -> Any:
 
 
 def link(work: Path, entries: list[Entry]) -> Path:
-    """Compile the shim and link all of it, with the machine's C compiler or with the one that ziglang brings."""
+    """Compile the shim and link everything, with the machine's C compiler or that of ziglang."""
     import numpy
 
     objects = []
@@ -202,7 +201,7 @@ def link(work: Path, entries: list[Entry]) -> Path:
 
 
 def table(entries: list[Entry]) -> str:
-    """The entries and the digests of their sources, as shim.c takes them."""
+    """Return the entries and the digests of their sources, as C for shim.c."""
     from pagestore.runtime.code_cache import kernel_sources
     from pagestore.runtime.library import ROOT, digests
 
@@ -220,7 +219,7 @@ def table(entries: list[Entry]) -> str:
 
 
 def c_compiler() -> list[str]:
-    """The command of a C compiler: `CC`, the machine's, or zig's."""
+    """Return the command of a C compiler: `CC`, the machine's, or zig's."""
     for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
         if shutil.which(name.split()[0]):
             return name.split()

@@ -1,4 +1,4 @@
-"""What a library of kernels may ask of the system that loads it: C of 2012, and Python's stable interface."""
+"""Check which symbols a library of kernels imports: only C of 2012, and Python's stable ABI."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ PYTHON = 3, 11
 
 
 def check_library(path: Path) -> None:
-    """Raise ValueError for a symbol that some supported system lacks, or for code that must be written to be loaded."""
+    """Raise ValueError for a symbol that some supported system lacks, or for code with text relocations."""
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
@@ -21,9 +21,9 @@ def check_library(path: Path) -> None:
 
 
 def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
-    """The names that a library asks of others, each with its version: "GLIBC_2.14", or "" if it has none.
+    """Return the symbols that a library imports, each with its version: "GLIBC_2.14", or "" if it has none.
 
-    Weak ones are left out, since a loader does without them.
+    Weak ones are omitted, since the loader does not require them.
     """
     numbers, needed = elf.get_section_by_name(".gnu.version"), elf.get_section_by_name(".gnu.version_r")
     found = []
@@ -36,7 +36,7 @@ def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
 
 
 def is_allowed(name: str, version: str) -> bool:
-    """Does every system have this symbol that the library is for?
+    """Return whether every system that the library is for has this symbol.
 
     >>> is_allowed("memcpy", "GLIBC_2.14"), is_allowed("memcpy", "GLIBC_2.34"), is_allowed("numba_unpickle", "")
     (True, False, False)

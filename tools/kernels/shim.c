@@ -1,9 +1,9 @@
-/* A library of kernels: what the objects that numba makes ask of numba, and a module of their entries.
+/* A library of kernels: the functions of numba that its objects call, and a module of their entries.
 
    build.py writes table.h, a line for each entry: the key that the package looks it up by, the types of its arguments
-   (runtime/library.py, guard_of), the function that numba made for Python, and the one for C, where there is one.
+   (runtime/library.py, guard_of), the function that numba made for Python, and the one for C, if there is one.
 
-   An entry takes what it is given for what it was compiled for. So a guard looks at the arguments first. */
+   An entry does not check its arguments' types. So a guard checks them first. */
 
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
@@ -69,7 +69,7 @@ HIDDEN int numba_do_raise(PyObject *raised) { /* (class, arguments, place) */
 HIDDEN void numba_gil_ensure(PyGILState_STATE *state) { *state = PyGILState_Ensure(); }
 HIDDEN void numba_gil_release(PyGILState_STATE *state) { PyGILState_Release(*state); }
 
-/* Of contiguous arrays only: no kernel reshapes another. */
+/* For contiguous arrays only: kernels reshape no others. */
 HIDDEN int numba_attempt_nocopy_reshape(npy_intp nd, const npy_intp *dims, const npy_intp *strides, npy_intp newnd,
                                         const npy_intp *newdims, npy_intp *newstrides, npy_intp itemsize, int order) {
     npy_intp step = itemsize;
@@ -85,7 +85,7 @@ HIDDEN int numba_attempt_nocopy_reshape(npy_intp nd, const npy_intp *dims, const
     return 1;
 }
 
-/* Arrays that kernels make, with a count of references, as numba's nrt.h lays them out. */
+/* Arrays that kernels make, with a reference count, in the layout of numba's nrt.h. */
 typedef struct {
     size_t references;
     void (*destroy)(void *, size_t, void *);
@@ -157,7 +157,7 @@ static int item_of(char letter) {
     return letter == 'l' ? NPY_INT64 : letter == 'h' ? NPY_INT32 : letter == 'B' ? NPY_UINT8 : NPY_BOOL;
 }
 
-/* Is an array of this type as wide and of the same kind?  np.setdiff1d gives long long, which is int64, too. */
+/* Return whether an array has items of this type. np.setdiff1d returns long long, which is int64, too. */
 static int is_item(PyArrayObject *array, char letter) {
     int wanted = item_of(letter), found = PyArray_TYPE(array);
     if (!PyArray_ISNOTSWAPPED(array)) return 0;
@@ -165,7 +165,7 @@ static int is_item(PyArrayObject *array, char letter) {
     return wanted == NPY_INT64 && (found == NPY_LONG || found == NPY_LONGLONG) && PyArray_ITEMSIZE(array) == 8;
 }
 
-/* Does an object have the type that a guard says?  Moves the guard behind that type. */
+/* Return whether an object has the guard's next type; advance the guard past that type. */
 static int fits(const char **guard, PyObject *object) {
     char kind = *(*guard)++;
     if (kind == 'i') return PyLong_Check(object) || (PyIndex_Check(object) && !PyArray_Check(object));

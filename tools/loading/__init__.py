@@ -1,1 +1,1 @@
-"""Loads folders of Parquet files into relations."""
+"""Load Parquet, Arrow, CSV and JSON files into relations."""

@@ -1,4 +1,4 @@
-"""The columns and types on which all files of some sources agree, with what is wanted of them."""
+"""Find the columns and types on which all files of some sources agree, given the types that are wanted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ def open_dataset(
     sources: str | Path | Sequence[str | Path], reading: Reading | None = None, wanted: pa.Schema | None = None,
     lists: Mapping[str, pa.DataType] | None = None,
 ) -> Dataset:  # fmt: skip
-    """Read the files' names and types. `wanted` are the columns of a relation that is there already, `lists` its lists.
+    """Read the files' names and types. `wanted` are the columns of the existing relation, if any, `lists` its lists.
 
-    What is wrong with columns stands in the dataset's `problems`; they are left out of its columns. Raises DatasetError
-    for sources that are not there.
+    Faulty columns are reported in the dataset's `problems` and left out of its columns. Raises DatasetError for missing
+    sources.
     """
     reading = reading or Reading()
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
@@ -54,7 +54,7 @@ def open_dataset(
 
 
 def _settle_fill(dataset: Dataset) -> None:
-    """Turn the texts that nulls are filled with into values of their columns, or note the problem."""
+    """Convert the texts that replace nulls to values of their columns, or record the problem."""
     for name, text in dataset.reading.fill.items():
         kind = dataset.columns.get(name)
         if kind is None:
@@ -68,7 +68,7 @@ def _settle_fill(dataset: Dataset) -> None:
 
 @dataclass
 class _Agreed:
-    """The types on which all files agree, in the making. `hints` are types that columns shall have."""
+    """Collects the types on which all files agree. `hints` are types that columns must have."""
 
     dataset: Dataset
     hints: Mapping[str, pa.DataType]
@@ -78,7 +78,7 @@ class _Agreed:
     seen: set[str] = field(default_factory=set)
 
     def take(self, part: Part, columns: Mapping[str, Column], untyped: bool) -> None:
-        """Agree on the columns of one more file, or note the problem."""
+        """Agree on the columns of one more file, or record the problem."""
         names = set(columns)
         if self.first is not None and not self.dataset.reading.columns:
             for name in sorted(names ^ self.seen):
@@ -98,7 +98,7 @@ class _Agreed:
         in_folder = name in part.values
         found = found.value_type if pa.types.is_dictionary(found) else found
         held = found if pa.types.is_null(found) else held_as(found, self.dataset.reading.utc)
-        if held is None and hint is not None and may_hold(found, hint):  # as decimals of more digits
+        if held is None and hint is not None and may_hold(found, hint):  # for example a decimal of more digits
             held = found
         if name in self.casts and hint is not None:
             self.types[name] = hint
@@ -119,7 +119,7 @@ class _Agreed:
                          f"give --cast {name}=TYPE, or cast it in the job")  # fmt: skip
 
     def _agree_on_lists(self, part: Part, name: str, found: pa.DataType, untyped: bool) -> None:
-        """Agree on the elements of lists: of files without types, what some say that others lack."""
+        """Agree on the elements of lists; merge those of files without types."""
         nested = self.dataset.nested
         try:
             known = nested.setdefault(name, found)
@@ -136,7 +136,7 @@ class _Agreed:
         """Give the dataset its columns: those without a problem, in the order of the options or of the first file."""
         dataset = self.dataset
         for name in dataset.nested:
-            if name in self.types and pa.types.is_null(self.types[name]):  # of a file without any
+            if name in self.types and pa.types.is_null(self.types[name]):  # from a file with only nulls
                 del self.types[name]
         empty = [name for name, kind in self.types.items() if pa.types.is_null(kind)]
         if len(empty) > 1 and len(empty) == len(self.types) and not dataset.nested:
@@ -169,7 +169,7 @@ class _Agreed:
 
 
 def _is_integer(text: str | None) -> bool:
-    """Whether a folder's value is null or an int64 in its usual form: 007 is a text, which the number 7 would lose."""
+    """Return whether a folder's value is null or an int64 in its usual form: 007 is not, as 7 would lose zeros."""
     if text is None:
         return True
     digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21

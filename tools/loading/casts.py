@@ -1,4 +1,4 @@
-"""Arrow types as a relation holds them, and casts that say which rows do not fit."""
+"""Convert Arrow types to those that relations hold, and cast arrays, reporting the rows that do not fit."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from ..cli.answers import counted
 from .problems import Problems
 from .texts import MOMENT, number_of, to_dates, typed
 
-FOUND_MAX = 1000  # values of a batch that are looked for one by one; beyond that all that is left is counted as bad
+FOUND_MAX = 1000  # bad values of a batch that are located singly; beyond that, whole remaining ranges count as bad
 REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 
 def held_as(kind: pa.DataType, utc: bool = False) -> pa.DataType | None:
-    """The Arrow type of the column that holds values of a type; None where no column does.
+    """Return the Arrow type of the column that holds values of a type; None if no column does.
 
-    With `utc`, timestamps with a time zone are held in UTC without it.
+    With `utc`, timestamps with a time zone are held in UTC, without the zone.
 
     >>> held_as(pa.int8()), held_as(pa.decimal128(38, 2))
     (DataType(int64), None)
@@ -41,7 +41,7 @@ def held_as(kind: pa.DataType, utc: bool = False) -> pa.DataType | None:
 
 
 def remedy_for(name: str, kind: pa.DataType) -> str:
-    """What to do with a column `name` of a type that no column of a relation has."""
+    """Return advice for a column `name` of a type that no column of a relation has."""
     if pa.types.is_timestamp(kind):
         return "take it in UTC, without the zone, with --utc"
     if pa.types.is_decimal(kind):
@@ -53,12 +53,12 @@ def remedy_for(name: str, kind: pa.DataType) -> str:
 
 
 def said(kind: pa.DataType) -> str:
-    """The type of a relation's column that has an Arrow type, as --cast takes it."""
+    """Return the name, as for --cast, of the column type that has an Arrow type."""
     return str(type_of_arrow("", kind))
 
 
 def fits(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether every value of one type that a relation holds is a value of another one, as 1 is a float."""
+    """Return whether every value of one column type is a value of another, as integers are floats."""
     kind = pa.types
     return bool(
         have == want
@@ -70,7 +70,7 @@ def fits(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether some values of one type that a relation holds are values of another one, as 7.0 is a whole number."""
+    """Return whether some values of one column type are values of another, as 7.0 is an integer."""
     kind = pa.types
     if is_number(have) and is_number(want):
         return True
@@ -83,7 +83,7 @@ def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
-    """What to do with a column `name` of a type whose values are none of the type that is wanted."""
+    """Return advice for a column `name` whose type has no values of the wanted type."""
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
         return "--utc takes it in UTC, without its zone" if have.tz else "write it with a zone in the source"
     if is_string(have) or (is_string(want) and not pa.types.is_binary(have)):
@@ -95,10 +95,10 @@ def cast_or_report(
     array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, fact: str = "",
     remedy: str = "", asked: bool = True, supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None,
 ) -> pa.Array | None:  # fmt: skip
-    """The array as another type; None where some values do not fit, which go into the problems.
+    """Cast an array to another type; add values that do not fit to the problems and return None.
 
-    `where` names the file and the column, `first_row` is the row of the first value in the file; `asked` and `supposed`
-    are those of `cast_to`. `rows` are those that values are in, from there, if a row has several.
+    `where` names the file and the column, `first_row` is the row of the first value in the file; for `asked` and
+    `supposed` see `cast_to`. `rows` has the row of each value, relative to `first_row`, if a row has several.
     """
     if array.type == kind:
         return array
@@ -114,7 +114,7 @@ def cast_or_report(
 
 
 def _remedy(one: pa.Array, kind: pa.DataType) -> str:
-    """What to do with a value that is none of a type."""
+    """Return advice for a value that does not fit a type."""
     types, value = pa.types, one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None
     number = None if value is None else number_of(value)
     if types.is_decimal(kind) and number is not None:
@@ -133,7 +133,7 @@ def _remedy(one: pa.Array, kind: pa.DataType) -> str:
 
 
 def _shown(one: pa.Array) -> str:
-    """A single value for people. Without pandas, nanoseconds have no Python value.
+    """Format a single value. Without pandas, nanoseconds have no Python value.
 
     >>> _shown(pa.array([1], pa.timestamp("ns", "UTC"))), _shown(pa.array([1], pa.duration("ns")))
     ('1970-01-01 00:00:00.000000001', '1 ns')
@@ -148,7 +148,7 @@ def _shown(one: pa.Array) -> str:
 
 
 def bad_rows(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> list[int]:
-    """The rows whose values do not fit a type, found by halving. O(bad * log rows) casts."""
+    """Return the rows whose values do not fit a type, by bisection. O(bad * log rows) casts."""
     bad: list[int] = []
     waiting = [(0, len(array))]
     while waiting:
@@ -165,23 +165,23 @@ def bad_rows(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: b
 
 
 def rows_beyond(array: pa.Array) -> np.ndarray:
-    """The rows of dates, times and moments that have no value in Python, int64[n]."""
+    """Return the rows whose date, time or timestamp is outside the range of Python, int64[n]."""
     kind = array.type
     if not (pa.types.is_date32(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind)):
         return np.zeros(0, np.int64)
     least, most = bounds_of(type_of_arrow("", kind))
     words = numbers_of(array, np.int32 if pa.types.is_date32(kind) else np.int64)
     beyond = (words < least) | (words > most)
-    if array.null_count and beyond.any():  # what stands in the place of a null means nothing
+    if array.null_count and beyond.any():  # the word of a null is arbitrary
         beyond &= array.is_valid().to_numpy(zero_copy_only=False)
     return np.flatnonzero(beyond)
 
 
 def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> pa.Array:
-    """The array as another type, with the same values. Raises one of REFUSALS where it has none of them.
+    """Cast an array to another type, keeping all values exactly. Raises one of REFUSALS for a value that does not fit.
 
-    What is `asked` for is also converted from texts and to texts, and a float is the number that it is printed as:
-    0.1 is one tenth. A type that is only `supposed` takes texts that lose nothing by it.
+    If `asked`, the user requested the type: texts are converted too, from and to it, and a float is taken as printed,
+    0.1 as one tenth. If `supposed`, the type is a guess, and only texts that lose nothing are converted.
 
     >>> cast_to(pa.array([7, 2**53]), pa.decimal128(18, 2)).to_pylist()
     [Decimal('7.00'), Decimal('9007199254740992.00')]
@@ -205,17 +205,17 @@ def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bo
 
 
 def is_string(kind: pa.DataType) -> bool:
-    """Whether a type has texts."""
+    """Return whether a type has texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a type has numbers."""
+    """Return whether a type has numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether Arrow itself converts one type to the other exactly or not at all."""
+    """Return whether Arrow's own cast between two types is exact or fails."""
     types = pa.types
     if types.is_timestamp(want):
         same_zone = types.is_timestamp(have) and (have.tz is None) == (want.tz is None)
@@ -228,7 +228,7 @@ def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array as a type that Arrow may change it for. Raises pa.ArrowInvalid if it does."""
+    """Cast an array by Arrow. Raises pa.ArrowInvalid if a value changes."""
     found = array.cast(kind)
     if pc.any(pc.not_equal(found.cast(array.type), array)).as_py():
         raise pa.ArrowInvalid(f"some values are no {kind}")
@@ -236,13 +236,13 @@ def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
-    """Numbers as those of another type: exactly, or what is asked for as they are printed."""
+    """Cast numbers to another type: exactly, or if `asked`, as they are printed."""
     if not asked and held_as(kind) == kind:
         try:
             return as_typed(Column("", type_of_arrow("", kind)), array)
         except WordError as error:
             raise pa.ArrowInvalid(str(error)) from None
-    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # of which Arrow has fewer casts
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # for which Arrow has fewer casts
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     have, types = array.type, pa.types
     if types.is_integer(have) and types.is_decimal(kind):
@@ -251,7 +251,7 @@ def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
         return typed(array.cast(pa.string()), kind)
     elif types.is_integer(have) and types.is_floating(kind):
         return typed(array.cast(pa.string()), kind) if _are_large(array) else array.cast(kind)
-    elif types.is_decimal(have) and types.is_floating(kind):  # Arrow makes 6.999… of 7.00000 where it has 256 bits
+    elif types.is_decimal(have) and types.is_floating(kind):  # Arrow converts 7.00000 of 256 bits to 6.999…
         return pa.array([value if value is None else float(value) for value in array.to_pylist()], kind)
     found = array.cast(kind)
     if types.is_decimal(kind):
@@ -260,5 +260,5 @@ def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
 
 
 def _are_large(integers: pa.Array) -> bool:
-    """Whether some are beyond those that Arrow makes floats of."""
+    """Return whether some integers are beyond those that Arrow casts to floats."""
     return bool(pc.any(pc.greater(pc.abs_checked(integers.cast(pa.decimal128(20, 0))), 2**53)).as_py())

@@ -1,8 +1,8 @@
-"""Files of CSV: all values are texts, which texts.py takes as the types that are wanted, or that they all have.
+"""Read CSV files. All values are texts, which texts.py converts to the wanted types, or to types that all of them fit.
 
 what is read    by
-bytes           text_stream.py, in UTF-8, whatever the file is in
-rows            pyarrow.csv, all columns as texts; Quotes watches over what it takes as one text
+bytes           text_stream.py, converted to UTF-8
+rows            pyarrow.csv, all columns as texts; _Watched checks its quotes
 types           those that are wanted, else the first of GUESSES that loses nothing of any text
 """
 
@@ -28,11 +28,11 @@ from .problems import DatasetError, Problems
 from .text_stream import TextStream
 from .texts import typed
 
-HEAD = 1 << 20  # bytes that have the first row
-FEW = 100  # texts that show what most are
+HEAD = 1 << 20  # bytes in which the first row is looked for
+FEW = 100  # texts that are tried first
 DELIMITERS = ",;\t|"
 TABBED = {".tsv", ".tab"}
-MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # where the column is no text
+MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # nulls in columns that are not texts
 GUESSES = [
     pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"), pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
@@ -44,9 +44,9 @@ UNCLOSED = (
 
 
 class Dialect(NamedTuple):
-    """How files of CSV are written: what is None follows from the file.
+    """How CSV files are written; what is None is detected.
 
-    `nulls` are the texts that are nulls in every column; those of MISSING are in columns of other types than texts.
+    `nulls` are the texts that mean null in every column; those of MISSING do in columns that are not texts.
     Without a `header`, columns are named by the relation, or column1, column2 and so on.
     """
 
@@ -59,7 +59,7 @@ class Dialect(NamedTuple):
 
 
 def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
-    """Open a file of CSV."""
+    """Open a CSV file."""
     one = _Csv(file, wanted, problems, dialect)
     kinds = one.inferred()
     schema = pa.schema([(name, kinds[name]) for name in one.names])
@@ -67,7 +67,7 @@ def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -
 
 
 class _Csv:
-    """A file of CSV: its columns, their types, and its rows."""
+    """A CSV file: its columns, their types, and its rows."""
 
     def __init__(self, file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> None:
         self.file, self.wanted, self.problems = file, wanted, problems
@@ -78,11 +78,11 @@ class _Csv:
         self.names = self._named(self._first_row(head), wanted.types)
 
     def share(self) -> float:
-        """The part of the file that was read."""
+        """Return the fraction of the file that was read."""
         return self.source.share if self.source else 0.0
 
     def _head(self, encoding: str | None) -> str:
-        """The text that the file begins with, from the first line that is not blank."""
+        """Return the beginning of the file, from the first line that is not blank."""
         with TextStream(self.file, encoding) as source:
             head = b""
             while len(head) < HEAD and (more := source.read(HEAD)):
@@ -95,7 +95,7 @@ class _Csv:
             return head[: end or len(head)].decode()
         except UnicodeDecodeError as error:
             if head[: error.start].strip() and b"\n" in head[: error.start]:
-                return head[: error.start].decode()  # it is told with its row and column
+                return head[: error.start].decode()  # reported later with its row and column
             bad = head[error.start : error.end]
             raise DatasetError(f"{self.file}, line 1: {bad!r} is no {source.encoding.upper()}: say what the file is "
                                "written in with --encoding, such as latin-1 or cp1252") from None  # fmt: skip
@@ -108,7 +108,7 @@ class _Csv:
             raise DatasetError(f"{self.file}, line 1: {UNCLOSED}") from None
 
     def _reader(self, lines: Iterable[str]) -> Any:
-        """A slow reader, which knows lines and refuses what is half quoted."""
+        """Return a slow reader, which counts lines and rejects unclosed quotes."""
         quote, delimiter = self.dialect.quote, self.dialect.delimiter or ","
         if not quote:
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
@@ -127,11 +127,11 @@ class _Csv:
     # --- types ----------------------------------------------------------------------------------
 
     def inferred(self) -> dict[str, pa.DataType]:
-        """The types of the columns: those that are wanted, else what all texts are, of all blocks or of the first."""
+        """Return the columns' types: those wanted, else one that fits all texts, of all blocks or of the first."""
         found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
         open_ = [name for name in self.names if name not in found]
         guesses = {name: [*GUESSES] for name in open_}
-        values = set[str]()  # the columns that have any
+        values = set[str]()  # the columns that have any value
         blocks = self._blocks(open_, Problems()) if open_ else iter(())
         for block in blocks if self.wanted.thorough else islice(blocks, 1):
             for name in open_:
@@ -144,9 +144,9 @@ class _Csv:
         return found
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
-        """Whether texts lose nothing as values of a type."""
+        """Return whether texts lose nothing as values of a type."""
         try:
-            for some in texts[:FEW], texts:  # since Arrow takes long to find that many fit not
+            for some in texts[:FEW], texts:  # since Arrow is slow to reject many texts
                 typed(self._pointed(some.cast(pa.string()), kind), kind, supposed=True)
         except pa.ArrowInvalid:
             return False
@@ -155,7 +155,7 @@ class _Csv:
     # --- rows -----------------------------------------------------------------------------------
 
     def batches(self, columns: Sequence[str], kinds: Types) -> Iterator[pa.RecordBatch]:
-        """The rows, some columns of them, as texts; what is a null in a column of its type is one."""
+        """Yield some columns of the rows as texts, with the nulls of each column's type."""
         row = 0
         for block in self._blocks(columns, self.problems):
             for batch in cut(block):
@@ -172,7 +172,7 @@ class _Csv:
                 row += len(batch)
 
     def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        """The texts, with a point in numbers that have another mark there. Raises pa.ArrowInvalid for one with both."""
+        """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with a point."""
         mark = self.dialect.decimal
         if mark == "." or not is_number(kind):
             return texts
@@ -190,7 +190,7 @@ class _Csv:
                                repr(texts[place].as_py())[:60])  # fmt: skip
 
     def _without_nulls(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        """The texts, with nulls for those that mean one in a column of a type."""
+        """Replace the texts that mean null in a column of a type by nulls."""
         marks = [*self.dialect.nulls]
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             marks += MISSING
@@ -199,7 +199,7 @@ class _Csv:
         return pc.if_else(pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts)
 
     def _blocks(self, columns: Sequence[str], problems: Problems) -> Iterator[pa.RecordBatch]:
-        """The rows in blocks, some columns of them, as bytes. Raises DatasetError."""
+        """Yield some columns of the rows as bytes, in blocks. Raises DatasetError."""
         with TextStream(self.file, self.dialect.encoding) as source:
             self.source = source
             watched = _Watched(source, self.dialect)
@@ -240,7 +240,7 @@ class _Csv:
         )  # fmt: skip
 
     def _find_foreign(self, problems: Problems) -> None:
-        """Add the texts that are no UTF-8 to the problems. Raises DatasetError where it is none of them."""
+        """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is none."""
         before = len(problems.found)
         remedy = "say what the file is written in with --encoding, such as latin-1 or cp1252"
         rows = (values for _, values in self._rows() if len(values) == len(self.names))
@@ -253,17 +253,17 @@ class _Csv:
             raise DatasetError(f"{self.file} is no UTF-8: {remedy}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
-        """Raise DatasetError where a quote is not closed, if there may be one: this takes long."""
+        """If `suspect`, read the file slowly to raise DatasetError for a quote that is not closed."""
         for _ in self._rows() if suspect else ():
             pass
 
     def line_of(self, row: int) -> int:
-        """The line in which a row begins that has as many values as the head, from 1."""
+        """Return the line, from 1, in which a row begins; only rows as wide as the head count."""
         rows = (line for line, values in self._rows() if len(values) == len(self.names))
         return next(islice(rows, row + self.dialect.header, None), 1)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The rows, each with its first line, as the slow reader reads them. Raises DatasetError."""
+        """Yield the rows by the slow reader, each with its first line. Raises DatasetError."""
         with TextStream(self.file, self.dialect.encoding) as source, _long_fields():
             reader = self._reader(_lines(source))
             while True:
@@ -279,10 +279,10 @@ class _Csv:
 
 
 class _Watched:
-    """The bytes of a file, from its first line that is not blank, as pyarrow reads them.
+    """The bytes of a file for pyarrow, from the first line that is not blank, with checks.
 
-    `inside` says that the last quote so far opens a text; it is `suspect` if a quote opens or closes one in the middle
-    of a column, as where one is not closed, and `foreign` if there is something that is no UTF-8, where reading ends.
+    `inside`: the last quote so far opens a text. `suspect`: a quote opens or closes a text in the middle of a column,
+    as happens if one is not closed. `foreign`: some bytes are not UTF-8; reading ends there.
     """
 
     def __init__(self, source: TextStream, dialect: Dialect) -> None:
@@ -294,11 +294,11 @@ class _Watched:
         self._last = b""
 
     def close(self) -> None:
-        """Close nothing: the file is closed by who has opened it."""
+        """Close nothing: whoever opened the file closes it."""
         self.closed = True
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, or all that are left."""
+        """Return `size` bytes, or all that are left."""
         taken = self.source.read(size)
         while not self._last and (begun := taken.lstrip(b"\r\n")) != taken:
             taken = begun + self.source.read(size - len(begun))
@@ -314,7 +314,7 @@ class _Watched:
         return taken
 
     def _watch(self, data: np.ndarray, first: int) -> None:
-        """Follow the quotes in bytes, of which those from `first` on are new."""
+        """Check the quotes in bytes, of which those from `first` on are new."""
         at = first + np.flatnonzero(data[first:] == self._quote[0])
         opens = np.arange(len(at)) % 2 == self.inside
         before = np.where(at > 0, data[at - 1], self._quote[0])
@@ -325,7 +325,7 @@ class _Watched:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Let the slow reader have texts of any length."""
+    """Allow texts of any length in the slow reader."""
     before = csv.field_size_limit(sys.maxsize)
     try:
         yield
@@ -334,7 +334,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _lines(source: TextStream) -> Iterator[str]:
-    """The lines of a file, with their ends."""
+    """Yield the lines of a file, with line ends."""
     rest = b""
     while taken := source.read(HEAD):
         *lines, rest = (rest + taken).splitlines(keepends=True)
@@ -343,7 +343,7 @@ def _lines(source: TextStream) -> Iterator[str]:
 
 
 def _commonest(head: str, quote: str) -> str:
-    """The delimiter that is the commonest in the first line, texts in quotes left out."""
+    """Return the commonest delimiter in the first line, outside of quoted texts."""
     line = re.sub(f"{quote}[^{quote}]*{quote}", "", head) if quote else head
     first = line.splitlines()[0] if line.strip() else ""
     return max(DELIMITERS, key=first.count)

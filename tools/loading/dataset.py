@@ -1,13 +1,13 @@
-"""Sources as one table: the files' rows in order, in clean typed batches, or all that is wrong with them.
+"""Sources as one table: the files' rows in order, in clean typed batches, or all their problems.
 
-Columns go through these steps, in this order; every step speaks of the names that the step before it gave.
+Columns go through these steps, in this order; each step uses the names that the previous one gave.
 
     struct         address: {town, street}       becomes  address:town, address:street
     --rename       born=birthday
     --columns      id,birthday                   the others are left out
     --cast         birthday=date
 
-Columns of lists and maps stand apart, in `nested`: elements.py makes tables of them.
+Columns of lists and maps are kept apart, in `nested`: elements.py makes tables of them.
 """
 
 import functools
@@ -35,17 +35,17 @@ from .formats import open_part
 from .opened import Contradicted, Opened, Wanted, is_nested, value_at
 from .problems import DatasetError, Problems
 
-KEEP, REFUSE, DROP = NULLS = "keep", "refuse", "drop"  # what becomes of nulls
+KEEP, REFUSE, DROP = NULLS = "keep", "refuse", "drop"  # how nulls are treated
 NO_NAN = "NaN has no place in an order; filter it out"
 
 
 class Reading(NamedTuple):
-    """How sources are read: what the options of `pagestore load` say.
+    """How sources are read: the options of `pagestore load`.
 
-    `nulls` says what becomes of a null: "keep" leaves it there, in columns that need no value; "drop" leaves out the
-    row, and "refuse" ends the load. `fill` has values, as texts, for the nulls of some columns. With `empty_is_null` an
-    empty text of a CSV file is a null. Unless `thorough`, files without types are read once: what their first rows let
-    one suppose may be Contradicted. `dialect` is that of CSV files.
+    `nulls` says how a null is treated: "keep" keeps it in nullable columns, "drop" drops its row, "refuse" ends the
+    load. `fill` has texts of values that replace nulls in some columns. With `empty_is_null` an empty text in a CSV
+    file is a null. Unless `thorough`, files without types are read only once, with types guessed from the first rows;
+    later rows may raise Contradicted. `dialect` is that of CSV files.
     """
 
     columns: Sequence[str] = ()
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Where a column of a file stands: its place in structs, from the outermost, and the type that is held."""
+    """A column of a file: its path through structs, from the outermost, and its type."""
 
     path: tuple[str, ...]
     type: pa.DataType
@@ -71,7 +71,7 @@ class Column(NamedTuple):
 class Dataset:
     """The files of some sources, with one Arrow type per column. `notes` are warnings for the user.
 
-    `required` are columns that are never null, with the reason: nulls in these are refused where they would be kept.
+    `required` has the columns that are never null, with the reason; nulls in these are problems unless dropped.
     """
 
     name: str
@@ -87,25 +87,25 @@ class Dataset:
     dropped: int = 0
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
-    nulls_in: set[str] = field(default_factory=set)  # the columns that had some in what was read so far
-    _empty: dict[str, int] = field(default_factory=dict)  # texts of CSV by column, which might be meant as nulls
-    _opened: dict[Path, Opened] = field(default_factory=dict)  # those whose types were inferred
+    nulls_in: set[str] = field(default_factory=set)  # the columns with nulls in the rows read so far
+    _empty: dict[str, int] = field(default_factory=dict)  # empty texts of CSV by column, perhaps meant as nulls
+    _opened: dict[Path, Opened] = field(default_factory=dict)  # files whose types were inferred
     _fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
     @property
     def untyped(self) -> bool:
-        """Whether types of a file are inferred."""
+        """Whether some file's types were inferred."""
         return bool(self._opened)
 
     @property
     def given(self) -> int:
-        """How many rows were given out so far."""
+        """The number of rows yielded so far."""
         return self.rows - self.dropped
 
     def lacking(self) -> set[str]:
-        """The columns that may have nulls: as Parquet's footers say, else by reading the files.
+        """Return the columns that may have nulls: by Parquet's footers, else by reading the files.
 
-        Where these are not read for it, all of them; `nulls_in` says afterwards which have some.
+        If not `thorough`, all columns of files without types; `nulls_in` says after the load which had some.
         """
         found: set[str] = set()
         for part in self.parts:
@@ -123,9 +123,9 @@ class Dataset:
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in file order, without NaN, and with nulls where they are kept; rows that are dropped are counted.
+        """Yield all rows in file order, without NaN, with nulls if they are kept; count the rows that are dropped.
 
-        Raises DatasetError with all problems of all rows; where there is one no more batches come.
+        Raises DatasetError with the problems of all rows; after the first, no more batches are yielded.
         """
         self.rows, self.dropped, self.share, self._empty = 0, 0, 0.0, {}
         self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
@@ -165,12 +165,12 @@ class Dataset:
                 yield kept, opened.share()
 
     def _typed(self, array: pa.Array, name: str, untyped: bool, where: str, first_row: int) -> pa.Array | None:
-        """Values of a column as its type; None where some do not fit, which are problems then.
+        """Cast values of a column to its type; add those that do not fit to the problems and return None.
 
-        Raises Contradicted where they do not fit what was only supposed.
+        Raises Contradicted if the type was guessed.
         """
         kind, supposed = self.columns[name], untyped and name not in self.wanted
-        if is_nested(kind):  # elements.py types what is in it
+        if is_nested(kind):  # elements.py casts its elements
             return pa.nulls(len(array), kind) if pa.types.is_null(array.type) else array
         if self.reading.utc and kind == pa.timestamp("us") and untyped:
             array = _in_utc(array)
@@ -183,7 +183,7 @@ class Dataset:
         return cast
 
     def _settle_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, without those that are dropped for a null. A list may be null: it is empty."""
+        """Drop rows with nulls, if they are to be dropped. A null list counts as empty."""
         columns = [column for column in batch.columns if column.null_count and not is_nested(column.type)]
         if self.reading.nulls != DROP or not columns:
             return batch
@@ -203,17 +203,15 @@ class Dataset:
         return array
 
     def _open(self, part: Part) -> Opened:
-        """A file, whose types have been inferred already if it has none of its own."""
+        """Return an opened file, with the types inferred before if it has none of its own."""
         return self._opened.get(part.file) or open_part(part, Wanted(), self.problems, self.reading.dialect)
 
     def _empties(self, part: Part) -> bool:
-        """Whether empty texts of a file are nulls."""
+        """Return whether empty texts of a file are nulls."""
         return self.reading.empty_is_null and part.format == CSV
 
     def _look_for_nulls(self, name: str, array: pa.Array, where: str, first_row: int) -> pa.Array:
-        """The array with its nulls filled; those that are left, if they are refused, NaN, and dates and times without
-        a value are problems.
-        """
+        """Fill nulls of an array; add to the problems those that are refused, NaN, and dates and times out of range."""
         if name in self._fill:
             array = array.fill_null(self._fill[name])
         if array.null_count:
@@ -234,7 +232,7 @@ class Dataset:
         return array
 
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
-        """The columns of a file by the names that they get, those that --columns leaves out without."""
+        """Return the columns of a file by their new names, without those that --columns omits."""
         found: dict[str, Column] = {}
         fields = [*flattened(opened.schema), *(((), name, pa.string()) for name in part.values)]
         for path, name, kind in fields:
@@ -253,7 +251,7 @@ class Dataset:
 
 
 def _in_utc(texts: pa.Array) -> pa.Array:
-    """Moments in UTC, without a zone, of texts that all have an offset; other texts as they are."""
+    """Convert texts to timestamps in UTC without a zone if all have an offset; else return them unchanged."""
     try:
         return cast_to(texts, pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     except REFUSALS:
@@ -261,12 +259,12 @@ def _in_utc(texts: pa.Array) -> pa.Array:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether an empty text is a value of a column."""
+    """Return whether an empty text is a value of a column."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
-    """The columns of a schema, those of structs in their place: (path, name, type)."""
+    """Yield the columns of a schema, with structs expanded: (path, name, type)."""
 
     def within(path: tuple[str, ...], one: pa.Field) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
         path = (*path, one.name)

@@ -1,15 +1,15 @@
-"""An empty relation is filled by many tasks: each builds the finished pages of a range of its keys (trees/segments.py).
+"""Fill an empty relation by many tasks: each builds the finished pages of a range of its keys (trees/segments.py).
 
-    texts      each task writes the distinct texts of some files; here they get their ids, in the order of the files
+    texts      each task writes the distinct texts of some files; this process assigns ids, in the order of the files
     build      each task reads some files again, replaces texts by those ids, and builds a segment, if the keys ascend
-    or sort    else the rows, as words, are sorted into ranges by the cluster, and a segment is built of each
-    stitch     the segments are appended to the store, and one tree is put over them
+    or sort    else the cluster sorts the rows, as words, into ranges, and a segment is built of each
+    stitch     the segments are appended to the store, and one tree is built over them
 
 Texts take two passes, since ids must be known before pages are packed: a page is as wide as its ids, and rows with a
-text in the key are in the order of these. To rewrite ids when segments are appended would be to build every page twice,
-one of the times here; the first pass reads only the columns of texts.
+text in the key are in the order of their ids. Rewriting ids when segments are appended would build every page a second
+time, in this process; the first pass reads only the columns of texts.
 
-A cluster runs the tasks, wherever it likes: what they take and give is pickled, and files are in folders that all see.
+A cluster runs the tasks on any machine: arguments and results are pickled, and files are in shared folders.
 """
 
 import json
@@ -48,22 +48,22 @@ Batches = Iterator[np.ndarray]
 
 
 class Cluster(Protocol):
-    """Runs tasks. `parallelism` is how many at once; a task that fails may be run again."""
+    """Runs tasks, `parallelism` at a time; a task that fails may be run again."""
 
     parallelism: int
 
     def each(self, task: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
-        """What a task gives for each argument."""
+        """Return the task's result for each argument."""
 
     def ranges(
         self, words: Callable[[T], Batches], arguments: Sequence[T], columns: int, keys: int,
         build: Callable[[Batches], R],
     ) -> list[R]:  # fmt: skip
-        """What `build` gives for each range of the rows of all arguments, ascending by key; rows are words."""
+        """Return the result of `build` for each range of all arguments' rows, ascending by key; rows are words."""
 
 
 class Place(NamedTuple):
-    """Where segments are built: the tree and the version that they are for, the page where they probably begin."""
+    """Where segments are built: the folder, the tree's spec and version, and their probable first page."""
 
     folder: str
     spec: Spec
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Task:
-    """Some files of a dataset, which become rows of words. What the task leaves beside a segment is in a folder."""
+    """Some files of a dataset, to be encoded as words. `folder` has the task's output other than its segment."""
 
     dataset: Dataset
     schema: Schema
@@ -83,7 +83,7 @@ class Task:
 
     @property
     def texts(self) -> Path:
-        """The file of the distinct texts of these files; beside it stands the one with their ids."""
+        """The file of the distinct texts of these files; that of their ids is next to it."""
         return Path(self.folder, f"{self.number:05}.texts")
 
     @property
@@ -92,18 +92,18 @@ class Task:
         return self.texts.with_suffix(".npy")
 
     def codes(self, column: str) -> Path:
-        """The file of a column's texts, each as its place among those in `texts`; int64 each."""
+        """Return the file of a column's texts, each as an int64 index into `texts`."""
         return self.texts.with_suffix(f".{self.schema.names.index(column)}")
 
     @property
     def account(self) -> Path:
-        """The file that says how many rows they have, and what is wrong with these."""
+        """The file with the numbers of rows read and dropped, and their problems."""
         return self.texts.with_suffix(".json")
 
 
 @dataclass
 class Made:
-    """What a task has made: a segment, or why there is none. `rows` and `dropped` were read for it."""
+    """The result of a task: a segment, or why there is none; `rows` were read, `dropped` of them dropped."""
 
     segment: Segment | None = None
     rows: int = 0
@@ -121,7 +121,7 @@ def fill(
     txn: Transaction, relation: WritableRelation, dataset: Dataset, cluster: Cluster, folder: Path,
     progress: Callable[[str], None],
 ) -> Filled:  # fmt: skip
-    """Fill an empty relation with the rows of a dataset, by a cluster's tasks, which leave segments in a folder.
+    """Fill an empty relation with the rows of a dataset, by a cluster's tasks, which write segments to a folder.
 
     Raises DatasetError as a load in this process does, and for files that are neither Parquet nor Arrow.
     """
@@ -161,10 +161,10 @@ def _refuse_formats(dataset: Dataset) -> None:
 
 @contextmanager
 def _emptied(folder: Path) -> Iterator[Path]:
-    """A new folder in one that is emptied before and removed afterwards.
+    """Make a new folder in one that is emptied before and deleted afterwards.
 
-    The caller holds the store's only turn to write, so whatever is there is of a load that was killed. Tasks of that
-    one may still run; they find their folder gone.
+    The caller holds the store's write lock, so existing files are from a load that was killed. Tasks of that load may
+    still run; they fail, since their folder is deleted.
     """
     shutil.rmtree(folder, ignore_errors=True)
     inner = folder.absolute() / uuid4().hex
@@ -176,20 +176,20 @@ def _emptied(folder: Path) -> Iterator[Path]:
 
 
 def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
-    """Files in their order in at most so many shares, of about as many bytes each."""
+    """Split files, in order, into at most `shares` groups of about equally many bytes."""
     sizes = np.array([max(1, part.file.stat().st_size) for part in parts])
     share = ((np.cumsum(sizes) - sizes / 2) * shares // sizes.sum()).astype(int)
     return [[part for part, its in zip(parts, share.tolist(), strict=True) if its == one] for one in np.unique(share)]
 
 
 def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
-    """Some files of a dataset, found from whatever folder a task runs in."""
+    """Return the dataset of some of the files, with absolute paths, for a task in any folder."""
     parts = [part._replace(file=part.file.absolute()) for part in parts]
     return replace(dataset, parts=parts, notes=[], problems=Problems(), _opened={})
 
 
 def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
-    """Give ids to the texts of all tasks, batch by batch in the order in which a load would meet them."""
+    """Assign ids to the texts of all tasks, batch by batch, in the order in which a load would meet them."""
     cluster.each(_write_texts, tasks)
     for task in tasks:
         with pa.memory_map(str(task.texts)) as source:
@@ -198,13 +198,13 @@ def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
 
 
 def _out_of_order(made: Sequence[Made], keys: int) -> bool:
-    """Whether keys do not ascend, within a task or from one to the next."""
+    """Return whether keys do not ascend, within a task or from one to the next."""
     segments = [one.segment for one in made if one.segment and one.segment.records]
     return any(one.disorder for one in made) or any(one.last >= other.entry[:keys] for one, other in pairwise(segments))
 
 
 def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made: Sequence[Made]) -> None:
-    """Raise DatasetError with all that tasks found wrong."""
+    """Raise DatasetError with all problems that tasks found."""
     problems = dict.fromkeys(problem for one in made for problem in one.problems)
     if problems:
         raise DatasetError([*problems])
@@ -218,20 +218,20 @@ def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made
 
 
 def _write_texts(task: Task) -> None:
-    """Write the distinct texts of each column and batch, in the order in which they come, and which row has which.
+    """Write the distinct texts of each column and batch, in order of occurrence, and which row has which.
 
-    Those that the batch before had are not written again, since here every text has to be looked up.
+    Texts of the previous batch are not written again, since the store's process looks up every text.
     """
     names = [column.name for column in task.schema.columns if column.type.interned]
     known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))  # texts and their places
     dataset, met = task.dataset, 0
-    if dataset.reading.nulls != DROP:  # else other columns say which rows count
+    if dataset.reading.nulls != DROP:  # else nulls in other columns decide which rows count
         dataset = replace(dataset, columns={name: dataset.columns[name] for name in names})
     with ExitStack() as made:
         out = made.enter_context(pa.OSFile(str(made.enter_context(_whole(task.texts))), "wb"))
         stream = made.enter_context(pa.ipc.new_stream(out, TEXT))
         codes = [made.enter_context(open(made.enter_context(_whole(task.codes(name))), "wb")) for name in names]
-        with suppress(DatasetError):  # the pass that builds tells what is wrong, of all columns
+        with suppress(DatasetError):  # the second pass reports the problems of all columns
             for batch in dataset.batches():
                 for name, file in zip(names, codes, strict=True):
                     coded = batch.column(name).drop_null().dictionary_encode()
@@ -246,20 +246,20 @@ def _write_texts(task: Task) -> None:
 
 @contextmanager
 def _whole(file: Path) -> Iterator[Path]:
-    """A file of another name, which replaces `file` in the end: two attempts of a task do not meet in it."""
+    """Yield a temporary name that replaces `file` at the end, so that two attempts of a task do not collide."""
     attempt = file.with_name(f"{file.name}.{uuid4().hex}")
     yield attempt
     attempt.replace(file)
 
 
 class KnownTexts:
-    """An interner of a column's texts, which come as they came in the task's first pass: nothing is looked up."""
+    """An interner that replays a column's ids in the order of the task's first pass, without look-ups."""
 
     def __init__(self, ids: np.ndarray, codes: Path) -> None:
         self._ids, self._codes, self._read = ids, codes, 0
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """The ids int64[n] of the next n texts."""
+        """Return the ids int64[n] of the next n texts."""
         codes = np.fromfile(self._codes, np.int64, len(texts), offset=self._read)
         self._read += codes.nbytes
         ids: np.ndarray = self._ids[codes]
@@ -267,7 +267,7 @@ class KnownTexts:
 
 
 def _words_of(task: Task) -> Batches:
-    """The rows of a task's files as batches of words int64[C, n], the key columns first."""
+    """Yield the rows of a task's files as batches of words int64[C, n], the key columns first."""
     schema = task.schema
     interners: dict[str, Any] = dict.fromkeys(schema.names)
     for name in (column.name for column in schema.columns if column.type.interned):
@@ -278,14 +278,14 @@ def _words_of(task: Task) -> Batches:
 
 
 def _build_in_order(place: Place, task: Task) -> Made:
-    """Build the segment of a task's files, unless their keys do not ascend."""
+    """Build the segment of a task's files, if their keys ascend."""
     made = _build(place, _words_of(task))
     made.rows, made.dropped = task.dataset.rows, task.dataset.dropped
     return made
 
 
 def _words_noted(task: Task) -> Batches:
-    """A task's rows as words, to be sorted; how many there are, and what is wrong with them, goes into a file."""
+    """Yield a task's rows as words, to be sorted; write their number and problems to its `account`."""
     problems: tuple[str, ...] = ()
     try:
         yield from _words_of(task)

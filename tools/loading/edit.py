@@ -1,4 +1,4 @@
-"""Rows that change a relation that is there: they are added, put in place of others, or taken away."""
+"""Edit an existing relation by rows that are inserted, replace others, or are deleted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,15 +13,15 @@ from pagestore.trees.reading import LARGE_WORDS, batch_rows, read, read_batches
 
 from .fill import Conflicts
 
-FEW_KEYS = 10_000  # that are looked for one by one
+FEW_KEYS = 10_000  # that are looked up one by one
 PUT_IN_PLACE = "keep one of them, or put the new values in place with --upsert"
-EDIT_ROWS = 1 << 20  # rows of one batch of edits: the more there are, the fewer pages are written twice
+EDIT_ROWS = 1 << 20  # rows of one batch of edits: the larger, the fewer pages are written twice
 
 
 class Edited:
-    """What edits came to: rows that are new, that have other values now, and that are gone.
+    """The result of edits: the numbers of rows inserted, changed and deleted.
 
-    `keys` are, in parts int64[K, n], those of the rows that were put in place of others, or that are gone.
+    `keys` are, in parts int64[K, n], those of the rows that replaced others, or that were deleted.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ def append(
     source: str,
     remedy: str = PUT_IN_PLACE,
 ) -> Edited:
-    """Add rows, int64[C, n] in any order; those that are there already change nothing.
+    """Insert rows, int64[C, n] in any order; rows that exist already change nothing.
 
-    Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
+    Raises DatasetError, with the number of such keys, if a key exists with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
     conflicts = Conflicts()
@@ -56,7 +56,7 @@ def append(
 def upsert(
     txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
 ) -> Edited:
-    """Add rows, int64[C, n], or put their values in place of those that their keys have; the last row of a key counts.
+    """Insert rows, int64[C, n], or replace the values of existing keys; the last row of a key counts.
 
     O(rows * height).
     """
@@ -73,7 +73,7 @@ def upsert(
 def delete(
     txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
 ) -> Edited:
-    """Take away the rows of keys int64[K, n], or whole rows int64[C, n], which go only where the values are the same.
+    """Delete the rows with keys int64[K, n], or whole rows int64[C, n], only if their values are the same.
 
     O(rows * height).
     """
@@ -92,7 +92,7 @@ def delete(
 
 
 def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
-    """Take away the rows whose keys begin with one of int64[K, n], as `delete_below`."""
+    """Delete the rows whose keys begin with one of the prefixes int64[K, n], like `delete_below`."""
     edited = Edited()
     for prefixes in _large(words):
         edited.deleted += sum(rows.shape[1] for rows in delete_below(txn, relation, prefixes))
@@ -103,7 +103,7 @@ def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterabl
 def delete_matching(
     txn: Transaction, relation: WritableRelation, places: Sequence[int], words: Iterable[np.ndarray]
 ) -> Edited:
-    """Take away the rows that have one of int64[K, n] in the columns at some places. O(records) for each batch."""
+    """Delete the rows that have one of int64[K, n] in the columns at `places`. O(records) for each batch."""
     edited, keys = Edited(), len(relation.schema.key)
     for wanted in _large(words):
         for gone in _erased(txn, relation, _matching(relation, places, wanted)):
@@ -113,7 +113,7 @@ def delete_matching(
 
 
 def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
-    """Take away the rows whose keys begin with one of int64[K, n]; returns them, in parts int64[C, n].
+    """Delete the rows whose keys begin with one of int64[K, n]; return them, in parts int64[C, n].
 
     O(n * height) for a few, O(records) for many.
     """
@@ -121,8 +121,8 @@ def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray)
 
 
 def count_returned(txn: Transaction, relation: WritableRelation, gone: list[np.ndarray]) -> tuple[int, int, int]:
-    """Of rows that were taken away, in parts int64[C, n]: how many there are, how many of their keys are there again,
-    and how many of these with other values. O(rows * height).
+    """Count deleted rows, in parts int64[C, n]: all, those whose key exists again, and those of these whose values
+    are different now. O(rows * height).
     """
     keys, every, again, other = len(relation.schema.key), 0, 0, 0
     for rows in gone:
@@ -134,13 +134,13 @@ def count_returned(txn: Transaction, relation: WritableRelation, gone: list[np.n
 
 
 def are_repeated(parts: list[np.ndarray]) -> bool:
-    """Whether a key comes twice in parts int64[K, n]."""
+    """Return whether a key is repeated in parts int64[K, n]."""
     items = np.concatenate([_as_items(keys) for keys in parts]) if parts else np.zeros(0)
     return len(np.unique(items)) < len(items)
 
 
 def _erased(txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]) -> list[np.ndarray]:
-    """Take away the rows with keys, in parts int64[K, n]; returns them, in parts int64[C, n]."""
+    """Delete the rows with keys, in parts int64[K, n]; return them, in parts int64[C, n]."""
     width, found = len(relation.schema.columns), []
     for keys in parts:
         gone = np.concatenate([keys, np.zeros((width - len(keys), keys.shape[1]), np.int64)])
@@ -149,7 +149,7 @@ def _erased(txn: Transaction, relation: WritableRelation, parts: Iterable[np.nda
 
 
 def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
-    """The keys of the records below prefixes int64[K, n], in parts."""
+    """Return the keys of the records with prefixes int64[K, n], in parts."""
     pages, tree = relation.view()
     columns = tuple(range(tree.spec.keys))
     if keys.shape[1] <= FEW_KEYS:
@@ -159,7 +159,7 @@ def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
 
 
 def _matching(relation: WritableRelation, places: Sequence[int], values: np.ndarray) -> list[np.ndarray]:
-    """The keys of the records that have one of int64[K, n] in the columns at some places, in parts."""
+    """Return the keys of the records that have one of int64[K, n] in the columns at `places`, in parts."""
     pages, tree = relation.view()
     columns = tuple(sorted({*range(tree.spec.keys), *places}))
     at, wanted = [columns.index(place) for place in places], _as_items(values)
@@ -170,13 +170,13 @@ def _matching(relation: WritableRelation, places: Sequence[int], values: np.ndar
 
 
 def _as_items(keys: np.ndarray) -> np.ndarray:
-    """The keys int64[K, n] as n items that can be compared with one another."""
+    """Return the keys int64[K, n] as n items that can be compared for equality."""
     rows = np.ascontiguousarray(keys.T)
     return rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel()
 
 
 def _large(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The batches put together to some EDIT_ROWS rows each, or to LARGE_WORDS words."""
+    """Concatenate batches to about EDIT_ROWS rows each, or LARGE_WORDS words."""
     held: list[np.ndarray] = []
     for batch in batches:
         held.append(batch)

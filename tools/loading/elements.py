@@ -1,11 +1,11 @@
-"""Lists and maps within rows: their elements become rows of a relation of their own, beside that of the rows.
+"""Load lists and maps within rows: their elements become rows of a second relation.
 
     orders        id  lines                                  orders:lines     id  position  sku  pieces
                   7   [{sku: tea, pieces: 2},       ──▶                       7   0         tea  2
                        {sku: cup, pieces: 1}]                                 7   1         cup  1
 
-The key is that of the row with the element's position, from 0, or with a map's key. An element that is no struct is in
-the column `value`; a name that the key has already gets the column's in front, as in `lines:id`.
+The key is that of the row and the element's position, from 0, or the map's key. An element that is not a struct is in
+the column `value`; a name that the key has already is prefixed with the column's, as in `lines:id`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,13 +38,13 @@ class Elements:
         columns = {**self.rows_of.columns, self.column: self.kind}
         self.rows_of = replace(self.rows_of, columns=columns, nested={}, problems=Problems())
         self._fields = self._named_fields()
-        self.held = pa.schema([])  # the columns of a relation of elements that is there
-        self.given = self.left_out = 0  # elements that were given out so far, and those dropped for a null
+        self.held = pa.schema([])  # the columns of the existing relation of elements, if any
+        self.given = self.left_out = 0  # elements yielded so far, and those dropped for a null
         self.required = {*self.key, POSITION, KEY}
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """The columns of the elements' relation; those that no relation can hold are None."""
+        """The columns of the elements' relation; None for types that no relation can hold."""
         place = {} if pa.types.is_map(self.kind) else {POSITION: pa.int64()}
         utc = self.rows_of.reading.utc
         known = {field.name: field.type for field in self.held}
@@ -56,7 +56,7 @@ class Elements:
 
     @property
     def schema(self) -> Schema:
-        """The elements' relation: what may be null in an element is, if nulls are kept."""
+        """The schema of the elements' relation; if nulls are kept, its columns are nullable where the type is."""
         keep = self.rows_of.reading.nulls == KEEP
         columns = [
             Column(name, type_of_arrow(name, kind)._replace(nullable=keep and self._may_lack(name)))
@@ -65,7 +65,7 @@ class Elements:
         return Schema.parse(Schema(tuple(columns), tuple(self.keys)), self.keys)
 
     def _may_lack(self, name: str) -> bool:
-        """Whether a column of the elements may have nulls, as its type has it."""
+        """Return whether a column of the elements may have nulls, by its type."""
         if name in self.required:
             return False
         field, path = self.kind.field(0), self._fields[name][0]
@@ -84,21 +84,21 @@ class Elements:
 
     @property
     def name(self) -> str:
-        """What the elements are of, for messages."""
+        """The source and column of the elements, for messages."""
         return f"{self.rows_of.name}, column {self.column}"
 
     @property
     def rows(self) -> int:
-        """How many rows, with or without elements, were read so far."""
+        """The number of rows, with or without elements, read so far."""
         return self.rows_of.rows
 
     @property
     def share(self) -> float:
-        """The part of the files that was read so far."""
+        """The fraction of the files that was read so far."""
         return self.rows_of.share
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All elements, in the order of their rows. Raises DatasetError with all that is wrong with them."""
+        """Yield all elements, in the order of their rows. Raises DatasetError with all their problems."""
         problems, nulls, columns = self.rows_of.problems, self.rows_of.reading.nulls, self.columns
         self.given = self.left_out = 0
         for batch in self.rows_of.batches():
@@ -128,7 +128,7 @@ class Elements:
         problems.refuse()
 
     def _named_fields(self) -> dict[str, tuple[tuple[str, ...], pa.DataType]]:
-        """The columns of an element by name: where each stands in it, and its type."""
+        """Return the columns of an element by name: the path of each within it, and its type."""
         kind, within = self.kind, tuple[str, ...]()
         found: list[tuple[tuple[str, ...], str, pa.DataType]] = []
         if pa.types.is_map(kind):
@@ -148,7 +148,7 @@ class Elements:
 
 
 def lists_of(txn: Transaction, relation: str) -> list[str]:
-    """The relations of lists and maps that stand beside a relation: its key is the beginning of theirs."""
+    """Return the relations of a relation's lists and maps: their keys begin with its key."""
     if relation not in txn:
         return []
     key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
@@ -157,12 +157,12 @@ def lists_of(txn: Transaction, relation: str) -> list[str]:
 
 
 def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataType | None:
-    """The type of a column for values that a relation holds as one type, where the relation has another one."""
+    """Return the existing column's type if it may hold values of type `held`, else `held`."""
     return there if held is not None and there is not None and may_hold(held, there) else held
 
 
 def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
-    """The types of a relation's lists, by the names of their columns: what no element says, is known from there."""
+    """Return the types of a relation's lists, by column, for files whose elements do not show them."""
     found = {}
     for name in lists_of(txn, relation):
         schema = txn[name].schema
@@ -174,7 +174,7 @@ def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
 
 
 def _elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """The place of each element's list in the array int64[n], and the elements; of maps structs of key and value."""
+    """Return the index of each element's list in the array int64[n], and the elements; for maps, key-value structs."""
     if not pa.types.is_map(array.type):
         return pc.list_parent_indices(array).to_numpy(zero_copy_only=False), pc.list_flatten(array)
     starts = array.offsets.to_numpy()

@@ -1,4 +1,4 @@
-"""Sorts more words than memory should hold: writes sorted runs to temporary files, and merges them by windows.
+"""Sort more words than fit into memory: write sorted runs to temporary files, and merge them by windows.
 
 A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
@@ -15,7 +15,7 @@ Batch = np.ndarray
 
 
 def sort(batches: Iterable[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """The rows in ascending order of their keys; more than `memory` bytes go through a temporary folder.
+    """Yield the rows in ascending order of their keys; more than `memory` bytes go through a temporary folder.
 
     >>> [batch.tolist() for batch in sort([np.array([[5, 3], [1, 2]]), np.array([[4], [9]])], 1, 1 << 20)]
     [[[3, 4, 5], [2, 9, 1]]]
@@ -34,7 +34,7 @@ def sort(batches: Iterable[Batch], keys: int, memory: int) -> Iterator[Batch]:
 
 
 def count_below(columns: np.ndarray, bound: np.ndarray) -> int:
-    """How many rows of the ascending int64[K, n] are at most `bound`, int64[K].
+    """Return how many rows of the ascending int64[K, n] are at most `bound`, int64[K].
 
     >>> count_below(np.array([[1, 1, 2, 2], [5, 7, 0, 3]]), np.array([2, 0]))
     3
@@ -67,7 +67,7 @@ def _spill(run: Batch, file: Path) -> Batch:
 
 
 def _merge(runs: list[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """Merge sorted runs: each round yields the rows, of one window a run, up to the least of the windows' last keys."""
+    """Merge sorted runs: each round takes a window of each run, and yields rows up to the least last key of these."""
     rows = max(1, memory // (3 * len(runs) * runs[0].shape[0] * runs[0].itemsize))
     starts = [0] * len(runs)
     while any(start < run.shape[1] for start, run in zip(starts, runs, strict=True)):

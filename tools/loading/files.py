@@ -1,9 +1,9 @@
-"""The files that sources name: single ones, folders and patterns, and what each is, by its first bytes and its name.
+"""Find the files that sources name (files, folders, patterns), and each one's format, by its name and first bytes.
 
-    trips/_SUCCESS                                       a Spark job ended well; its absence is worth a note
+    trips/_SUCCESS                                       a Spark job succeeded; if absent, a note is made
     trips/month=11/part-00000-<uuid>-c000.zstd.parquet   month is a column, its value is in the folder's name
     trips/month=__HIVE_DEFAULT_PARTITION__/part-…        where it is null; other values are percent-encoded
-    trips/readme.md                                      what is no table is left out, and noted
+    trips/readme.md                                      not a table: left out, with a note
 
 In a folder, a name that starts with `_` or `.` is not data.
 """
@@ -39,16 +39,16 @@ class Part(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The parts that sources name, in the order of the sources and of the names within a folder, and notes on them."""
+    """The parts of sources, in the order of the sources and of the names within a folder, and notes on them."""
 
     parts: list[Part]
     notes: list[str]
 
 
 def find_files(sources: Sequence[str | Path], format: str | None = None) -> Files:
-    """The files of sources, each a file, a folder or a pattern as `data/*.csv`; all are of the format that is given.
+    """Return the files of sources, each a file, a folder or a pattern like `data/*.csv`; `format` is that of all.
 
-    Raises DatasetError for a source without any.
+    Raises DatasetError for a source without files.
     """
     parts: list[Part] = []
     notes: list[str] = []
@@ -69,7 +69,7 @@ def find_files(sources: Sequence[str | Path], format: str | None = None) -> File
 
 
 def _matching(source: str) -> list[Path]:
-    """The paths that a pattern matches; a path that is there is no pattern."""
+    """Return the paths that a pattern matches; a path that exists is not a pattern."""
     if Path(source).exists() or not glob.has_magic(source):
         return [Path(source)]
     found = [Path(path) for path in sorted(glob.glob(source, recursive=True))]
@@ -79,7 +79,7 @@ def _matching(source: str) -> list[Path]:
 
 
 def _in_folder(root: Path, format: str | None) -> tuple[list[Part], list[Path]]:
-    """The parts in a folder, and the files that are no tables."""
+    """Return the parts in a folder, and the files that are not tables."""
     parts, foreign = [], []
     for file in _files(root):
         kind = format or _format_of(file)
@@ -91,7 +91,7 @@ def _in_folder(root: Path, format: str | None) -> tuple[list[Part], list[Path]]:
 
 
 def _partition(file: Path, root: Path) -> dict[str, str | None]:
-    """The partition columns that the folders between a root and a file name."""
+    """Return the partition columns named by the folders between a root and a file."""
     folders = (name.split("=", 1) for name in file.relative_to(root).parts[:-1] if "=" in name)
     values: dict[str, str | None] = {}
     for name, value in ((unquote(name), value) for name, value in folders):
@@ -102,7 +102,7 @@ def _partition(file: Path, root: Path) -> dict[str, str | None]:
 
 
 def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The files in a folder and below, in order of names; links are followed, and files that Spark hides left out."""
+    """Yield the files in a folder and below, by name; follow links, and skip files that Spark hides."""
     real = folder.resolve()
     if real in above:
         raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")
@@ -118,7 +118,7 @@ def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
 
 
 def _format_of(file: Path) -> str | None:
-    """What a file is by its name, or by its first bytes; None for what is no table."""
+    """Return the format of a file by its name, or by its first bytes; None if it is not a table."""
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes[-1:] and suffixes[-1] in PACKED:
         suffixes.pop()
@@ -146,5 +146,5 @@ def _notes(root: Path, parts: list[Part], foreign: list[Path]) -> list[str]:
 
 
 def _is_of_spark(parts: list[Part]) -> bool:
-    """Whether a job of Spark wrote the files, which it names so."""
+    """Return whether a Spark job wrote the files, by their names."""
     return any(part.file.name.startswith("part-") for part in parts)

@@ -1,4 +1,4 @@
-"""An empty relation is filled bottom-up: in the order of the rows if they ascend, else sorted outside memory first."""
+"""Fill an empty relation bottom-up: directly if the rows ascend, else after an external sort."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -20,11 +20,11 @@ class Disorder(Exception):
 
 
 class RepeatedKeys(DatasetError):
-    """A key comes several times, with different values."""
+    """A key is repeated with different values."""
 
 
 class Filled:
-    """What filling a relation came to: rows stored, identical ones collapsed, and whether they were sorted first."""
+    """The result of filling a relation: rows stored, duplicates collapsed, and whether rows were sorted first."""
 
     def __init__(self) -> None:
         self.rows, self.collapsed, self.sorted = 0, 0, False
@@ -34,9 +34,9 @@ def fill(
     txn: Transaction, relation: WritableRelation, words: Callable[[], Iterator[np.ndarray]], memory: int, source: str,
     storing: Callable[[int], None], remedy: str = KEEP_ONE,
 ) -> Filled:  # fmt: skip
-    """Fill an empty relation with batches of words int64[C, n], which `words()` begins anew each time.
+    """Fill an empty relation with batches of words int64[C, n], which each call of `words()` yields from the start.
 
-    `storing` is told how many rows that had to be sorted are stored by now.
+    `storing` is called with the number of rows stored so far, if rows had to be sorted.
 
     Raises DatasetError for keys that have two different values, naming `source` and the `remedy`. O(rows) in bounded
     memory for rows that ascend by key, else O(rows log rows). Texts in a key are always sorted, as they are stored by
@@ -69,9 +69,9 @@ def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> I
 
 
 def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: "Conflicts") -> Iterator[np.ndarray]:
-    """The batches int64[C, n] without rows whose key, of the first `keys` columns, is repeated; they are counted.
+    """Yield batches int64[C, n] without repetitions of a key, the first `keys` columns, and count these in `filled`.
 
-    Raises Disorder where a key falls. Of rows with other values the first is kept, and they are conflicts.
+    Raises Disorder if a key falls. Repetitions with other values are added to `conflicts`.
     """
     last = np.empty((0, 0), np.int64)
     for batch in batches:
@@ -95,7 +95,7 @@ def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: 
 
 
 def _steps(keys: np.ndarray) -> np.ndarray:
-    """The step from each row of int64[K, n] to the next: 1 where the key rises, 0 where it stays, -1 where it falls.
+    """Return the step from each row of int64[K, n] to the next: 1 if the key rises, 0 if it is equal, -1 if it falls.
 
     >>> _steps(np.array([[1, 1, 1, 2], [5, 6, 6, 0]])).tolist()
     [1, 0, 1]
@@ -108,21 +108,21 @@ def _steps(keys: np.ndarray) -> np.ndarray:
 
 
 class Conflicts:
-    """Keys that have two different values: how many, and the first of them as words."""
+    """Keys that have two different values: their number, and the first of them as words."""
 
     def __init__(self) -> None:
         self.count = 0
         self.pairs: list[tuple[np.ndarray, np.ndarray]] = []  # int64[C] each
 
     def add(self, one: np.ndarray, other: np.ndarray) -> None:
-        """Rows int64[C, n] and int64[C, n] with the same keys and different values."""
+        """Add pairs of rows, int64[C, n] each, with the same keys and different values."""
         self.count += one.shape[1]
         room = CONFLICTS_SHOWN - len(self.pairs)
         if room > 0:
             self.pairs += zip(one[:, :room].T.copy(), other[:, :room].T.copy(), strict=True)
 
     def join(self, more: "Conflicts") -> None:
-        """Take others in."""
+        """Add the conflicts of another."""
         self.count += more.count
         self.pairs = [*self.pairs, *more.pairs][:CONFLICTS_SHOWN]
 
@@ -142,7 +142,7 @@ class Conflicts:
 
 
 def _texts(txn: Transaction, relation: WritableRelation, rows: np.ndarray) -> list[Sequence[str]]:
-    """Rows int64[C, n], each as the texts of its columns."""
+    """Return rows int64[C, n], each as the texts of its columns."""
     stored = relation.schema.stored
     columns = [txn.decode(column.type, words) for column, words in zip(stored, rows, strict=True)]
     return [

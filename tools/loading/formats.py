@@ -1,9 +1,9 @@
-"""Files of each format as tables: the schema that they were written with or that is inferred, and batches of rows.
+"""Open files of each format as tables: their schema, written or inferred, and batches of rows.
 
 format    read by             types
 parquet   pyarrow.parquet     as written
 arrow     pyarrow.ipc         as written; the file format and the stream format
-csv       csv_files.py        those that are wanted, or that all rows have
+csv       csv_files.py        those that are wanted, or that fit all rows
 json      json_files.py       likewise; one object a line, or a list of them
 """
 
@@ -28,9 +28,9 @@ UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError  # wh
 
 
 def open_part(part: Part, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
-    """Open a file; `dialect` says how one of CSV is written.
+    """Open a file; `dialect` is for CSV files.
 
-    Raises DatasetError for a file that is damaged. What is wrong with single rows goes into `problems`.
+    Raises DatasetError for a damaged file. Problems of single rows are added to `problems`.
     """
     try:
         if part.format == JSON:
@@ -46,7 +46,7 @@ def open_part(part: Part, wanted: Wanted, problems: Problems, dialect: Dialect) 
 
 
 def _look_at_names(fields: Iterable[pa.Field]) -> None:
-    """Raise UnicodeDecodeError where the name of a column, or of a field in one, is no UTF-8."""
+    """Raise UnicodeDecodeError if the name of a column, or of a field in one, is not UTF-8."""
     for field in fields:
         _ = field.name
         _look_at_names(field.type.field(i) for i in range(field.type.num_fields))
@@ -56,7 +56,7 @@ def _look_at_names(fields: Iterable[pa.Field]) -> None:
 
 
 def _open_parquet(file: Path) -> Opened:
-    try:  # in another unit, the range of INT96, which is Spark's default timestamp, overflows
+    try:  # INT96, Spark's default timestamp, would overflow in another unit
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
@@ -77,7 +77,7 @@ def _open_parquet(file: Path) -> Opened:
 
 
 def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:
-    """The columns that may have nulls, as the footer says. Raises DatasetError."""
+    """Return the columns that may have nulls, by the footer. Raises DatasetError."""
     leaves, found = places_of(source.schema_arrow), set[Place]()
     places = {leaf: number for number, leaf in enumerate(leaves)} if len(leaves) == source.metadata.num_columns else {}
     top = [*dict.fromkeys(place[0] for place in wanted)]
@@ -86,7 +86,7 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
             group = source.metadata.row_group(number)
             if not group.num_rows:  # it has no statistics, and no nulls
                 continue
-            next(source.iter_batches(1, [number], top), None)  # raises for what ends the process in statistics
+            next(source.iter_batches(1, [number], top), None)  # raises for what would crash in statistics
             for place in wanted:
                 one = _statistics(source, group, places[place]) if place in places else None
                 if one is None or one.null_count is None or one.null_count > 0:
@@ -97,15 +97,15 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
 
 
 def _statistics(source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int) -> pq.Statistics | None:
-    """What a footer says of the values of a column in a group of rows. Raises pa.ArrowInvalid."""
+    """Return the footer's statistics of a column in a row group. Raises pa.ArrowInvalid."""
     there, wanted = group.column(column), source.schema.column(column)
-    if there.physical_type != wanted.physical_type:  # which would end the process
+    if there.physical_type != wanted.physical_type:  # which would crash the process
         raise pa.ArrowInvalid(f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group")
     return there.statistics
 
 
 def places_of(fields: Iterable[pa.Field]) -> list[Place]:
-    """The places of the plain values in structs, lists and maps, in the order in which Parquet has their columns.
+    """Return the paths of the plain values in structs, lists and maps, in the order of Parquet's columns.
 
     >>> places_of(pa.schema({"a.b": pa.int64(), "a": pa.struct({"b": pa.int64()}), "c": pa.list_(pa.int64())}))
     [('a.b',), ('a', 'b'), ('c', 'item')]

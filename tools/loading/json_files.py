@@ -1,10 +1,10 @@
-"""Files of JSON: one object a line, or a list of objects. Numbers are what is written, texts are texts.
+"""Read JSON files: one object a line, or a list of objects. Numbers are kept as written, texts are texts.
 
-    a block of lines ─┬▶ Arrow reads it with the types that are wanted, if it has all values exactly: whole numbers,
+    a block of lines ─┬▶ Arrow reads it with the wanted types, if it can keep all values exactly: whole numbers,
                       │  decimals, texts, booleans, and floats of few digits
                       └▶ else Python does, each number as it is written (json_values.py)
 
-What nobody wants has the type that all rows say: of numbers int64, uint64 or float64, of texts string.
+A column without a wanted type has one that fits all rows: int64, uint64 or float64 for numbers, string for texts.
 """
 
 import json
@@ -24,13 +24,13 @@ from .text_stream import TextStream
 from .texts import EXACT_FLOAT
 
 HEAD = 1 << 16  # bytes that show whether there is a list
-LONG = 18  # digits of a number that a float may not have
+LONG = 18  # digits of a number that a float may not keep
 DIGIT = np.isin(np.arange(256), np.frombuffer(b"0123456789.", np.uint8))
 CANNOT = pa.ArrowInvalid, pa.ArrowNotImplementedError
 
 
 def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
-    """Open a file of JSON."""
+    """Open a JSON file."""
     one = _Json(file, wanted, problems)
     size = max(1, file.stat().st_size)
     return Opened(
@@ -39,7 +39,7 @@ def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
 
 
 class _Json:
-    """A file of JSON: the types of its columns, and its rows."""
+    """A JSON file: the types of its columns, and its rows."""
 
     def __init__(self, file: Path, wanted: Wanted, problems: Problems) -> None:
         self.file, self.wanted, self.problems = file, wanted, problems
@@ -47,7 +47,7 @@ class _Json:
         self.schema, self.head = self._inferred()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, some columns of them."""
+        """Yield some columns of the rows."""
         fields = pa.schema([self.schema.field(name) for name in columns])
         self.read, row = 0, 0
         for number, (line, block) in enumerate(blocks_of(self.file)):
@@ -60,7 +60,7 @@ class _Json:
             self.read += len(block)
 
     def _inferred(self) -> tuple[pa.Schema, pa.Table | None]:
-        """The types of all blocks, or of the first one; that one, if it was read with these."""
+        """Return the types of all blocks, or of the first; and the first block's rows, if read with these types."""
         shape, head, count, types = pa.struct([]), None, 0, self.wanted.types
         for line, block in blocks_of(self.file):
             found, head = self._shape(block, line)
@@ -71,14 +71,14 @@ class _Json:
             count += 1
             if not self.wanted.thorough:
                 break
-        if not count:  # no row, which is none that is wrong
+        if not count:  # no rows, so none is wrong
             return pa.schema([(name, kind) for name, kind in types.items() if not is_nested(kind)]), None
         schema = pa.schema([(one.name, as_wanted(one.type, (one.name,), types)) for one in shape])
         exact = count == 1 and head is not None and head.schema.types == [read_as(one.type) for one in schema]
         return schema, head if exact else None
 
     def _shape(self, block: bytes, line: int) -> tuple[pa.DataType, pa.Table | None]:
-        """The types of a block's values, and its rows, if Arrow has read them exactly."""
+        """Return the types of a block's values, and its rows, if Arrow read them exactly."""
         try:
             head = pyarrow.json.read_json(BytesIO(block))
         except CANNOT:
@@ -92,7 +92,7 @@ class _Json:
             raise DatasetError(f"{self.file}{where}: {error}") from None
 
     def _fast(self, block: bytes, fields: pa.Schema) -> pa.Table | None:
-        """A block as Arrow reads it with the types; None where that would not be exact."""
+        """Return a block as Arrow reads it with the types; None if that would not be exact."""
         thorough = self.wanted.thorough
         schema = pa.schema([(one.name, read_as(one.type)) for one in (fields if thorough else self.schema)])
         options = pyarrow.json.ParseOptions(
@@ -107,7 +107,7 @@ class _Json:
         return table if _is_exact(block, table, self.wanted) else None
 
     def _careful(self, block: bytes, fields: pa.Schema, line: int, row: int) -> pa.Table:
-        """A block as Python reads it: numbers and texts as they are written, as texts."""
+        """Return a block as Python reads it: numbers and texts as texts, as written."""
         found = rows_in(self.file, block, line)
         known = {*self.schema.names}
         if not self.wanted.thorough and any(not known.issuperset(one) for one in found):
@@ -116,7 +116,7 @@ class _Json:
 
 
 def read_as(kind: pa.DataType) -> pa.DataType:
-    """What Arrow reads values as that have a type: as texts, where it would guess."""
+    """Return the type as which Arrow reads values of a type: string, where it would guess."""
 
     def read(leaf: pa.DataType) -> pa.DataType:
         exact = pa.types.is_boolean(leaf) or pa.types.is_decimal(leaf) or pa.types.is_null(leaf)
@@ -126,12 +126,12 @@ def read_as(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """What Arrow infers, but for texts that it takes as moments."""
+    """Return the type that Arrow inferred, with timestamps as strings."""
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
-    """Whether Arrow has read all numbers of a block as they are written: of floats those of few digits are."""
+    """Return whether Arrow read all numbers of a block as written; floats only if they have few digits."""
     leaves = [leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)]
     try:
         for leaf in leaves:
@@ -142,12 +142,12 @@ def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
     floats = [leaf for leaf in leaves if pa.types.is_floating(leaf.type)]
     if any(pc.any(pc.greater_equal(pc.abs(one), EXACT_FLOAT)).as_py() for one in floats):
         return False
-    supposed = any(name not in wanted.types for name in table.column_names)  # others take the float that is nearest
+    supposed = any(name not in wanted.types for name in table.column_names)  # wanted floats may be the nearest ones
     return not (floats and supposed and has_long_number(block))
 
 
 def has_long_number(block: bytes) -> bool:
-    """Whether a block has a number with more digits than a float keeps, zeros in front not counted. O(bytes).
+    """Return whether a block has a number with more digits than a float keeps, without leading zeros. O(bytes).
 
     >>> [has_long_number(text) for text in (b"1234567890123456.78", b"0.12345678901234567, 9", b'"123456789012345678"')]
     [True, False, False]
@@ -156,7 +156,7 @@ def has_long_number(block: bytes) -> bool:
     edges = np.concatenate([[-1], np.flatnonzero(~DIGIT[data]), [len(data)]])
     starts, lengths = edges[:-1] + 1, np.diff(edges) - 1
     long = lengths >= LONG
-    long[1:] &= data[edges[1:-1]] != ord('"')  # which a text has in front
+    long[1:] &= data[edges[1:-1]] != ord('"')  # a text begins with it
     long[long] &= (data[starts[long]] != ord("0")) | (lengths[long] >= LONG + 2)  # as in 0.5
     starts, lengths = starts[long], lengths[long]
     letters, places = data[starts[:, None] + np.arange(LONG)], np.arange(LONG)
@@ -169,9 +169,9 @@ def has_long_number(block: bytes) -> bool:
 
 
 def blocks_of(file: Path) -> Iterator[tuple[int, bytes]]:
-    """A file as blocks of whole lines that are not empty, each with the number of its first line, from 1.
+    """Yield a file as blocks of whole lines that are not empty, each with the number of its first line, from 1.
 
-    Elements of a list become lines. Raises DatasetError for what is no UTF-8, and for a list that is none.
+    Elements of a list become lines. Raises DatasetError for bytes that are not UTF-8, and for a malformed list.
     """
     with TextStream(file) as source:
         rest, line = source.read(HEAD), 1
@@ -192,7 +192,7 @@ def blocks_of(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _checked(file: Path, block: bytes, line: int) -> bytes:
-    """The block, which is UTF-8. Raises DatasetError."""
+    """Return the block if it is UTF-8. Raises DatasetError if not."""
     try:
         block.decode()
     except UnicodeDecodeError as error:
@@ -203,7 +203,7 @@ def _checked(file: Path, block: bytes, line: int) -> bytes:
 
 
 def _elements(file: Path, text: str) -> Iterator[tuple[int, bytes]]:
-    """The elements of a list as blocks of lines."""
+    """Yield the elements of a list as blocks of lines."""
     lines, size, number = list[str](), 0, 1
     for start, end in spans_of(file, text):
         lines.append(text[start:end].replace("\r", " ").replace("\n", " "))
@@ -217,7 +217,7 @@ def _elements(file: Path, text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
-    """Where the objects of a text begin and end, which are in a list, or one after the other. Raises DatasetError."""
+    """Yield where each object of a text begins and ends; they are in a list or concatenated. Raises DatasetError."""
     scan = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode
     at = space_end(text, 0)
     listed = text[at : at + 1] == "["
@@ -238,7 +238,7 @@ def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
 
 
 def line_of(file: Path, row: int) -> int:
-    """The line in which an object of a file begins, from 1."""
+    """Return the line in which an object of a file begins, from 1."""
     with TextStream(file) as source:
         text = source.read().decode()
     for number, (start, _) in enumerate(spans_of(file, text)):

@@ -1,9 +1,9 @@
-"""Values of JSON as they are written: numbers by their digits, texts as texts. Arrow would make one of the other.
+"""Read JSON values as written: numbers by their digits, texts as texts. Arrow would convert between the two.
 
     {"id": 7.0, "at": "12:30", "ok": true}      id  "7.0" a number     at  "12:30" a text     ok  a boolean
 
-Columns of them are arrays of texts, which texts.py takes as the types that are wanted, unless one is of a kind that
-the type does not take: a text is no int64, a number no text.
+Columns of them are arrays of texts, which texts.py converts to the wanted types, unless a value is of a kind that
+the type does not accept: a text is not an int64, a number not a text.
 """
 
 import json
@@ -22,13 +22,13 @@ from .problems import DatasetError, Problems
 from .texts import typed
 
 SPACE = re.compile(r"[ \t\r\n]*")
-ELEMENT = "[]"  # the place of a list's elements
+ELEMENT = "[]"  # the path of a list's elements
 Path_ = tuple[str, ...]
 NOTHING = type(None)
 
 
 class Number(str):
-    """A number as it is written."""
+    """A number as written."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ DECODER = json.JSONDecoder(
 
 
 class NoType(Exception):
-    """No type has all values of a column. `row` is one of those that show it, if that is known."""
+    """No type fits all values of a column. `row` is one that shows it, if known."""
 
     def __init__(self, fact: str, row: int | None = None) -> None:
         super().__init__(fact)
@@ -61,7 +61,7 @@ class NoType(Exception):
 
 
 def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
-    """The type that values say, or that is wanted of what is in their place. Raises NoType.
+    """Return the type wanted at a path, or else the one that fits the values. Raises NoType.
 
     >>> shape_of([{"a": Number("7")}, {"a": Number("1.5"), "b": ["x"]}], (), {})
     StructType(struct<a: double, b: list<item: string>>)
@@ -109,7 +109,7 @@ def _number_shape(values: Sequence[Any], path: Path_) -> pa.DataType:
 
 
 def merged(one: pa.DataType, other: pa.DataType, path: Path_, types: Types) -> pa.DataType:
-    """The type of values of two types. Raises NoType."""
+    """Return the type for values of two types. Raises NoType."""
     kinds = pa.types
     if one == other or kinds.is_null(other):
         return one
@@ -136,7 +136,7 @@ def _kind_of(shape: pa.DataType) -> str:
 
 
 def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
-    """A type whose parts are those that are wanted; what is null in all rows is what is wanted of it."""
+    """Replace the parts of a type by those that are wanted, also where all rows are null."""
     wanted = types.get(":".join(path))
     if wanted is not None and not is_nested(wanted):
         return wanted
@@ -152,7 +152,7 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
 
 
 def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
-    """The type of elements of a list, whose parts are those that are wanted."""
+    """Replace the parts of a list's element type by those that are wanted."""
     if wanted is None or pa.types.is_null(kind):
         return wanted or kind
     if pa.types.is_struct(kind):
@@ -164,20 +164,20 @@ def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
 
 
 def named(path: Path_) -> str:
-    """How a column is named that has a place in structs and lists."""
+    """Return the name of the column at a path in structs and lists."""
     return ":".join(name for name in path if name != ELEMENT)
 
 
 def space_end(text: str, at: int) -> int:
-    """Where the white space of JSON ends that begins at a place of a text."""
-    return SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    """Return where the white space at a place of a text ends."""
+    return SPACE.match(text, at).end()  # type: ignore[union-attr]  # it also matches the empty text
 
 
 # --- rows ---------------------------------------------------------------------------------------
 
 
 def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
-    """The objects in a block that begins in some line of a file. Raises DatasetError for what is no JSON."""
+    """Return the objects in a block that begins at `line` of a file. Raises DatasetError for malformed JSON."""
     text, found, at = block.decode(), [], 0
     while (at := space_end(text, at)) < len(text):
         try:
@@ -195,13 +195,13 @@ def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
 
 
 class Rows:
-    """Objects of JSON as columns of texts; what is of a kind that its column does not take is a problem."""
+    """Converts JSON objects to columns of texts; values of a kind that the column does not accept are problems."""
 
     def __init__(self, file: Path, problems: Problems, wanted: Wanted, first_row: int) -> None:
         self.file, self.problems, self.wanted, self.first_row = file, problems, wanted, first_row
 
     def table(self, values: Sequence[dict[str, Any]], fields: pa.Schema) -> pa.Table:
-        """The columns of some fields."""
+        """Return the columns of some fields."""
         rows = range(self.first_row, self.first_row + len(values))
         arrays = [self._array([row.get(one.name) for row in values], one.type, (one.name,), rows) for one in fields]
         return pa.table(arrays, names=fields.names)
@@ -233,7 +233,7 @@ class Rows:
     def _taken(
         self, values: list[Any], kind: pa.DataType, takes: set[type], path: Path_, rows: Sequence[int]
     ) -> list[Any]:
-        """The values, of kinds that a type takes; in place of others, which are problems, one of these."""
+        """Replace values of kinds that a type does not accept by one that fits, and add them to the problems."""
         wrong = set(map(type, values)) - takes - {NOTHING}
         if not wrong:
             return values
@@ -251,7 +251,7 @@ class Rows:
 
 
 def _takes(kind: pa.DataType, asked: bool) -> set[type]:
-    """The kinds of values that a type takes; one that is asked for also converts."""
+    """Return the kinds of values that a type accepts; one `asked` for with --cast accepts more."""
     if is_string(kind):
         return {str, Number, bool} if asked else {str}
     if is_number(kind):
@@ -262,7 +262,7 @@ def _takes(kind: pa.DataType, asked: bool) -> set[type]:
 
 
 def _any(kind: pa.DataType) -> str:
-    """A value of a type as it is written, in place of one that is refused, so that this is all that is said of it."""
+    """Return the text of some value of a type, to replace one that was reported, so that it is reported once."""
     kinds = pa.types
     if is_number(kind) or kinds.is_boolean(kind):
         return "0"

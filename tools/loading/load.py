@@ -1,12 +1,12 @@
-"""Files become rows of a relation, a new one or one that is there, by one of five modes.
+"""Load the rows of files into a new or an existing relation, in one of five modes.
 
-    create       make the relation, which must not be there
-    append       add rows; a key that is there with other values is an error
-    upsert       add rows; where the key is there, put their values in place of the old ones
-    replace      let the relation have these rows and no others
-    delete       take away the rows with these values: of the key, of its first columns, of any others, or of all
+    create       make the relation, which must not exist
+    append       insert rows; a key that exists with other values is an error
+    upsert       insert rows; replace the values of keys that exist
+    replace      replace all rows of the relation by these
+    delete       delete the rows with these values: of the key, of its first columns, of any others, or of all
 
-Views that read the relation follow in the same commit. All of a load is done, or nothing.
+Views that read the relation are maintained in the same commit. A load is atomic.
 """
 
 import time
@@ -52,14 +52,14 @@ from .manifest import verified
 from .opened import Contradicted
 from .problems import DatasetError
 
-MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
+MEMORY = 256 << 20  # bytes that a sort may hold before it writes temporary files
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"
 COLUMNS_NAMED = 12  # in a message
 Tell = Callable[[str], None]
 
 
 class Spread(NamedTuple):
-    """A cluster whose tasks build a relation, and the folder for what they build, which all of them see."""
+    """A cluster whose tasks build a relation, and the shared folder for what they build."""
 
     cluster: distributed.Cluster
     folder: Path
@@ -67,7 +67,7 @@ class Spread(NamedTuple):
 
 @dataclass(kw_only=True)
 class Counts:
-    """How many rows were read for a relation, and what became of its own: some are new, changed or gone."""
+    """How many rows were read for a relation, and how many were inserted, changed and deleted in it."""
 
     rows: int = 0
     inserted: int = 0
@@ -75,7 +75,7 @@ class Counts:
     deleted: int = 0
 
     def told(self, mode: str) -> list[str]:
-        """What a person reads of them."""
+        """Return the counts as phrases for messages."""
         return [
             *[f"{self.inserted:,} new"] * (mode in (APPEND, UPSERT)),
             *[f"{self.changed:,} changed"] * (mode == UPSERT),
@@ -85,11 +85,11 @@ class Counts:
 
 @dataclass
 class Report(Counts):
-    """The result of a load: the rows that filled the relation, or that edited it, and what became of them.
+    """The result of a load: the rows that filled or edited the relation, and their effect.
 
-    `dropped` are rows with nulls, `collapsed` identical ones that filled the relation once. `sorted` says whether they
-    had to be sorted first. `views` are the relations that other programs keep and that followed, `lists` those of the
-    elements of lists and maps.
+    `dropped` counts rows with nulls, `collapsed` duplicates that were stored once. `sorted` says whether rows had to be
+    sorted first. `views` are the relations of other programs that were maintained, `lists` those of the elements of
+    lists and maps.
     """
 
     relation: str
@@ -130,10 +130,10 @@ def load(
 ) -> Report:
     """Load the rows of files into a relation; `mode` is one of create, append, upsert, replace and delete.
 
-    The relation is made with this key where it is not there, which `delete` refuses, and where it is the key may be
-    left out, as where the source is a folder with a manifest (manifest.py), which is verified first. With `spread` the
-    tasks of a cluster build the relation (distributed.py). Raises DatasetError with all that is wrong with the files,
-    their columns and their values, ExistsError for a relation that `create` finds there.
+    A missing relation is made with this key (but `delete` refuses it). The key may be omitted if the relation exists,
+    or if the source is a folder with a manifest (manifest.py), which is verified first. With `spread` the tasks of a
+    cluster build the relation (distributed.py). Raises DatasetError with all problems of the files, their columns and
+    values, ExistsError if `create` finds the relation.
     """
     began = time.perf_counter()
     _refuse_mode(txn, relation, mode)
@@ -155,7 +155,7 @@ def load(
 
 
 class _Opened(NamedTuple):
-    """What is to be loaded, whose columns have been compared with the relation's."""
+    """The input of a load, whose columns have been compared with the relation's."""
 
     relation: str
     mode: str
@@ -168,7 +168,7 @@ def _opened(
     txn: Transaction, relation: str, sources: Sequence[str | Path], key: Sequence[str], mode: str, reading: Reading,
     progress: Tell,
 ) -> _Opened:  # fmt: skip
-    """Open the files; what is wrong with their columns is in the dataset's problems."""
+    """Open the files; add problems of their columns to the dataset's."""
     held = txn[relation] if relation in txn else None  # noqa: SIM401 - it has no get
     schema = held.schema if held is not None else None
     manifest = verified(sources, progress)
@@ -186,18 +186,18 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
     """Load what was opened."""
     name, mode, key, dataset, lists = one
     if dataset.problems:
-        for _ in dataset.batches():  # which tells what is wrong with the values of other columns, too
+        for _ in dataset.batches():  # also reports the problems of values in other columns
             pass
     there = name in txn
     unsigned = any(kind == pa.uint64() for kind in dataset.columns.values())
-    if not there and unsigned and dataset.untyped and not dataset.reading.thorough:  # whose nulls change its words
+    if not there and unsigned and dataset.untyped and not dataset.reading.thorough:  # a nullable uint64 has other words
         raise Contradicted(f"{dataset.name} has columns of uint64")
     held = txn[name] if there else txn.create(name, _schema(dataset, key, progress))
     report = Report(name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name))
     edited = _Loading(txn, held, dataset, report, progress, spread).run(mode, memory, bool(lists), not there)
     for beside, elements in lists.items():
         _load_elements(txn, beside, elements, edited, report, memory, progress)
-    if not there and dataset.untyped and not dataset.reading.thorough:  # any column might have had a null
+    if not there and dataset.untyped and not dataset.reading.thorough:  # all columns were made nullable
         casts = dataset.reading.casts
         asked = {column for column, kind in casts.items() if kind.nullable}
         nullable = {column.name for column in held.schema.columns if column.type.nullable}
@@ -208,7 +208,7 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
 
 @dataclass
 class _Loading:
-    """One load: the dataset as words for the relation."""
+    """One load of a dataset, encoded as words, into a relation."""
 
     txn: Transaction
     relation: WritableRelation
@@ -218,9 +218,9 @@ class _Loading:
     spread: Spread | None = None
 
     def run(self, mode: str, memory: int, keep_keys: bool = False, new: bool = False) -> Edited:
-        """Carry out the mode; `keep_keys` asks for those that were changed or deleted.
+        """Carry out the mode; with `keep_keys`, return the keys that were changed or deleted.
 
-        A `new` relation is filled, which is quicker, unless rows are put in place of others.
+        A `new` relation is filled bottom-up, which is faster, unless `upsert` finds repeated keys.
         """
         report, txn, relation = self.report, self.txn, self.relation
         if new and mode == UPSERT:
@@ -247,20 +247,20 @@ class _Loading:
         return edited
 
     def words(self) -> Iterator[np.ndarray]:
-        """All rows in file order, as batches of words int64[C, n], the key columns first; only these of keys."""
+        """Yield all rows in order as batches of words int64[C, n], key columns first; for `delete` maybe only these."""
         began, adding = time.perf_counter(), self.report.mode != DELETE
         for batch in made_ahead(self.dataset.batches()):
             yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
             self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
 
     def _fill(self, memory: int) -> Filled:
-        """Fill the relation, here or by the tasks of a cluster."""
+        """Fill the relation, in this process or by the tasks of a cluster."""
         if self.spread and isinstance(self.dataset, Dataset):
             return distributed.fill(self.txn, self.relation, self.dataset, *self.spread, self.progress)
         return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing)
 
     def _delete(self, keep_keys: bool) -> Edited:
-        """Take away the rows that have the values of the columns given, by the key where these are of it."""
+        """Delete the rows with the given columns' values; by key, if the columns are a prefix of it."""
         schema, given = self.relation.schema, {*self.dataset.columns}
         if given in ({*schema.key}, {*schema.names}):
             return delete(self.txn, self.relation, self.words(), keep_keys)
@@ -270,7 +270,7 @@ class _Loading:
         return delete_matching(self.txn, self.relation, places, self._columns(places))
 
     def _columns(self, places: Sequence[int]) -> Iterator[np.ndarray]:
-        """Some columns, as batches of words int64[K, n]."""
+        """Yield some columns, as batches of words int64[K, n]."""
         columns, finder = [self.relation.schema.stored[i] for i in places], TextFinder(self.txn.dictionary)
         for batch in self.dataset.batches():
             yield np.array([encode(column, batch.column(column.name), finder) for column in columns])
@@ -282,9 +282,9 @@ class _Loading:
 def _lists(
     txn: Transaction, dataset: Dataset, relation: str, key: Sequence[str], mode: str
 ) -> dict[str, Elements | None]:
-    """The relations of lists and maps beside the relation, with the elements that are loaded into them.
+    """Return the relations of the relation's lists and maps, with the elements to load into them.
 
-    What is there has None where only keys are given to delete. Adds to the dataset's problems.
+    For `delete`, the elements of existing relations are None. Adds to the dataset's problems.
     """
     there = lists_of(txn, relation)
     found: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
@@ -314,7 +314,7 @@ def _lists(
 def _load_elements(
     txn: Transaction, name: str, elements: Elements | None, edited: Edited, report: Report, memory: int, progress: Tell
 ) -> None:
-    """Load the elements of lists into their relation, in place of those of the rows that were changed or are gone."""
+    """Load the elements of lists into their relation, replacing those of rows that were changed or deleted."""
     mode = report.mode
     if mode == APPEND and report.inserted < report.rows:
         there = counted(report.rows - report.inserted, "row")
@@ -337,10 +337,10 @@ def _load_elements(
 
 
 def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
-    """The columns of a new relation; those of values may be null that lack some, if nulls are kept."""
+    """Return the schema of a new relation; value columns that lack values are nullable, if nulls are kept."""
     lacking, casts = set[str](), dataset.reading.casts
     if dataset.reading.nulls == KEEP:
-        if dataset.reading.thorough and any(part.format != PARQUET for part in dataset.parts):  # whose footers tell
+        if dataset.reading.thorough and any(part.format != PARQUET for part in dataset.parts):  # whose footers say it
             progress("looking for nulls")
         lacking = dataset.lacking() - {*key}
     columns = []
@@ -351,14 +351,14 @@ def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
 
 
 def _required(name: str, there: Schema | None, key: Sequence[str]) -> dict[str, str]:
-    """The columns of a relation `name` that are never null, each with the reason."""
+    """Return the columns of a relation `name` that are never null, each with the reason."""
     columns = there.columns if there else ()
     reasons = {c.name: f"{name!r} keeps no nulls there ({c.name}: {c.type})" for c in columns if not c.type.nullable}
     return {**reasons, **dict.fromkeys(key, "a key is never null")}
 
 
 def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
-    """Raise ExistsError or DatasetError where the mode cannot be carried out on the relation."""
+    """Raise ExistsError or DatasetError if the mode cannot be applied to the relation."""
     if relation in txn and mode == CREATE:
         raise pagestore.errors.ExistsError(
             f"there is a relation {relation!r} already: add to it with --append or --upsert, put these rows in place "
@@ -375,15 +375,15 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
 
 
 def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
-    """What other programs keep of the relation, without hidden trees."""
+    """Return the relations that other programs maintain from this one, without hidden trees."""
     dependants = txn.base.catalog.dependants.values()
     return tuple(name for one in dependants if relation in one.reads for name in one.keeps if "$" not in name)
 
 
 def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str) -> None:
-    """Add to the dataset's problems where its columns are not the relation's; its key must be among them."""
+    """Add a problem for each column that differs from the relation's; the key must be among the columns."""
     problems, names = dataset.problems, ", ".join(dataset.columns)
-    if not dataset.columns and problems:  # of no file that could be read
+    if not dataset.columns and problems:  # no file could be read
         return
     if relation is None:
         if not dataset.columns:
@@ -402,7 +402,7 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
         )
     extra = [name for name in dataset.columns if name not in schema.names]
     missing = [name for name in schema.names if name not in dataset.columns and name not in dataset.refused]
-    for name in missing if mode != DELETE else ():  # which looks at the columns that there are
+    for name in missing if mode != DELETE else ():  # which uses only the given columns
         near = get_close_matches(name, extra, 1)
         remedy = f"rename one with --rename {near[0] if near else 'OLD'}={name}"
         problems.add(f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}", remedy)
@@ -415,6 +415,6 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
 
 
 def _has(schema: Schema) -> str:
-    """What columns there are, for messages."""
+    """Return the relation's columns, for messages."""
     more = len(schema.names) - COLUMNS_NAMED
     return f"it has {', '.join(schema.names[:COLUMNS_NAMED])}" + f" and {more} more" * (more > 0)

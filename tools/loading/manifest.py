@@ -1,4 +1,4 @@
-"""The manifest of a folder of load-ready Parquet: what is in it, so that a load can tell that all is there.
+"""The manifest of a folder of load-ready Parquet: its contents, so that a load can verify that it is complete.
 
     trips/_manifest.json
         {"manifest": 1, "relation": "trip", "key": ["x"], "rows": 300,
@@ -6,8 +6,8 @@
          "files": [{"name": "part-00000.parquet", "rows": 200, "bytes": 4711, "sha256": "9f8...",
                     "first": [1], "last": [200]}, ...]}
 
-The files are in the order of their names, and ascend by key as a whole. `first` and `last` are the keys of a file's
-first and last row; numbers are JSON's, everything else is a text. `sha256sum` gives the same checksums.
+The files are in the order of their names, in which keys ascend across all files. `first` and `last` are the keys of a
+file's first and last row; numbers are JSON numbers, everything else is a text. `sha256sum` gives the same checksums.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class File:
-    """One file: how many rows and bytes it has, its checksum, and the keys of its first and last row."""
+    """One file: its numbers of rows and bytes, its checksum, and the keys of its first and last row."""
 
     name: str
     rows: int
@@ -50,7 +50,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is in a folder; `columns` are names and types, a question mark behind those that may be null."""
+    """The contents of a folder; `columns` are names and types, with a question mark after nullable ones."""
 
     relation: str
     key: tuple[str, ...]
@@ -59,18 +59,18 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """The rows of all files."""
+        """The number of rows of all files."""
         return sum(file.rows for file in self.files)
 
     def applied(self, reading: Reading) -> Reading:
-        """A reading that takes the columns as the manifest has them, unless it says otherwise."""
+        """Return the reading with the manifest's column types, except for casts that it has itself."""
         named = {reading.renames.get(name, name): kind for name, kind in self.columns.items()}
         wanted = {name: kind for name, kind in named.items() if not reading.columns or name in reading.columns}
         casts = {name: kind for name, kind in wanted.items() if not (kind.zone and reading.utc)}
         return reading._replace(casts={**casts, **reading.casts})
 
     def to_json(self) -> str:
-        """The manifest as it stands in its file."""
+        """Return the manifest as it is written to its file."""
         columns = [{"name": name, "type": str(kind)} for name, kind in self.columns.items()]
         content = {"manifest": VERSION, "relation": self.relation, "key": self.key, "rows": self.rows,
                    "columns": columns, "files": [asdict(file) for file in self.files]}  # fmt: skip
@@ -78,7 +78,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, relation: str, key: Sequence[str], columns: Mapping[str, Type]) -> Manifest:
-    """Describe the Parquet files of a folder, which ascend by key, in its manifest. O(bytes), on some threads."""
+    """Write the manifest of a folder of Parquet files, which ascend by key. O(bytes), on several threads."""
     files = sorted(folder.glob("*.parquet"))
     with ThreadPoolExecutor(THREADS) as pool:
         manifest = Manifest(relation, tuple(key), dict(columns), tuple(pool.map(lambda f: _described(f, key), files)))
@@ -89,7 +89,7 @@ def write_manifest(folder: Path, relation: str, key: Sequence[str], columns: Map
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder; None if there is none. Raises DatasetError for one that does not read."""
+    """Return the manifest of a folder; None if there is none. Raises DatasetError for an invalid one."""
     file = folder / NAME
     if not file.is_file():
         return None
@@ -111,7 +111,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def verified(sources: Sequence[str | Path], progress: Tell) -> Manifest | None:
-    """Verify every source that is a folder with a manifest; returns it where it is the only source."""
+    """Verify every source that is a folder with a manifest; return the manifest if it is the only source."""
     found = [(Path(source), read_manifest(Path(source))) for source in sources]
     for folder, manifest in found:
         if manifest is not None:
@@ -120,7 +120,7 @@ def verified(sources: Sequence[str | Path], progress: Tell) -> Manifest | None:
 
 
 def verify(folder: Path, manifest: Manifest, progress: Tell = lambda text: None) -> None:
-    """Compare the files of a folder with its manifest. O(bytes), on some threads.
+    """Compare the files of a folder with its manifest. O(bytes), on several threads.
 
     Raises DatasetError with every file that was changed, is missing or was added.
     """
@@ -143,7 +143,7 @@ def _is_data(file: Path, folder: Path) -> bool:
 
 
 def _fault(folder: Path, file: File) -> str:
-    """What is wrong with a file, or nothing."""
+    """Return what is wrong with a file, or an empty text."""
     found = (folder / file.name).stat().st_size
     if found != file.bytes:
         return f"{file.name} has {found} bytes instead of {file.bytes}"

@@ -19,14 +19,14 @@ Place = tuple[str, ...]
 
 
 class Contradicted(Exception):
-    """Rows of a file do not fit what its first rows let one suppose."""
+    """Rows of a file do not fit the types guessed from its first rows."""
 
 
 class Wanted(NamedTuple):
-    """The types that columns of a file shall have, by the file's names for them.
+    """The types that columns of a file must have, by the file's names for them.
 
-    Those that are `asked` for with --cast also take texts that are written so. Unless `thorough`, types that nobody
-    wants are supposed after the first block, and later ones may contradict them.
+    Those `asked` for with --cast are also converted from texts. Unless `thorough`, other types are guessed from the
+    first block, and later blocks may contradict them.
     """
 
     types: Types = MappingProxyType({})
@@ -35,11 +35,11 @@ class Wanted(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the part of it that was read.
+    """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the fraction of it that was read.
 
-    A file that is `untyped` has texts where its schema has other types: they are taken as these. `lacks` says
-    which columns, by their places in structs, may have nulls, where a footer tells. `line_of(row)` is the line
-    of the file in which a row begins, counted from 1, of a file that has lines.
+    If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`, if a footer has
+    this, returns which columns, by their paths in structs, may have nulls. `line_of(row)`, if the file has lines, is
+    the line in which a row begins, counted from 1.
     """
 
     schema: pa.Schema
@@ -50,11 +50,11 @@ class Opened(NamedTuple):
     line_of: Callable[[int], int] | None = None
 
     def lacking(self, places: Sequence[Place]) -> set[Place]:
-        """Which columns may have nulls; of a file without such a footer its rows are read."""
+        """Return which columns may have nulls; without `lacks`, read the rows."""
         if self.lacks is not None:
             return self.lacks(places)
         found, left = set[Place](), {*places}
-        with suppress(DatasetError):  # it is told when the rows are loaded
+        with suppress(DatasetError):  # reported when the rows are loaded
             for batch in self.batches([*dict.fromkeys(place[0] for place in places)]) if places else ():
                 found |= {place for place in left if value_at(batch, place).null_count}
                 left -= found
@@ -63,31 +63,31 @@ class Opened(NamedTuple):
 
 
 def value_at(batch: pa.RecordBatch, place: Place) -> pa.Array:
-    """The column that has a place in structs, from the outermost."""
+    """Return the column at a path in structs, from the outermost."""
     array = batch.column(place[0])
     return pc.struct_field(array, list(place[1:])) if len(place) > 1 else array
 
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in parts of no more rows than are handled at once."""
+    """Yield a batch in slices of at most `rows_of` rows."""
     rows = rows_of(batch.num_columns)
     for at in range(0, len(batch), rows):
         yield batch.slice(at, rows)
 
 
 def rows_of(columns: int) -> int:
-    """How many rows of so many columns are a batch."""
+    """Return how many rows of `columns` columns are a batch."""
     return batch_rows(columns, BATCH_ROWS, LARGE_WORDS)
 
 
 def is_nested(kind: pa.DataType) -> bool:
-    """Whether a column holds lists or maps."""
+    """Return whether a column holds lists or maps."""
     tests = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map
     return any(test(kind) for test in tests)
 
 
 def leaves_of(array: Any) -> Iterator[pa.Array]:
-    """The plain values within structs and lists of an array."""
+    """Yield the arrays of plain values within structs and lists of an array."""
     if pa.types.is_struct(array.type):
         for place in range(array.type.num_fields):
             yield from leaves_of(array.field(place))
@@ -98,7 +98,7 @@ def leaves_of(array: Any) -> Iterator[pa.Array]:
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type whose plain types, within structs and lists, are changed."""
+    """Apply `change` to the plain types within structs and lists of a type."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, with_leaves(field.type, change)) for field in kind])
     if pa.types.is_list(kind):

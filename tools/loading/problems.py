@@ -1,4 +1,4 @@
-"""What is wrong with the rows that are to be loaded, collected so that all of it is told at once.
+"""Collect the problems of rows to load, so that all are reported at once.
 
 a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or mend the file
 """
@@ -12,7 +12,7 @@ from ..cli.answers import counted, plain
 
 
 class DatasetError(PagestoreError, ValueError):
-    """The sources cannot be loaded as they are. `problems` has a sentence for each thing that is wrong."""
+    """The sources cannot be loaded. `problems` has a sentence for each problem."""
 
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = (plain(problems),) if isinstance(problems, str) else tuple(map(plain, problems))
@@ -28,7 +28,7 @@ class DatasetError(PagestoreError, ValueError):
 
 @dataclass
 class Problem:
-    """A fact of a column's values in one file, the number of rows that show it, the first of them, and the remedy."""
+    """A problem of a column's values in one file, the number of rows with it, the first of them, and the remedy."""
 
     fact: str
     remedy: str
@@ -48,9 +48,9 @@ class Problem:
 
 @dataclass
 class Problems:
-    """All problems by what they are; rows are counted from 0 in each file.
+    """All problems by their fact; rows are counted from 0 in each file.
 
-    `line_of` says in which line of the file that is being read a row begins, if that has lines.
+    `line_of` returns the line in which a row of the current file begins, if that has lines.
     """
 
     line_of: Callable[[int], int] | None = None
@@ -60,16 +60,16 @@ class Problems:
         return bool(self.found)
 
     def add(self, fact: str, remedy: str) -> None:
-        """A problem that no single row shows."""
+        """Add a problem that does not belong to a row."""
         self.found.setdefault(fact, Problem(fact, remedy))
 
     def adopt(self, error: DatasetError) -> None:
-        """The problems that an error tells."""
+        """Add the problems of an error."""
         for text in error.problems:
             self.add(text, "")
 
     def add_rows(self, fact: str, remedy: str, rows: int, first_row: int | None, example: str = "") -> None:
-        """A problem of some rows; of the same fact they are counted together."""
+        """Add a problem of some rows; rows of the same fact are added up."""
         problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example, self.line_of))
         problem.rows += rows
 

@@ -1,4 +1,4 @@
-"""The bytes of a file of text: unpacked, in UTF-8 whatever the file is in, without a byte order mark."""
+"""Read the bytes of a text file: decompressed, converted to UTF-8, without a byte order mark."""
 
 import codecs
 import re
@@ -14,7 +14,7 @@ CHUNK = 1 << 20
 
 
 class TextStream:
-    """A file of text in UTF-8, as pyarrow and others read it. `share` is the part of the file that was read."""
+    """A text file converted to UTF-8, for pyarrow and others. `share` is the fraction of the file that was read."""
 
     def __init__(self, file: Path, encoding: str | None = None) -> None:
         self.file, self.closed = file, False
@@ -26,17 +26,17 @@ class TextStream:
         mark = next((mark for mark in MARKS if head.startswith(mark)), b"")
         self.encoding = codecs.lookup(encoding or MARKS.get(mark, "utf-8")).name
         self._decoder = None if self.encoding == "utf-8" else codecs.getincrementaldecoder(self.encoding)()
-        self._ahead = head if self.encoding == "utf-16" else head[len(mark) :]  # which takes the mark by itself
+        self._ahead = head if self.encoding == "utf-16" else head[len(mark) :]  # whose decoder consumes the mark
         self._rest = b""
 
     @property
     def share(self) -> float:
-        """The part of the file that was read."""
+        """The fraction of the file that was read."""
         return min(1.0, self._raw.tell() / self._size) if not self.closed else 1.0
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, or all that are left. Raises DatasetError."""
-        if self.closed:  # a reader that reads ahead may ask yet
+        """Return `size` bytes, or all that are left. Raises DatasetError."""
+        if self.closed:  # a reader that reads ahead may still call
             return b""
         if size < 0:
             return b"".join(iter(lambda: self.read(CHUNK), b""))
@@ -53,7 +53,7 @@ class TextStream:
             raise DatasetError(f"{self.file} is damaged, or was cut short: {error}: let it be written again") from None
 
     def _next(self, size: int) -> bytes:
-        """The next bytes, in UTF-8; none only at the end."""
+        """Return the next bytes, in UTF-8; empty only at the end."""
         while True:
             taken = self._ahead or self._unpacked(size)
             self._ahead = b""

@@ -1,4 +1,4 @@
-"""Texts as values of a type: exactly, or not at all. CSV has nothing but texts, and numbers of JSON are read as theirs.
+"""Convert texts to values of a type, exactly or not at all: those of CSV, and the numbers of JSON as written.
 
     wanted       a text is                                     and is refused
     int64        7  -7  007  7.0  7e2                          7.5  0x1f  1_000
@@ -9,7 +9,7 @@
     timestamp    2020-01-31 10:00[:00[.000000]], with a T      a seventh digit; an offset, unless a zone is wanted
     duration     2 days, 1:02:03.5  PT1H2M                     1h
 
-A type that nobody wants is only supposed, and takes a text if that loses nothing as a value of it: 007 is no number.
+A guessed type (`supposed`) takes a text only if it loses nothing as a value of the type: 007 is not a number.
 """
 
 import re
@@ -23,14 +23,14 @@ import pyarrow.compute as pc
 SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
-IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # zeros and signs that a number would lose
+IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # leading zeros and signs that a number would lose
 FLOAT_DIGITS = 17  # that a float may need
-PLACES_MAX = 400  # after the point, in what a float is printed as
+PLACES_MAX = 400  # after the point, in a printed float
 EXACT_FLOAT = 2.0**53  # beyond, not every whole number is a float
 
 
 def typed(texts: pa.Array, kind: pa.DataType, supposed: bool = False) -> pa.Array:
-    """Texts as values of a type. Raises pa.ArrowInvalid where one is none.
+    """Convert texts to values of a type. Raises pa.ArrowInvalid if one does not fit.
 
     >>> typed(pa.array([" 7", "7.0", "-007"]), pa.int64()).to_pylist()
     [7, 7, -7]
@@ -56,7 +56,7 @@ def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return _decimals(texts, kind)
     if pa.types.is_duration(kind):
         return pa.array([None if text is None else _span(text) for text in texts.to_pylist()], kind)
-    if pa.types.is_time(kind):  # Arrow casts texts to moments only
+    if pa.types.is_time(kind):  # Arrow casts texts to timestamps only
         return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).cast(kind)
     if pa.types.is_date(kind):
         try:
@@ -72,7 +72,7 @@ def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def to_dates(moments: pa.Array) -> pa.Array:
-    """Midnights as dates. Raises pa.ArrowInvalid for any other time of a day."""
+    """Convert midnights to dates. Raises pa.ArrowInvalid for any other time of day."""
     days = moments.cast(pa.date32())
     if pc.any(pc.not_equal(days.cast(moments.type), moments)).as_py():
         raise pa.ArrowInvalid("a time of day is no date")
@@ -116,7 +116,7 @@ def _whole(text: str) -> int:
 
 
 def number_of(text: str) -> Decimal | None:
-    """The number that a text is as it is written; None for what is none, and for infinities.
+    """Parse a text as an exact number; return None if it is not one, or infinite.
 
     >>> number_of("1.50"), number_of("0x1f"), number_of("1_0"), number_of("nan")
     (Decimal('1.50'), None, None, None)
@@ -142,7 +142,7 @@ def _floats(texts: pa.Array, supposed: bool) -> pa.Array:
 
 
 def _is_float(text: str, found: float, supposed: bool) -> bool:
-    """Whether a text that reads as a float is one: what is written whole is exact, the others are nearest to it."""
+    """Return whether a text may become the float it parses to: exactly if written whole, else as the nearest one."""
     number = number_of(text)
     if number is None:
         return text.lower().lstrip("+-")[:3] in ("inf", "nan")
@@ -160,7 +160,7 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         found = texts.cast(kind)
         found.validate(full=True)
-    except pa.ArrowInvalid:  # perhaps for digits that are all 0
+    except pa.ArrowInvalid:  # perhaps for trailing zeros
         values = [None if text is None else number_of(text) for text in texts.to_pylist()]
         if values.count(None) > texts.null_count:
             raise
@@ -188,7 +188,7 @@ def _span(text: str) -> timedelta:
 
 
 def _moment(text: str) -> datetime:
-    """A moment whose offset has seconds, as those of 1890 have: Arrow reads the others."""
+    """Parse a timestamp whose offset has seconds, as in 1890; Arrow parses the others."""
     if MOMENT.fullmatch(text):
         try:
             return datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""`ivm declare FILE`: the relations of a store as rules know them, which no text has to declare."""
+"""`ivm declare FILE`: the relations of a store as declarations, which rules may omit."""
 
 import argparse
 
@@ -12,7 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a declaration a line, or a comment where rules cannot read a relation; the exit code."""
+    """Print a declaration a line, or a comment if rules cannot read a relation; return the exit code."""
     with opened(options, "r") as workspace:
         found = workspace.declarations()
         with workspace.store.snapshot() as snapshot:

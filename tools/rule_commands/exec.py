@@ -1,4 +1,4 @@
-"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: one transaction, and what it changed in the views."""
+"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the views."""
 
 import argparse
 from functools import partial
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the edits, and print the version and the changes; the exit code."""
+    """Run the edits, and print the version and the changes; return the exit code."""
     deltas: dict[str, pa.Table] = {}
     text = argument_or_stdin(
         options.text.removeprefix(" ")

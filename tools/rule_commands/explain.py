@@ -1,4 +1,4 @@
-"""`ivm explain FILE VIEW`: how a view, or a question in the place of its name, is evaluated, and why."""
+"""`ivm explain FILE VIEW`: how a view, or a query given instead of its name, is evaluated, and why."""
 
 import argparse
 
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the explanation; the exit code."""
+    """Print the explanation; return the exit code."""
     with opened(options, "r") as workspace:
         text = workspace.explain(options.view)
         stats = {} if "<-" in options.view else workspace.stats(options.view)

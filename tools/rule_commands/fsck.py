@@ -1,4 +1,4 @@
-"""`ivm fsck FILE [--repair]`: compare views and indices with what follows from relations, and repair them."""
+"""`ivm fsck FILE [--repair]`: compare views and indices with their evaluation from relations, and repair them."""
 
 import argparse
 from typing import Any
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, repair if asked, and print the violations; exit code 1 if some are left."""
+    """Check, repair with --repair, and print the violations; return 1 if some are left."""
     mode = "rw" if options.repair else "r"
     with opened(options, mode) as workspace, Progress("fsck", options.quiet) as progress:
         progress("pages")
@@ -45,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list[Violation]]]:
-    """The violations on each branch."""
+    """Return the violations on each branch."""
     return [(branch, workspace.check(branch, progress)) for branch in workspace.store.branches]
 
 
 def _on(branch: str) -> str:
-    """The name of a branch in front of a line; nothing for the main branch."""
+    """Return a prefix that names a branch; empty for the main branch."""
     return "" if branch == "main" else f"branch {branch}: "

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Install the rules, and print the rows of each new view; the exit code."""
+    """Install the rules, and print the rows of each new view; return the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
     with (

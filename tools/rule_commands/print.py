@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print rows, or the list of relations and views; the exit code."""
+    """Print rows, or the list of relations and views; return the exit code."""
     if options.at is not None and options.name is None:
         raise argparse.ArgumentError(None, "--at needs the name of a relation or view")
     with opened(options, "r") as workspace:
@@ -33,18 +33,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def contents(workspace: Workspace) -> dict[str, Any]:
-    """The names of installed blocks, and each relation and view with its number of rows."""
+    """Return the names of installed blocks, and each relation and view with its number of rows."""
     with workspace.store.snapshot() as snap:
         predicates = {
             name: {"kind": "relation" if p.extensional else "view", "rows": len(snap[name])}
             for name, p in workspace.predicates.items()
-            if name in snap  # a relation that no rule reads may be gone
+            if name in snap  # a relation that no rule reads may have been dropped
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 
 
 def listing(data: dict[str, Any]) -> str:
-    """The contents as text for people."""
+    """Return the contents as text."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
     installed = ", ".join(map(plain, data["installed"])) or "nothing"
     return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")

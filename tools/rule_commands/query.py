@@ -1,4 +1,4 @@
-"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: rules evaluated once, stored nowhere."""
+"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: evaluate rules once, without storing them."""
 
 import argparse
 
@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate the query, and print its rows; the exit code."""
+    """Evaluate the query, and print its rows; return the exit code."""
     with opened(options, "r") as workspace:
         answer_rows(options, workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max))
     return 0

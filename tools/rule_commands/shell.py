@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run statements of stdin; exit code 1 if one failed and stdin is no terminal."""
+    """Run statements of stdin; return 1 if one failed and stdin is no terminal."""
     failed = False
     with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
         shell = Shell(workspace, options)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def statements(lines: Iterator[str], prompting: bool) -> Iterator[str]:
-    """Commands, a line each, and texts up to a line that ends with a full stop."""
+    """Yield commands, a line each, and texts up to a line that ends with a full stop."""
     if prompting:
         import readline  # noqa: F401  (line editing and a history for input)
 

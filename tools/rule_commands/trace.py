@@ -1,4 +1,4 @@
-"""`ivm trace FILE VIEW OLD NEW`: how far a view's evaluation trace at one version is from that at another."""
+"""`ivm trace FILE VIEW OLD NEW`: the distance of a view's evaluation traces at two versions."""
 
 import argparse
 
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print how many trace rows differ; the exit code."""
+    """Print how many trace rows differ; return the exit code."""
     with opened(options, "r") as workspace:
         distance = workspace.trace_distance(options.view, options.old, options.new)
         steps = sum(len(rows.T) for rows in workspace.trace(options.view, options.new))

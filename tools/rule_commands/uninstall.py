@@ -1,6 +1,6 @@
 """`ivm uninstall FILE NAME [--relations] [--dry-run]`: remove an installed block with its views.
 
-First it says which views and relations go, and which relations stay, each with its number of rows.
+First it prints which views and relations are removed, and which relations stay, each with its number of rows.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what goes, remove the block, and print the version; the exit code."""
+    """Print what is removed, remove the block, and print the version; return the exit code."""
     with opened(options) as workspace:
         removal = workspace.uninstall(options.name, options.relations, dry_run=True)
         text = said(removal)
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def said(removal: Removal) -> str:
-    """What goes and what stays, a line each."""
+    """Return what is removed and what stays, a line each."""
     return "\n".join(_lines(removal))
 
 

@@ -1,6 +1,6 @@
-"""Spark, where it is installed: a local session, and the jobs that prepare raw tables and build relations."""
+"""Spark, if it is installed: a local session, and the jobs that prepare raw tables and build relations."""
 
 from pathlib import Path
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, whose session is the one to use
-SUBMIT = str(Path(__file__).with_name("submit.py"))  # what spark-submit takes
+SUBMIT = str(Path(__file__).with_name("submit.py"))  # the file for spark-submit

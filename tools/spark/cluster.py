@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Batches = Iterator[np.ndarray]
-ROWS = 1 << 16  # of a batch that Spark is given at once
+ROWS = 1 << 16  # of a batch that is passed to Spark
 
 
 class SparkCluster:
@@ -23,7 +23,7 @@ class SparkCluster:
         self.parallelism = parallelism or spark.sparkContext.defaultParallelism
 
     def each(self, task: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """What a task gives for each argument, in their order."""
+        """Return the task's result for each argument, in order."""
         found: list[Result] = self.spark.sparkContext.parallelize(arguments, len(arguments)).map(task).collect()
         return found
 
@@ -31,7 +31,7 @@ class SparkCluster:
         self, words: Callable[[Argument], Batches], arguments: Sequence[Argument], columns: int, keys: int,
         build: Callable[[Batches], Result],
     ) -> list[Result]:  # fmt: skip
-        """What `build` gives for each range of the rows int64[C, n] of all arguments, in the order of their keys."""
+        """Return the result of `build` for each range of all arguments' rows int64[C, n], ascending by key."""
         names = [f"c{i}" for i in range(columns)]
         schema = pa.schema([(name, pa.int64()) for name in names])
 

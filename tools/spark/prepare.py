@@ -1,11 +1,11 @@
-"""From raw rows to load-ready Parquet with Spark, as a recipe says it (recipe.py).
+"""Convert raw rows to load-ready Parquet with Spark, by a recipe (recipe.py).
 
-    read         rows of CSV, JSON, Parquet, JDBC or a table; those of texts that do not parse are noted
-    classify     typed columns, and what is wrong with each row            (typed.py)
+    read         rows of CSV, JSON, Parquet, JDBC or a table; lines that do not parse are marked
+    classify     typed columns, and the problems of each row              (typed.py)
     merge        one row for each key; keys with several values are conflicts
     write        ranges of the key, sorted, as Parquet with a manifest; bad rows, with the reasons, as JSON lines
 
-Each step is a function over DataFrames; `prepare` does all, and reports.
+Each step is a function over DataFrames; `prepare` does all, and returns a report.
 """
 
 import shutil
@@ -32,21 +32,20 @@ COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # times without a zone are in UTC
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.subexpressionElimination.enabled": "false",  # it would take what fails out of its try
+    "spark.sql.subexpressionElimination.enabled": "false",  # it would evaluate failing parts outside of their try
 }
-MAKING = ".making"  # a folder beside the tables
+MAKING = ".making"  # a folder next to the tables
 ROW_GROUP_OPTION = "parquet.block.row.count.limit"
 
 
 def prepare(
     spark: SparkSession, recipe: Recipe, out: Path, rows: DataFrame | None = None, overwrite: bool = False
 ) -> Report:
-    """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine where rows are bad.
+    """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine if rows are bad.
 
-    `rows` are taken in place of what the recipe names as its sources. The folders are made in out/.making and moved
-    into their places when they are whole: a job that fails or is killed leaves what was there. Raises DatasetError for
-    a recipe that does not suit the rows, and where a folder is there, unless it is to be overwritten. O(rows log rows),
-    in memory that Spark bounds.
+    `rows` replace the recipe's sources. The folders are made in out/.making and moved into place when complete: a job
+    that fails or is killed leaves the old ones. Raises DatasetError for a recipe that does not fit the rows, and if a
+    folder exists and `overwrite` is false. O(rows log rows), in memory that Spark bounds.
     """
     check_places(recipe, out, overwrite)
     folder, quarantine = places = places_of(recipe, out)
@@ -54,7 +53,7 @@ def prepare(
     made, bad = (making / place.name for place in places)
     try:
         for one in bad, made:
-            shutil.rmtree(one, ignore_errors=True)  # of a job that was killed
+            shutil.rmtree(one, ignore_errors=True)  # left by a job that was killed
         report = Report(recipe.name, str(folder), str(quarantine))
         with _settings(spark):
             _make(spark, recipe, rows, report, made, bad)
@@ -69,7 +68,7 @@ def prepare(
 
 
 def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: Report, made: Path, bad: Path) -> None:
-    """Write the folders, with the report in the first one."""
+    """Write the folders, with the report in `made`."""
     raw = read(spark, recipe) if rows is None else rows
     recipe = settled(recipe, raw)
     classified = classify(raw, recipe).persist()
@@ -89,7 +88,7 @@ def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: R
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    """A session with SETTINGS, whatever a cluster's defaults are."""
+    """Apply SETTINGS to a session while the block runs, whatever a cluster's defaults are."""
     before = {name: spark.conf.get(name) for name in SETTINGS}
     try:
         for name, value in SETTINGS.items():
@@ -101,7 +100,7 @@ def _settings(spark: SparkSession) -> Iterator[None]:
 
 
 def _move(made: Path, place: Path) -> None:
-    """Put a folder in place of the one that is there, or of which none was made."""
+    """Replace the folder at `place` by the new one, or delete it if none was made."""
     old = made.with_name(f"{made.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if place.exists():
@@ -112,7 +111,7 @@ def _move(made: Path, place: Path) -> None:
 
 
 def read(spark: SparkSession, recipe: Recipe) -> DataFrame:
-    """The raw rows of a recipe's sources; of texts, a column UNREAD has the lines that do not parse."""
+    """Return the raw rows of a recipe's sources; for text formats, a column UNREAD has the lines that do not parse."""
     reader = spark.read.format(recipe.format).options(**{**DEFAULTS.get(recipe.format, {}), **recipe.options})
     if recipe.format == TABLE:
         return spark.table(recipe.sources[0])
@@ -127,9 +126,9 @@ def read(spark: SparkSession, recipe: Recipe) -> DataFrame:
 
 
 def merge(classified: DataFrame, recipe: Recipe) -> DataFrame:
-    """The good rows by key: how many there are, and the least and the greatest of their values.
+    """Group the good rows by key: their number, and the least and the greatest of their values.
 
-    The two differ where a key has several values. With `prefer` both are of the rows that it prefers.
+    The two differ if a key has several values. With `prefer`, both are those of the preferred row.
     """
     values = [column(name) for name in recipe.columns if name not in recipe.key]
     both = F.struct(*values) if values else F.struct(F.lit(True).alias("there"))
@@ -147,12 +146,12 @@ def merge(classified: DataFrame, recipe: Recipe) -> DataFrame:
 
 
 def unique(merged: DataFrame, recipe: Recipe) -> DataFrame:
-    """The rows of keys that have one value, in the order of the recipe's columns."""
+    """Return the rows of keys that have one value, in the order of the recipe's columns."""
     return merged.where(_is_unique()).select(*_merged_columns(recipe, LEAST))
 
 
 def bad_rows(classified: DataFrame, merged: DataFrame, recipe: Recipe) -> DataFrame:
-    """The rows that are not taken, as JSON lines with the reasons and the row: as it was read, or as it was typed."""
+    """Return the rejected rows as JSON lines, with reasons and the row: as read, or for key conflicts, as typed."""
     bad = classified.where(F.col(STATE) == BAD).select(REASONS, ROW)
     conflicting = F.broadcast(merged.where(~_is_unique()).select(*map(column, recipe.key)))
     good = classified.where(F.col(STATE) == GOOD).join(conflicting, [*recipe.key], "left_semi")
@@ -163,9 +162,9 @@ def bad_rows(classified: DataFrame, merged: DataFrame, recipe: Recipe) -> DataFr
 
 
 def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
-    """Write rows as Parquet whose files, in the order of their names, ascend by key as a whole.
+    """Write rows as Parquet whose keys ascend across all files, in the order of their names.
 
-    Ranges are of the whole key, so that a value of its first column that most rows have is split, too.
+    Ranges are of the whole key, so that even a first column with one frequent value is split.
     """
     key = [*map(column, recipe.key)]
     partitions = recipe.partitions or rows.sparkSession.sparkContext.defaultParallelism
@@ -175,7 +174,7 @@ def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
 
 
 def describe(recipe: Recipe, folder: Path) -> Manifest:
-    """Write the manifest of a folder that `write_sorted` has written."""
+    """Write the manifest of a folder that `write_sorted` wrote."""
     return write_manifest(folder, recipe.name, recipe.key, {name: one.type for name, one in recipe.columns.items()})
 
 
@@ -188,7 +187,7 @@ def _merged_columns(recipe: Recipe, side: str) -> list[Column]:
 
 
 def _count(classified: DataFrame, report: Report) -> None:
-    """Count the rows that were read by what becomes of them, and those that are bad by the reasons."""
+    """Count the raw rows by their state, and the bad ones by their reasons."""
     groups = classified.groupBy(STATE, REASONS).agg(F.count(F.lit(1)).alias(COUNT), F.min(ROW).alias(ROW))
     for state, reasons, count, row in sorted(groups.collect(), key=str):
         report.raw += count

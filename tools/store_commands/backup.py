@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the backup, and print the version that it holds; the exit code."""
+    """Write the backup, and print its version; return the exit code."""
     with opened(options) as store, Progress("backup", options.quiet) as progress:
         progress(f"to {options.output}")
         with written(options.output, options.file) as out:

@@ -2,7 +2,7 @@
 
 import argparse
 
-import ivm as ivm  # registers its host, which is asked for the texts in its rules
+import ivm as ivm  # registers its host, which reports the texts in its rules
 
 from ..cli.answers import answer, common, opened, size
 from ..cli.progress import Progress
@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact the file, and print both sizes; the exit code."""
+    """Compact the file, and print both sizes; return the exit code."""
     with opened(options, "rw") as store, Progress("compact", options.quiet) as progress:
         progress("writing everything anew")
         done = store.compact()

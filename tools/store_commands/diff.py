@@ -1,10 +1,10 @@
-"""`pagestore diff FILE A B RELATION`: what changed from one version to another."""
+"""`pagestore diff FILE A B RELATION`: the changes from one version to another."""
 
 import argparse
 
 from ..cli.answers import as_json, common, opened, plain, tell, version_or_name
 
-FAILED = 2  # as for cmp and diff; exit code 1 says that there are changes
+FAILED = 2  # as for cmp and diff; exit code 1 means that there are changes
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the rows that differ; exit code 1 if there are any."""
+    """Print the rows that differ; return 1 if there are any."""
     changes = 0
     with opened(options) as store:
         for batch in store.diff(options.old, options.new, options.relation):

@@ -1,4 +1,4 @@
-"""`pagestore drop FILE RELATION`: remove a relation, and the lists of its rows; versions before keep it."""
+"""`pagestore drop FILE RELATION`: remove a relation and its lists; earlier versions keep it."""
 
 import argparse
 
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the relations; the exit code."""
+    """Remove the relations; return the exit code."""
     rows = {}
     with opened(options, "rw") as store:
         with store.transaction(f"drop {' '.join(options.relation)}") as txn:

@@ -4,7 +4,7 @@ import argparse
 import codecs
 from pathlib import Path
 
-import ivm as ivm  # registers its host, which --deep asks
+import ivm as ivm  # registers its host, which --deep uses
 import pagestore
 from pagestore.admin.broken_texts import Mended, mend_texts
 from pagestore.admin.tree_check import Violation
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def encoding(text: str) -> str:
-    """The name of an encoding.  Raises argparse.ArgumentTypeError."""
+    """Parse the name of an encoding.  Raises argparse.ArgumentTypeError."""
     try:
         return text and codecs.lookup(text).name
     except LookupError:
@@ -43,7 +43,7 @@ def encoding(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, salvage if asked, and print the violations; exit code 1 if there are any."""
+    """Check, salvage if asked, and print the violations; return 1 if there are any."""
     mending = options.repair_texts is not None
     with open_damaged(options.file) if options.salvage else opened(options, "rw" if mending else "r") as store:
         mended = mend_texts(store._handle, options.repair_texts) if mending else []
@@ -81,7 +81,7 @@ def _told(mended: Mended) -> str:
 
 
 def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
-    """The violations in what hosts store, compared with its source."""
+    """Return the violations in data that hosts derived, compared with its sources."""
     found = [one for host in hosts().values() for one in host.check(store, progress)]
     for name in recorded_dependants(store.snapshot().properties).keys() - hosts().keys():
         found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
@@ -89,7 +89,7 @@ def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
 
 
 def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
-    """Copy readable records to a new store: returns the version, what was lost, and the number of records.
+    """Copy readable records to a new store; return the version, what was lost, and the number of records.
 
     An error leaves no file.
     """

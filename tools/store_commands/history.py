@@ -1,4 +1,4 @@
-"""`pagestore history FILE`: the versions that are kept, newest first."""
+"""`pagestore history FILE`: the retained versions, newest first."""
 
 import argparse
 
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the versions; the exit code."""
+    """Print the versions; return the exit code."""
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [

@@ -12,7 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print facts about the store; the exit code."""
+    """Print facts about the store; return the exit code."""
     with opened(options) as store:
         snapshot = store.snapshot()
         found = {name: snapshot[name] for name in shown(options, snapshot)}

@@ -1,4 +1,4 @@
-"""`pagestore load FILE RELATION SOURCE...`: files become rows of a relation, a new one or one that is there.
+"""`pagestore load FILE RELATION SOURCE...`: load the rows of files into a new or an existing relation.
 
     (nothing)    make the relation, which must not be there                            --key x,y
     --append     add rows; a key that is there with other values is an error
@@ -82,12 +82,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def names(text: str) -> list[str]:
-    """Names that are separated by commas."""
+    """Parse names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Two names with a sign of equality between them.  Raises argparse.ArgumentTypeError."""
+    """Parse OLD=NEW.  Raises argparse.ArgumentTypeError."""
     one, sign, other = (part.strip() for part in text.partition("="))
     if not (one and sign and other):
         raise argparse.ArgumentTypeError(f"{text}: it is written {'OLD=NEW'}")
@@ -95,7 +95,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def letter(text: str) -> str:
-    """A single character, or what stands for a tab.  Raises argparse.ArgumentTypeError."""
+    """Parse a single character; `tab` is a tab.  Raises argparse.ArgumentTypeError."""
     text = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(text) != 1 or not text.isascii() or text in "\r\n":
         raise argparse.ArgumentTypeError(f"{text!r}: one character of ASCII is wanted, or tab")
@@ -103,12 +103,12 @@ def letter(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A single character, or none.  Raises argparse.ArgumentTypeError."""
+    """Parse a single character, or none.  Raises argparse.ArgumentTypeError."""
     return text and letter(text)
 
 
 def encoding(text: str) -> str:
-    """An encoding of texts that Python knows.  Raises argparse.ArgumentTypeError."""
+    """Check that Python knows an encoding.  Raises argparse.ArgumentTypeError."""
     try:
         "".encode(codecs.lookup(text).name)
     except (LookupError, ValueError):
@@ -117,7 +117,7 @@ def encoding(text: str) -> str:
 
 
 def filling(text: str) -> tuple[str, str]:
-    """A column and a value, which may be empty.  Raises argparse.ArgumentTypeError."""
+    """Parse a column and a value, which may be empty.  Raises argparse.ArgumentTypeError."""
     name, sign, value = text.partition("=")
     if not sign:
         raise argparse.ArgumentTypeError(f"{text}: say which value a column gets, as in {text}=0")
@@ -125,7 +125,7 @@ def filling(text: str) -> tuple[str, str]:
 
 
 def cast(text: str) -> tuple[str, Type]:
-    """A column and a type.  Raises argparse.ArgumentTypeError."""
+    """Parse a column and a type.  Raises argparse.ArgumentTypeError."""
     name, _, kind = text.partition("=")
     try:
         return name.strip(), Type.parse(kind)
@@ -134,14 +134,14 @@ def cast(text: str) -> tuple[str, Type]:
 
 
 def _few(sources: Sequence[str]) -> str:
-    """The first sources, for the version's message."""
+    """Return the first sources, for the version's message."""
     more = f" and {len(sources) - SOURCES_NAMED} more" if len(sources) > SOURCES_NAMED else ""
     return ", ".join(sources[:SOURCES_NAMED]) + more
 
 
 @contextmanager
 def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
-    """The cluster that the options ask for."""
+    """Yield the cluster that the options require, or None."""
     if not options.spark:
         yield None
         return
@@ -157,13 +157,13 @@ def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, and print the report; the exit code."""
+    """Load, and print the report; return the exit code."""
     try:
         report = _load(options, options.page_size)
     except pagestore.errors.SchemaError as error:
         if error.page_size is None or options.page_size or Path(options.file).exists():
             raise
-        report = _load(options, error.page_size)  # into a new store, which may have any pages
+        report = _load(options, error.page_size)  # into a new store, which may have any page size
     for note in () if options.quiet else report.notes:
         complain(f"note: {note}")
     answer(options, asdict(report), str(report))
@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _load(options: argparse.Namespace, page_size: int | None) -> Report:
-    """Load into the store, which is made with pages of this size; where that fails there is none."""
+    """Load into the store; a new one has pages of this size, and is deleted if the load fails."""
     file = Path(options.file)
     reading = Reading(
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw the page; exit code 1 if it is damaged."""
+    """Draw the page; return 1 if it is damaged."""
     with opened(options) as store:
         walk = Walk(store._handle.mapping)
         page_words = walk.pages.page_words
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keys(store: Store) -> dict[int, int]:
-    """The key columns of each tree in the newest version, by the tree's number."""
+    """Return the number of key columns of each tree in the newest version, by the tree's number."""
     specs = [*SYSTEM.values()]
     with suppress(CorruptionError), store.snapshot() as snapshot:
         specs += [info.spec for info in snapshot._version.catalog.relations.values()]
@@ -73,7 +73,7 @@ def _keys(store: Store) -> dict[int, int]:
 def _entries(
     walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, keys: int, words: np.ndarray
 ) -> list[str]:
-    """The entries of a page as lines of a table."""
+    """Return the entries of a page as lines of a table."""
     values = walk.columns(options.page)
     names = [f"word {c}" for c in range(columns)]
     if kind != LEAF:

@@ -1,4 +1,4 @@
-"""`pagestore prepare OUT ...`: raw tables become sorted Parquet with a manifest, which `pagestore load` verifies.
+"""`pagestore prepare OUT ...`: convert raw tables to sorted Parquet with a manifest, which `pagestore load` verifies.
 
     pagestore prepare OUT --config job.toml [--only flight,airport]       a section for each relation
     pagestore prepare OUT SOURCE... --name flight --key t,c               one relation, by options
@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wanted(text: str) -> tuple[str, dict[str, str]]:
-    """A column as it is written.  Raises argparse.ArgumentTypeError.
+    """Parse a column's definition.  Raises argparse.ArgumentTypeError.
 
     >>> wanted("t: timestamp(UTC) = to_timestamp(day)")
     ('t', {'type': 'timestamp(UTC)', 'from': 'to_timestamp(day)'})
@@ -66,7 +66,7 @@ def wanted(text: str) -> tuple[str, dict[str, str]]:
 
 
 def recipes(options: argparse.Namespace) -> list[Recipe]:
-    """What the command is to make. Raises DatasetError."""
+    """Return the recipes of the options. Raises DatasetError."""
     if options.config:
         if options.sources:
             raise DatasetError("the sources stand in the file that --config names: leave them out here")
@@ -98,11 +98,11 @@ def _columns(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prepare every table, and print the reports; exit code 1 where rows are bad and --strict is given."""
+    """Prepare every table, and print the reports; return 1 if rows are bad and --strict is given."""
     wanted_tables, reports, place = recipes(options), [], Path(local_path(options.out))
     for recipe in wanted_tables:
         check_places(recipe, place, options.overwrite)
-        if SUBMITTED not in os.environ:  # else sources may be where only the cluster sees them
+        if SUBMITTED not in os.environ:  # else only the cluster may see the sources
             check_sources(recipe)
     try:
         from ..spark.prepare import prepare

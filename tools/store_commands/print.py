@@ -1,4 +1,4 @@
-"""`pagestore print FILE [RELATION]`: the rows of a relation, printed or written to a file; or what there is."""
+"""`pagestore print FILE [RELATION]`: print the rows of a relation or write them to a file; or list the relations."""
 
 import argparse
 
@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print rows, or the list of relations; the exit code."""
+    """Print rows, or the list of relations; return the exit code."""
     with opened(options) as store, store.snapshot() if options.at is None else store.at(options.at) as snapshot:
         if options.relation is not None:
             answer_rows(options, snapshot[options.relation])

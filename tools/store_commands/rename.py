@@ -1,4 +1,4 @@
-"""`pagestore rename FILE OLD NEW`: give a relation, and its lists, another name; versions before have the old one."""
+"""`pagestore rename FILE OLD NEW`: rename a relation and its lists; earlier versions keep the old name."""
 
 import argparse
 
@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rename the relation; the exit code."""
+    """Rename the relation; return the exit code."""
     old, new = options.old, options.new
     with opened(options, "rw") as store:
         with store.transaction(f"rename {old} to {new}") as txn:

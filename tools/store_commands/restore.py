@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the store, and print its newest version; the exit code."""
+    """Make the store, and print its newest version; return the exit code."""
     if Path(options.file).exists():
         raise FileExistsError(f"{options.file} is there already; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _source(name: str) -> BufferedReader:
-    """A file, or a pipe with a writer, opened to read a dump or backup. Raises OSError, FormatError."""
+    """Open a file, or a pipe with a writer, to read a dump or backup. Raises OSError, FormatError."""
     if name == "-":
         return open(os.dup(sys.stdin.fileno()), "rb")
     mode = os.stat(name).st_mode
@@ -62,7 +62,7 @@ def _source(name: str) -> BufferedReader:
 
 
 def _refuse_other(name: str, begins: bytes) -> None:
-    """Raise FormatError for a source that begins as no dump or backup does."""
+    """Raise FormatError for a source that does not begin like a dump or backup."""
     if begins.startswith(STORE):
         raise FormatError(f"{name} is a store, no dump or backup: copy the file while nobody writes to it")
     if not begins.startswith((backup.NAME, dump.MAGIC[: len(backup.NAME)])):
@@ -70,7 +70,7 @@ def _refuse_other(name: str, begins: bytes) -> None:
 
 
 def _from_dump(path: Path, page_size: int | None, source: IO[bytes], *more: IO[bytes]) -> list[int]:
-    """Make a store of a dump, with larger pages where these are too small; an error leaves no file."""
+    """Make a store of a dump, with larger pages if these are too small; an error leaves no file."""
     if more:
         raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
     try:

@@ -11,7 +11,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the numbers of pages; the exit code."""
+    """Print the numbers of pages; return the exit code."""
     with opened(options) as store:
         stat = store.stat()
         data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}

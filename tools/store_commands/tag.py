@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set or delete a tag if named, and print all tags; the exit code."""
+    """Set or delete a tag if named, and print all tags; return the exit code."""
     if options.delete and not options.name:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     if options.delete and options.version is not None:

@@ -1,4 +1,4 @@
-"""`pagestore truncate FILE RELATION`: remove all rows of a relation, with their lists; it stays, and views follow."""
+"""`pagestore truncate FILE RELATION`: delete all rows of a relation, with their lists; views are maintained."""
 
 import argparse
 
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the rows; the exit code."""
+    """Remove the rows; return the exit code."""
     name = options.relation
     with opened(options, "rw") as store:
         with store.transaction(f"truncate {name}") as txn:

@@ -2,7 +2,7 @@
 
 import argparse
 
-import ivm as ivm  # registers its host, which is asked for the texts in its rules
+import ivm as ivm  # registers its host, which reports the texts in its rules
 
 from ..cli.answers import answer, common, counted, number, opened, size
 
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drop versions, or say which would be, and print what was freed; the exit code."""
+    """Drop versions, or say which would be dropped, and print what was freed; return the exit code."""
     with opened(options, "rw") as store:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
         would = "would be " if options.dry_run else ""

@@ -1,6 +1,6 @@
-"""What Spark looks for: a top-level module `pyspark_*` with a `DefaultSource` (pyproject.toml gives it that name).
+"""The module that Spark looks for: top-level, `pyspark_*`, with a `DefaultSource` (pyproject.toml gives it that name).
 
-Each session lists the modules on the path for such names when a format is first asked for, and imports them.
+Each session searches the path for such modules when a format is first used, and imports them.
 """
 
 from pagestore_tools.spark.source.source import PagestoreSource as DefaultSource

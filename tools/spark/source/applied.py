@@ -1,4 +1,4 @@
-"""Which jobs a version has applied, as the version itself records it, so that none is applied twice.
+"""Record in each version which jobs it has applied, so that none is applied twice.
 
 {"edge": {"2f6b...": 17, ...}}      relation edge has batch 17 of this streaming query, and all before it
 """
@@ -9,19 +9,19 @@ from typing import NamedTuple
 from pagestore.relations.transaction import Transaction
 
 PROPERTY = "pagestore.spark"
-ONCE = "once:"  # how the names of jobs begin that have only one number
-ONCE_KEPT = 64  # such jobs that a relation remembers: Spark commits each right after its tasks
+ONCE = "once:"  # prefix of the names of jobs with a single batch
+ONCE_KEPT = 64  # jobs of this kind recorded per relation: Spark commits each right after its tasks
 
 
 class Job(NamedTuple):
-    """What is applied once: a batch of rows, numbered by the application or streaming query that writes it."""
+    """A batch of rows to apply once, numbered by the application or streaming query that writes it."""
 
     application: str
     number: int
 
 
 def is_applied(txn: Transaction, relation: str, job: Job) -> bool:
-    """Whether a relation has a job's rows, or those of a later one of the same application."""
+    """Return whether a relation has a job's rows, or those of a later job of the same application."""
     return bool(_recorded(txn).get(relation, {}).get(job.application, -1) >= job.number)
 
 

@@ -21,14 +21,14 @@ from .rows import batches_of, columns_asked_for, key_bound, places_of, relation_
 from .sentences import sentences_first
 from .types import arrow_schema, spark_batches
 
-PARTITION_ROWS = 500_000  # of a partition, unless an option says how many there are
+PARTITION_ROWS = 500_000  # of a partition, unless an option gives the number of partitions
 PARTITIONS_MAX = 200
 BATCH_ROWS = 16384
 
 
 @dataclass
 class Part(InputPartition):
-    """A part of a relation: a range of words of keys, or all that the options ask for."""
+    """A partition of a relation: a range of key words, or all that the options select."""
 
     range: KeyRange | None
 
@@ -42,13 +42,13 @@ class RelationReader(DataSourceReader):
         self._path = options.required("path", "the store's file")
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of keys that together are what is read."""
+        """Return key ranges that together cover what is read."""
         with store_at(self._path) as store, held(store, self._version) as snapshot:
             wanted = self._options.number("numPartitions", least=1)
             return [*parts_of(self._relation(snapshot), Walk(store._handle.mapping), wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, as batches."""
+        """Yield the rows of a range, in batches."""
         assert isinstance(partition, Part)
         with snapshot_at(self._path, self._version) as snapshot:
             relation = self._relation(snapshot)
@@ -64,7 +64,7 @@ class RelationReader(DataSourceReader):
                 yield from batches_of(snapshot, columns, words, schema)
 
     def _relation(self, snapshot: Snapshot) -> Relation:
-        """The range of the relation that is read."""
+        """Return the range of the relation that is read."""
         relation = relation_asked_for(snapshot, self._options)
         low = key_bound(relation, self._options, "keyFrom")
         high = key_bound(relation, self._options, "keyTo")
@@ -72,14 +72,14 @@ class RelationReader(DataSourceReader):
 
 
 def parts_of(relation: Relation, walk: Walk, wanted: int | None) -> Iterator[Part]:
-    """As many parts of a relation as are wanted, or as its rows suggest; there may be fewer."""
+    """Yield at most `wanted` partitions of a relation, or a number that fits its rows."""
     suggested = min(PARTITIONS_MAX, -(-relation.tree.count // PARTITION_ROWS))
     ranges = key_ranges(relation, walk, wanted or suggested)
     yield from map(Part, ranges or (None,))
 
 
 def words_of(relation: Relation, part: KeyRange | None, places: tuple[int, ...] | None = None) -> Iterator[np.ndarray]:
-    """Stored words of some columns of a part, or of all, int64[C, n]; the order is the tree's."""
+    """Yield stored words of some columns of a partition, or of the whole, int64[C, n], in the order of the tree."""
     if part is None:
         yield from relation.words(places, BATCH_ROWS)
         return

@@ -15,7 +15,7 @@ from .target import Target
 
 @sentences_first
 class RelationWriter(DataSourceArrowWriter):
-    """Writes a DataFrame; Spark makes it once, and has copies of it in tasks and in the driver's commit."""
+    """Writes a DataFrame; Spark makes one, and copies it to tasks and to the driver's commit."""
 
     def __init__(self, target: Target, options: Options) -> None:
         self._target = target
@@ -27,7 +27,7 @@ class RelationWriter(DataSourceArrowWriter):
         return stage(iterator, self._folder)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Apply what the tasks staged, once however often it is called."""
+        """Apply the rows that the tasks staged, exactly once however often it is called."""
         from .commit import commit
 
         try:
@@ -36,12 +36,12 @@ class RelationWriter(DataSourceArrowWriter):
             clear(self._folder)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks staged."""
+        """Delete the rows that the tasks staged."""
         clear(self._folder)
 
 
 def job_of(options: Options) -> Job | None:
-    """The job that options name, as those of Delta do; None unless they do. Raises OptionsError for half of it."""
+    """Return the job named by the options, like those of Delta, or None. Raises OptionsError if only one is given."""
     application, number = options.text("txnAppId"), options.number("txnVersion")
     if (application is None) != (number is None):
         raise OptionsError("txnAppId and txnVersion go together: they say which write this is, and of which job")

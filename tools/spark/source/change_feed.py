@@ -1,4 +1,4 @@
-"""A batch read of what commits changed of a relation."""
+"""A batch read of the changes that commits made to a relation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,43 +13,43 @@ from .opening import held, store_at
 from .options import Options
 from .sentences import sentences_first
 
-PARTITIONS = 8  # unless an option says how many there are
+PARTITIONS = 8  # unless an option gives the number
 
 
 @dataclass
 class Commits(InputPartition):
-    """Commits, one after the other, that a task reads."""
+    """Consecutive commits that a task reads."""
 
     commits: list[Commit]
 
 
 @sentences_first
 class ChangeFeedReader(DataSourceReader):
-    """Reads the changes of a relation commit by commit, up to the version that was there when it was planned."""
+    """Reads the changes of a relation commit by commit, up to the version that was newest when it was planned."""
 
     def __init__(self, options: Options, version: int, schema: StructType) -> None:
         self._options, self._version, self._schema = options, version, schema
 
     def partitions(self) -> list[InputPartition]:
-        """The commits that are asked for, in runs of about the same length."""
+        """Return the requested commits, in runs of about the same length."""
         with store_at(self._options.required("path", "the store's file")) as store:
             commits = commits_asked_for(store, self._options, self._version)
         return [*runs(commits, self._options.number("numPartitions", least=1) or PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of a run of commits, as batches."""
+        """Yield the changes of a run of commits, in batches."""
         assert isinstance(partition, Commits)
         yield from feed_batches(partition.commits, self._options, self._schema)
 
 
 def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:
-    """At most `wanted` runs of commits; one without any if there are none."""
+    """Yield at most `wanted` runs of commits; an empty one if there are none."""
     each = max(1, -(-len(commits) // wanted))
     yield from (Commits([*commits[at : at + each]]) for at in range(0, max(1, len(commits)), each))
 
 
 def feed_batches(commits: Sequence[Commit], options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The changes that commits made, as batches."""
+    """Yield the changes that commits made, in batches."""
     updates, name = options.flag("computeUpdates"), options.required("relation", "whose changes are read")
     with store_at(options.required("path", "the store's file")) as store:
         for commit in commits:

@@ -1,8 +1,8 @@
-"""What a commit changed of a relation, in the words of Spark's change feeds.
+"""The changes that a commit made to a relation, in the form of Spark's change feeds.
 
-edge(1, 2) goes                           delete
+edge(1, 2) is deleted                     delete
 price["tea"] = 3 becomes 4                delete 3, insert 4;  with computeUpdates update_preimage, update_postimage
-reach(1, 5) is derived once more          nothing: a word that users do not see changes
+reach(1, 5) is derived once more          nothing: only a hidden word changes
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,10 +35,10 @@ KINDS = pa.array(["insert", "delete", "update_preimage", "update_postimage"])
 def change_batches(
     old: Snapshot, new: Snapshot, name: str, commit: Commit, schema: T.StructType, updates: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The changes of a relation between two versions as batches of a schema, in the order of the tree.
+    """Yield the changes of a relation between two versions as batches of a schema, in the order of the tree.
 
-    Without columns for the kind of change there are only insertions. Raises SchemaError where the relation was made
-    anew between the versions, or where rows went and no column can tell of it.
+    A schema without a column for the kind of change has only insertions. Raises SchemaError if the relation was
+    recreated between the versions, or if rows were deleted and the schema cannot express it.
     """
     latest = max((one for one in (old, new) if name in one), key=lambda one: one.version, default=None)
     if latest is not None:
@@ -52,14 +52,14 @@ def change_batches(
 def inserted_batches(
     snapshot: Snapshot, relation: Relation, words: np.ndarray, commit: Commit, schema: T.StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Stored words int64[C, n] as insertions. Raises SchemaError where the relation was made anew."""
+    """Yield stored words int64[C, n] as insertions. Raises SchemaError if the relation was recreated."""
     kinds = np.full(words.shape[1], INSERTED)
     computed = _computed(relation, relation, np.full(len(kinds), INSERT), words)
     return _batches(snapshot, relation, kinds, words, commit, schema, computed)
 
 
 def _computed(before: Relation, after: Relation, actions: np.ndarray, words: np.ndarray) -> pa.Array | None:
-    """The values of a column that a host computes, if the relation has one."""
+    """Return the values of the column that a host computes, if the relation has one."""
     return None if after.computed_place is None else values_of_both(before, after, actions, words)
 
 
@@ -94,7 +94,7 @@ def _batches(
 def kinds_of_changes(
     old: Snapshot, new: Snapshot, name: str, updates: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Kinds int64[n] and stored words int64[C, n] of what changed, with `updates` of values by their own kinds."""
+    """Yield kinds int64[n] and stored words int64[C, n] of changes; with `updates`, also BEFORE and AFTER."""
     keys = len((new if name in new else old)[name].schema.key)
     for actions, words in _edits(old, new, name):
         kinds = np.where(actions == INSERT, INSERTED, DELETED)
@@ -106,7 +106,7 @@ def kinds_of_changes(
 
 
 def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
-    """The difference of a relation, which may be missing in one of two versions, as edits."""
+    """Return the difference of a relation between two versions, one of which may lack it, as edits."""
     if name not in old or name not in new:
         relation, action = (new[name], INSERT) if name in new else (old[name], ERASE)
         return _all(relation, action)
@@ -124,7 +124,7 @@ def _made_anew(name: str, version: int) -> SchemaError:
 
 
 def _all(relation: Relation, action: int) -> Iterator[Edits]:
-    """All records of a relation as edits."""
+    """Yield all records of a relation as edits."""
     pages, tree = relation.view()
     for words in read_batches(pages, tree):
         yield np.full(words.shape[1], action), words

@@ -1,4 +1,4 @@
-"""The driver's commit: what tasks staged becomes one transaction, in which views follow."""
+"""The driver's commit: the rows that tasks staged become one transaction, which also maintains views."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-import ivm  # noqa: F401 - the views of workspaces follow
+import ivm  # noqa: F401 - maintains the views of workspaces
 import pagestore
 from ivm.spark.staging import staged_batches
 from pagestore.errors import LockedError, WordError
@@ -21,16 +21,16 @@ from ...loading.fill import Conflicts, Filled, fill, rising
 from .applied import Job, is_applied, record_applied
 from .target import DELETE, OVERWRITE, UPSERT, Target
 
-MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
+MEMORY = 256 << 20  # bytes that a sort may hold before it writes temporary files
 ONE_EACH = "keep one of them with dropDuplicates, or make a column that tells them apart part of the key"
 NEW_VALUES = "keep one of them, or put the new values in place with operation=upsert"
 
 
 def commit(target: Target, job: Job, files: Sequence[str]) -> None:
-    """Apply staged rows in one transaction; nothing if the job was applied before.
+    """Apply staged rows in one transaction; do nothing if the job was applied before.
 
-    Raises LockedError where another handle writes for longer than the target waits; DatasetError, WordError and what
-    hosts raise, and then the store is as it was.
+    Raises LockedError if another handle holds the write lock for longer than the target's timeout, DatasetError,
+    WordError, and what hosts raise; then the store is unchanged.
     """
     message = f"spark: {target.operation} {target.relation}"
     with _opened(target) as store, store.transaction(message, target.branch) as txn:
@@ -57,7 +57,7 @@ def _opened(target: Target) -> Iterator[Store]:
 
 
 def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: Sequence[str]) -> None:
-    """Change a relation by staged rows."""
+    """Apply the operation to a relation with staged rows."""
     words = partial(_words, relation, files, operation == DELETE)
     source = f"the DataFrame for {relation.name}"
     if operation == DELETE:
@@ -75,7 +75,7 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
 
 
 def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Iterator[np.ndarray]:
-    """Staged rows as words int64[C, n]; only those of keys where no others are there."""
+    """Yield staged rows as words int64[C, n]; when deleting, rows may have only keys."""
     unsigned = [column.name for column in relation.schema.columns if column.type.name == "uint64"]
     for batch in staged_batches(files):
         for name in (name for name in unsigned if name in batch.schema.names):
@@ -86,7 +86,7 @@ def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> 
 
 
 def _whole(name: str, decimals: pa.Array) -> pa.Array:
-    """The numbers of 64 bits without a sign that Spark has as decimals. Raises WordError."""
+    """Convert Spark's decimals to uint64. Raises WordError."""
     try:
         return decimals.cast(pa.uint64())
     except pa.ArrowInvalid as error:

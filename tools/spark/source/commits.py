@@ -1,4 +1,4 @@
-"""The commits that a change feed is made of: versions of a branch, each with the version that it was made from."""
+"""The commits of a change feed: versions of a branch, each with the version that it was made from."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ KEEP = "keep versions for longer with store.retain or tags, and read more often"
 
 
 class Commit(NamedTuple):
-    """A version, and the one before it that its changes are counted from."""
+    """A version, and the earlier one that its changes are relative to."""
 
     before: int
     version: int
@@ -24,7 +24,7 @@ class Commit(NamedTuple):
 
 
 def commits_asked_for(store: Store, options: Options, newest: int) -> list[Commit]:
-    """The commits between the bounds that options say, oldest first, up to version `newest` of the branch.
+    """Return the commits between the bounds in the options, oldest first, up to version `newest` of the branch.
 
     Raises OptionsError, VersionError.
     """
@@ -52,21 +52,21 @@ def commits_asked_for(store: Store, options: Options, newest: int) -> list[Commi
 
 
 def commits_after(store: Store, version: int, newest: int, options: Options) -> list[Commit]:
-    """The commits of the branch after a version that it had, up to the newest, oldest first. Raises VersionError."""
+    """Return the commits of the branch after a version, up to `newest`, oldest first. Raises VersionError."""
     infos = _versions_since(store, options.text("branch", MAIN) or MAIN, version + 1)
     return chain(store, [info for info in infos if info.version <= newest], version + 1, options)
 
 
 def is_net(options: Options) -> bool:
-    """Whether what comes and goes between the bounds of a feed is left out of it."""
-    modes = "none", "dropCarryovers", "netChanges"  # no commit writes a row again that did not change
+    """Return whether a feed has only the net changes between its bounds."""
+    modes = "none", "dropCarryovers", "netChanges"  # commits never rewrite unchanged rows
     return options.one_of("deduplicationMode", "dropCarryovers", modes) == "netChanges"
 
 
 def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Options) -> list[Commit]:
-    """Commits of versions that follow one another, from version `first` on; one for all of them if the feed is net.
+    """Return the commits of consecutive versions from `first` on; a single one for all if the feed is net.
 
-    Raises VersionError where one between them, or the one before them, is no longer retained.
+    Raises VersionError if a version between them, or the one before them, is no longer retained.
     """
     if not infos:
         return []
@@ -94,7 +94,7 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
 
 
 def _versions_since(store: Store, branch: str, first: int) -> list[VersionInfo]:
-    """The retained versions of a branch from one on, oldest first; version 0 changed nothing."""
+    """Return the retained versions of a branch from `first` on, oldest first; version 0 changed nothing."""
     limit = LISTED
     while True:
         infos = store.history(limit, branch)

@@ -1,6 +1,6 @@
-"""A tree cut into ranges of keys of about the same size, by what its index pages say.
+"""Cut a tree into key ranges of about the same size, by the separators in its index pages.
 
-root     | 10 -> p | 40 -> q |          the level that has enough entries, read from the top; no leaf is read
+root     | 10 -> p | 40 -> q |          the first level from the top with enough entries; no leaf is read
          p | 10 | 20 | 30 |   q | 40 | 50 |
 two parts                               (): 10, 20    30, 40, 50 :()
 """
@@ -14,20 +14,20 @@ from pagestore.admin.tree_check import Walk
 from pagestore.relations.relation import Relation
 from pagestore.trees.tree import Tree
 
-ENTRIES_EACH = 8  # entries of index pages in a part, at least, if there are so many: they differ in what they hold
+ENTRIES_EACH = 8  # index entries per part, at least, if there are enough: subtrees differ in size
 
 
 class KeyRange(NamedTuple):
-    """The records of a tree with lo <= key < hi: words of keys, () is open."""
+    """The records of a tree with lo <= key < hi; bounds are key words, () is unbounded."""
 
     lo: tuple[int, ...] = ()
     hi: tuple[int, ...] = ()
 
 
 def key_ranges(relation: Relation, walk: Walk, parts: int) -> list[KeyRange] | None:
-    """At most `parts` ranges that together are the relation, or the range of one; fewer where it is small.
+    """Return at most `parts` ranges that together cover the relation, or range of one; fewer if it is small.
 
-    None where the range is not one piece of the tree, since its bounds are texts. O(index pages that are read).
+    None if the range is not contiguous in the tree, since its bounds are texts. O(index pages read).
     """
     stored = relation._stored(*relation.view())
     if stored is None:
@@ -41,7 +41,7 @@ def key_ranges(relation: Relation, walk: Walk, parts: int) -> list[KeyRange] | N
 
 
 def _separators(walk: Walk, tree: Tree, enough: int) -> list[tuple[int, ...]]:
-    """The least keys below the entries of a level of index pages: of the highest that has enough, but the first."""
+    """Return the separators, except the first, of the highest level of index pages with `enough` entries."""
     if tree.height < 2:
         return []
     keys, pages = tree.spec.keys, [tree.root]

@@ -1,9 +1,9 @@
-"""Stores and versions of them as a task, or the planning of a read, opens them."""
+"""Open stores and versions, in tasks and when a read is planned."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import ivm  # noqa: F401 - concats are read as their texts
+import ivm  # noqa: F401 - so that concats are read as texts
 import pagestore
 from pagestore.errors import VersionError
 from pagestore.relations.snapshot import Snapshot
@@ -17,7 +17,7 @@ SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's n
 
 @contextmanager
 def store_at(path: str) -> Iterator[Store]:
-    """A store that is read. Raises as `pagestore.open`; FileNotFoundError says what Spark needs."""
+    """Open a store to read. Raises like `pagestore.open`; FileNotFoundError says what Spark needs."""
     try:
         store = pagestore.open(path, mode="r")
     except FileNotFoundError:
@@ -27,7 +27,7 @@ def store_at(path: str) -> Iterator[Store]:
 
 
 def version_asked_for(store: Store, options: Options) -> int:
-    """The version that `versionAsOf`, `timestampAsOf` and `branch` say: the newest one unless they say another.
+    """Return the version selected by `versionAsOf`, `timestampAsOf` and `branch`, by default the newest.
 
     Raises VersionError, MissingError, OptionsError.
     """
@@ -48,20 +48,20 @@ def version_asked_for(store: Store, options: Options) -> int:
 
 
 def newest_of(store: Store, branch: str) -> int:
-    """The newest version of a branch. Raises MissingError."""
+    """Return the newest version of a branch. Raises MissingError."""
     with store.snapshot(branch) as snapshot:
         return snapshot.version
 
 
 @contextmanager
 def snapshot_at(path: str, version: int) -> Iterator[Snapshot]:
-    """The version that a read was planned with. Raises VersionError where it was dropped since."""
+    """Open the version that a read was planned with. Raises VersionError if it was dropped since."""
     with store_at(path) as store, held(store, version) as snapshot:
         yield snapshot
 
 
 def held(store: Store, version: int) -> Snapshot:
-    """A version that was there when a read was planned. Raises VersionError with the remedy where it is not."""
+    """Open a version that existed when a read was planned. Raises VersionError, with a remedy, if it was dropped."""
     try:
         return store.at(version)
     except VersionError:

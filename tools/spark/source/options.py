@@ -1,4 +1,4 @@
-"""The options of a read or a write, as Spark gives them: texts by names in any case."""
+"""The options of a read or a write, as Spark passes them: texts by case-insensitive name."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ WRITING = "path relation branch key operation lockTimeout stagingPath txnAppId t
 
 
 class OptionsError(PagestoreError, ValueError):
-    """An option that is missing, unknown, or has no such value."""
+    """An option is missing, unknown, or has an invalid value."""
 
 
 class Options:
-    """Options by name; those that are not among the names in `known` are refused."""
+    """Options by name. Raises OptionsError for names that are not in `known`."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -38,22 +38,22 @@ class Options:
         return name.lower() in self._given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """An option as it is."""
+        """Return an option's text."""
         return self._given.get(name.lower(), default)
 
     def required(self, name: str, remedy: str) -> str:
-        """An option that must be there. Raises OptionsError."""
+        """Return an option that must be given. Raises OptionsError."""
         value = self.text(name)
         if not value:
             raise OptionsError(f"option {name} is missing: {remedy}")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Names that are separated by commas; none where the option is missing."""
+        """Return names separated by commas; none if the option is missing."""
         return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
 
     def one_of(self, name: str, default: str, values: Iterable[str]) -> str:
-        """One of some words, in any case. Raises OptionsError."""
+        """Return one of some words, case-insensitive. Raises OptionsError."""
         found = {value.lower(): value for value in values}
         given = (self.text(name) or default).lower()
         if given not in found:
@@ -61,11 +61,11 @@ class Options:
         return found[given]
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True or false. Raises OptionsError."""
+        """Return true or false. Raises OptionsError."""
         return self.one_of(name, str(default), ("true", "false")) == "true"
 
     def number(self, name: str, kind: type[Any] = int, least: float = 0) -> Any:
-        """A number of at least `least`; None where the option is missing. Raises OptionsError."""
+        """Return a number of at least `least`; None if the option is missing. Raises OptionsError."""
         given = self.text(name)
         if given is None:
             return None
@@ -78,7 +78,7 @@ class Options:
         return value
 
     def moment(self, name: str) -> datetime | None:
-        """A time in ISO form, in UTC unless it has a zone; None where the option is missing. Raises OptionsError."""
+        """Return an ISO time, in UTC unless it has a zone; None if the option is missing. Raises OptionsError."""
         given = self.text(name)
         if given is None:
             return None
@@ -90,7 +90,7 @@ class Options:
         return value if value.tzinfo else value.replace(tzinfo=UTC)
 
     def exclusive(self, *names: str) -> None:
-        """Raise OptionsError where two of some options are given."""
+        """Raise OptionsError if two of some options are given."""
         given = [name for name in names if name in self]
         if len(given) > 1:
             raise OptionsError(f"{' and '.join(given)} exclude each other: give one of them")

@@ -1,4 +1,4 @@
-"""Which columns of a relation are read, and stored words of them as batches for Spark."""
+"""Select the columns of a relation to read, and convert their stored words to batches for Spark."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from .types import spark_batches
 
 
 def relation_asked_for(snapshot: Snapshot, options: Options) -> Relation:
-    """The relation, or the view, that an option names. Raises MissingError, OptionsError."""
+    """Return the relation or view that an option names. Raises MissingError, OptionsError."""
     known = ", ".join(sorted(snapshot)) or "none"
     name = options.required("relation", f"version {snapshot.version} has {known}")
     if name not in snapshot:
@@ -25,7 +25,7 @@ def relation_asked_for(snapshot: Snapshot, options: Options) -> Relation:
 
 
 def columns_asked_for(relation: Relation, options: Options) -> list[Column]:
-    """The columns that an option names, in its order; all without it. Raises SchemaError."""
+    """Return the columns that an option names, in its order; all without it. Raises SchemaError."""
     by_name = {column.name: column for column in relation.schema.columns}
     names = options.names("columns") or relation.schema.names
     for name in names:
@@ -36,7 +36,7 @@ def columns_asked_for(relation: Relation, options: Options) -> list[Column]:
 
 
 def places_of(relation: Relation, names: Sequence[str]) -> list[int]:
-    """Where the words of columns stand in a stored record."""
+    """Return the places of columns in a stored record."""
     schema = relation.schema
     return [schema.places[schema.names.index(name)] for name in names]
 
@@ -44,16 +44,16 @@ def places_of(relation: Relation, names: Sequence[str]) -> list[int]:
 def batches_of(
     snapshot: Snapshot, columns: Sequence[Column], words: np.ndarray, schema: pa.Schema, more: Sequence[pa.Array] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Words int64[C, n] of columns as batches for Spark, `more` columns behind them. No batch where n is 0."""
+    """Yield words int64[C, n] of columns as batches for Spark, followed by `more` columns. No batch if n is 0."""
     if words.shape[1]:
         arrays = [snapshot.decode(column.type, one) for column, one in zip(columns, words, strict=True)]
         yield from spark_batches([*arrays, *more], schema)
 
 
 def key_bound(relation: Relation, options: Options, name: str) -> tuple[object, ...] | None:
-    """A bound of keys: a value of the first key column, or a JSON list of values; None where it is missing.
+    """Parse a bound of keys: a value of the first key column, or a JSON list of values; None if it is missing.
 
-    Raises SchemaError for a value that the column does not take.
+    Raises SchemaError for a value that does not fit its column.
     """
     given = options.text(name)
     if given is None:

@@ -1,4 +1,4 @@
-"""What Spark says of an error in the data source begins with the error's sentence (ivm/spark/workers.py)."""
+"""Make Spark report an error in the data source by the error's message (ivm/spark/workers.py)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def sentences_first(class_: Class) -> Class:
-    """A class whose methods Spark calls in its workers."""
+    """Decorate a class whose methods Spark calls in its workers, so that errors are reported by their message."""
     for name, method in vars(class_).items():
         if isfunction(method) and not name.startswith("_"):
             setattr(class_, name, _generating(method) if isgeneratorfunction(method) else _reporting()(method))
@@ -22,7 +22,7 @@ def _reporting() -> Iterator[None]:
     try:
         yield
     except Exception:
-        from ivm.spark.workers import sentence_first  # only now: what goes well need not wait for `ivm`
+        from ivm.spark.workers import sentence_first  # imported only after an error, since `ivm` loads slowly
 
         with sentence_first():
             raise

@@ -29,19 +29,19 @@ STORE = "the store's file, as in load(path)"
 class PagestoreSource(DataSource):
     """A relation or view of a store.
 
-    Spark makes it when a DataFrame is, asks for its schema and pickles it, so that what is found then, the version
-    above all, holds for all that is read of this DataFrame.
+    Spark makes it with a DataFrame, calls `schema` and pickles it. So what is found then, above all the version, holds
+    for all reads of this DataFrame.
     """
 
     _version: int | None = None
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "pagestore"
 
     def schema(self) -> StructType:
-        """The columns that are read; the version is fixed by that."""
+        """Return the columns that are read, and fix the version."""
         options = Options(self.options, READING)
         with store_at(options.required("path", STORE)) as store:
             self._version = version_asked_for(store, options)
@@ -53,20 +53,20 @@ class PagestoreSource(DataSource):
         return StructType([*spark_schema(columns), *(FEED if options.flag("readChangeFeed") else ())])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read of rows, or of changes."""
+        """Return a batch read of rows, or of changes."""
         options, version = self._planned(schema)
         if options.flag("readChangeFeed"):
             return ChangeFeedReader(options, version, schema)
         return RelationReader(options, version, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming read of rows that come, or of changes."""
+        """Return a streaming read of insertions, or of changes."""
         options, _ = self._planned(schema)
         return RelationStreamReader(options, schema)
 
     def _planned(self, schema: StructType) -> tuple[Options, int]:
-        """The options of a read, and its version. Raises SchemaError for columns that a user wants otherwise."""
-        if self._version is None:  # the user gave a schema, so that nobody asked for this one
+        """Return the options of a read, and its version. Raises SchemaError if the user gave another schema."""
+        if self._version is None:  # the user gave a schema, so Spark did not call `schema`
             found = self.schema()
             if found != schema:
                 remedy = "leave the schema out, and cast or rename columns of the DataFrame"
@@ -75,14 +75,14 @@ class PagestoreSource(DataSource):
         return Options(self.options, READING), self._version
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write."""
-        from .batch_write import RelationWriter  # with `ivm`, for which reads need not wait
+        """Return a batch write."""
+        from .batch_write import RelationWriter  # imports `ivm`, which reads do not need
 
         options = Options(self.options, WRITING)
         return RelationWriter(target_of(options, schema, overwrite), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming write; `overwrite` is that of the output mode complete."""
+        """Return a streaming write; `overwrite` is set in the output mode complete."""
         from .stream_write import RelationStreamWriter
 
         options = Options(self.options, WRITING)

@@ -1,9 +1,9 @@
-"""A streaming read: what each commit changed, version by version.
+"""A streaming read: the changes of each commit, version by version.
 
 version   1      2      3      4      5        checkpoint {"version": 2}: all up to version 2 was read
                         |── batch ──|          maxVersionsPerTrigger=2; versions 2 to 5 are held until they are read
 
-A stream that does not say where it starts reads the whole relation first, as insertions.
+A stream without a starting version reads the whole relation first, as insertions.
 """
 
 import os
@@ -39,13 +39,13 @@ from .options import Options, OptionsError
 from .sentences import sentences_first
 
 Offset = dict[str, Any]
-PARTITIONS = 2  # of a batch of several commits, unless an option says how many
-NOTHING = -1  # the version before all, which has no relation
+PARTITIONS = 2  # of a batch of several commits, unless an option gives the number
+NOTHING = -1  # the version before all others, without relations
 
 
 @dataclass
 class Beginning(InputPartition):
-    """A part of a relation as it was at the version at which a stream begins."""
+    """A part of a relation at the version at which a stream begins."""
 
     range: KeyRange | None
     commit: Commit
@@ -53,7 +53,7 @@ class Beginning(InputPartition):
 
 @sentences_first
 class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads changes of a relation as they are committed; one process has it for as long as the query runs."""
+    """Reads changes of a relation as they are committed; one process keeps it while the query runs."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -62,8 +62,8 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._branch = options.text("branch", MAIN) or MAIN
         self._store: Store | None = None
         self._stat: os.stat_result | None = None  # of its file
-        self._held: dict[int, Snapshot] = {}  # versions that are not read yet, and the one before them
-        self._last: int | None = None  # the version at which a query ends that reads what is available
+        self._held: dict[int, Snapshot] = {}  # versions not read yet, and the one before them
+        self._last: int | None = None  # the last version of a query with the trigger availableNow
         for name in "endingVersion", "endingTimestamp", "versionAsOf", "timestampAsOf", "keyFrom", "keyTo":
             if name in options:
                 raise OptionsError(f"a stream has no {name}: it goes on with what is committed")
@@ -71,7 +71,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- where to begin and to end --------------------------------------------------------------
 
     def initialOffset(self) -> Offset:
-        """The version before the first change that the stream reads."""
+        """Return the version before the first change that the stream reads."""
         if self._options.text("startingVersion") == "latest":
             return self._offset(self._newest())
         if "startingVersion" in self._options or "startingTimestamp" in self._options:
@@ -80,7 +80,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(NOTHING)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The version that the next batch reads up to; `start` where the relation has not changed since."""
+        """Return the version that the next batch reads up to; `start` if the relation has not changed since."""
         end = start["version"]
         if end == NOTHING:
             newest = self._newest()
@@ -98,7 +98,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end == start["version"] else self._offset(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What options allow in a batch: rows, or versions, which stand in Spark's words for files."""
+        """Return the limit of a batch by the options: rows, or versions, which Spark calls files."""
         rows = self._options.number("maxRowsPerTrigger", least=1)
         versions = self._options.number("maxVersionsPerTrigger", least=1)
         if rows is not None:
@@ -106,15 +106,15 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if versions is None else ReadMaxFiles(versions)
 
     def reportLatestOffset(self) -> Offset:
-        """The newest version, for the progress of the query."""
+        """Return the newest version, for the progress of the query."""
         return self._offset(self._newest())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end with the version that is the newest now."""
+        """End the query with the version that is the newest now."""
         self._last = self._newest()
 
     def commit(self, end: Offset) -> None:
-        """Let go of the versions that have been read."""
+        """Release the versions that have been read."""
         for version in [version for version in self._held if version < end["version"]]:
             self._held.pop(version).close()
 
@@ -129,7 +129,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- a batch --------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The commits between two offsets in runs, or parts of the relation where the stream begins with it."""
+        """Return the commits between two offsets in runs, or if the stream begins with the relation, its parts."""
         self._verify(start)
         wanted = self._options.number("numPartitions", least=1)
         if start["version"] != NOTHING:
@@ -141,7 +141,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Beginning(part.range, commit) for part in parts_of(snapshot[self._name], walk, wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, or the changes of a run of commits, as batches."""
+        """Yield the rows of a part, or the changes of a run of commits, in batches."""
         if isinstance(partition, Commits):
             yield from feed_batches(partition.commits, self._options, self._schema)
             return
@@ -154,7 +154,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the store ------------------------------------------------------------------------------
 
     def _opened(self) -> Store:
-        """The store, opened anew if its file is another one now, as a restored backup is."""
+        """Return the store, reopened if its file was replaced, for example by a backup."""
         now = os.stat(self._path)
         if self._store is None or self._stat is None or not os.path.samestat(now, self._stat):
             self.stop()
@@ -165,12 +165,12 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest_of(self._opened(), self._branch)
 
     def _offset(self, version: int) -> Offset:
-        """A version, with what tells it from one of another store, or of a copy that went another way."""
+        """Return a version as an offset, with store and time, which identify it among stores and copies."""
         offset = {"version": version, "store": self._opened().uuid}
         return offset if version == NOTHING else {**offset, "time": self._time_of(version)}
 
     def _verify(self, offset: Offset) -> None:
-        """Raise VersionError where a checkpoint is of another store, or of a version that is another one here."""
+        """Raise VersionError if a checkpoint is of another store, or its version is a different one here."""
         store, version, remedy = self._opened(), offset["version"], "or begin with another checkpointLocation"
         if offset["store"] != store.uuid:
             raise VersionError(
@@ -191,7 +191,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _time_of(self, version: int) -> str | None:
-        """When a version was committed; None if it is not retained, which whoever reads it says."""
+        """Return when a version was committed; None if it is not retained, which its readers report."""
         try:
             with self._opened().at(version) as snapshot:
                 return snapshot.timestamp.isoformat()
@@ -199,7 +199,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def _commits(self, start: Offset, end: int | None = None) -> list[Commit]:
-        """The commits after an offset, which are held until they have been read. Raises VersionError."""
+        """Return the commits after an offset, and hold their versions until they are read. Raises VersionError."""
         self._verify(start)
         newest = min(one for one in (end, self._last, self._newest()) if one is not None)
         commits = commits_after(self._opened(), start["version"], newest, self._options)
@@ -209,19 +209,19 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return commits
 
     def _hold(self, version: int) -> Snapshot:
-        """A version, kept from being dropped until it has been read."""
+        """Open a version, so that it is not dropped until it has been read."""
         if version not in self._held:
             self._held[version] = held(self._opened(), version)
         return self._held[version]
 
     def _changes_in(self, commit: Commit) -> bool:
-        """Whether a commit has another tree of the relation than the version before."""
+        """Return whether a commit changed the relation's tree."""
         old, new = self._hold(commit.before), self._hold(commit.version)
         if self._name not in old or self._name not in new:
             return self._name in old or self._name in new
         return old.tree(self._name) != new.tree(self._name)
 
     def _rows_in(self, commit: Commit) -> int:
-        """How many changes of the relation a commit made. O(changes)."""
+        """Return how many changes a commit made to the relation. O(changes)."""
         old, new = self._hold(commit.before), self._hold(commit.version)
         return sum(len(kinds) for kinds, _ in kinds_of_changes(old, new, self._name))

@@ -1,4 +1,4 @@
-"""A streaming write: each micro-batch is one transaction, applied once by the query's id and the batch's."""
+"""A streaming write: each micro-batch is one transaction, applied once, identified by query and batch id."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from .target import Target
 
 @sentences_first
 class RelationStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; Spark makes it anew for the tasks of each batch, and for its commit."""
+    """Writes micro-batches; Spark makes a new one for the tasks of each batch, and for its commit."""
 
     def __init__(self, target: Target) -> None:
         self._target, self._folder = target, new_job(target.staging)
@@ -25,7 +25,7 @@ class RelationStreamWriter(DataSourceStreamArrowWriter):
         return stage(iterator, self._folder)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Apply what the tasks staged; nothing if a query that was started again did so before it ended."""
+        """Apply the rows that the tasks staged, unless the query did so before it was restarted."""
         from .commit import commit
 
         try:
@@ -34,12 +34,12 @@ class RelationStreamWriter(DataSourceStreamArrowWriter):
             clear_jobs(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the tasks staged, as far as they told of it; the rest is swept when it is old."""
+        """Delete the files that tasks reported; `clear` deletes others after a week."""
         clear_jobs(messages)
 
 
 def _query(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """The id of the query that tasks belong to, which a checkpoint keeps."""
+    """Return the id of the query that tasks belong to, which a checkpoint keeps."""
     if (query := query_of(messages)) is None:
         raise OptionsError("no task of the batch said which streaming query it belongs to: give a checkpointLocation")
     return query

@@ -1,4 +1,4 @@
-"""Where a DataFrame is written to, and what becomes of the rows that are there."""
+"""The target of a write, and the operation on its existing rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ LOCK_TIMEOUT = 30.0  # seconds
 
 @dataclass(frozen=True)
 class Target:
-    """A relation of a store, the operation on it, and the schema that it is made with where it is not there."""
+    """A relation of a store, the operation on it, and the schema to create it with if it is missing."""
 
     path: str
     relation: str
@@ -38,7 +38,7 @@ class Target:
 
 
 def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
-    """What options say of a DataFrame of these columns, which are compared with the relation if it is there.
+    """Return the target that the options name; compare the DataFrame's columns with an existing relation.
 
     Raises OptionsError, SchemaError, MissingError.
     """
@@ -60,7 +60,7 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
 
 
 def _schema_there(path: str, relation: str, branch: str) -> Schema | None:
-    """The schema of a relation as it is now; None where it, the store or the branch is not there.
+    """Return the current schema of a relation; None if it, the store or the branch is missing.
 
     Raises SchemaError for a view.
     """
@@ -75,7 +75,7 @@ def _schema_there(path: str, relation: str, branch: str) -> Schema | None:
 
 
 def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], operation: str) -> None:
-    """Raise SchemaError where a DataFrame's columns do not fit those of the relation."""
+    """Raise SchemaError if a DataFrame's columns do not fit those of the relation."""
     if key and key != there.key:
         raise SchemaError(
             f"the key of {name!r} is {','.join(there.key)}, not {','.join(key)}: leave the option key out"
@@ -95,16 +95,16 @@ def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], op
 
 
 class _NoTexts:
-    """In place of a dictionary, where there are no values to be found in it."""
+    """A stub of a dictionary, for columns without values."""
 
     @staticmethod
     def intern(texts: pa.Array) -> np.ndarray:
-        """The ids of no texts."""
+        """Return zeros; there are no texts."""
         return np.zeros(len(texts), np.int64)
 
 
 def _fits(field: StructField, column: Column) -> None:
-    """Raise SchemaError where a column takes no values of a DataFrame's type."""
+    """Raise SchemaError if a column accepts no values of a DataFrame's type."""
     is_whole = isinstance(field.dataType, DecimalType) and field.dataType.scale == 0
     if column.type.name == "uint64" and is_whole:
         return

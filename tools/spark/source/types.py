@@ -2,7 +2,7 @@
 
 column            Spark                  Spark -> column
 int64             bigint                 tinyint, smallint, int and bigint
-uint64            decimal(20,0)          into a column that is there
+uint64            decimal(20,0)          into an existing column
 float64           double                 float and double, without NaN
 bool              boolean                boolean
 decimal(p,s)      decimal(p,s)           decimal(p,s), p <= 18
@@ -69,7 +69,7 @@ REMEDIES: dict[type[T.DataType], str] = {
 
 
 def spark_type(column_type: Type) -> T.DataType:
-    """The type that Spark has for a column's."""
+    """Return Spark's type for a column's."""
     if column_type.zone:
         return T.TimestampType()
     if column_type.name == "decimal":
@@ -78,17 +78,17 @@ def spark_type(column_type: Type) -> T.DataType:
 
 
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
-    """Columns as Spark has them."""
+    """Return the Spark schema of columns."""
     return T.StructType([T.StructField(name, spark_type(kind), kind.nullable) for name, kind in columns])
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
-    """The schema that Spark wants batches of rows to have."""
+    """Return the Arrow schema that Spark expects of batches."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def spark_batches(arrays: Sequence[pa.Array], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
-    """Decoded columns as batches for Spark, several where texts have more than 2 GiB."""
+    """Yield decoded columns as batches for Spark, several if texts have more than 2 GiB."""
     rows = len(arrays[0])
     if rows > 1 and any(_exceeds(array) for array in arrays):
         for at, end in (0, rows // 2), (rows // 2, rows):
@@ -99,15 +99,15 @@ def spark_batches(arrays: Sequence[pa.Array], schema: pa.Schema) -> Iterable[pa.
 
 
 def _exceeds(array: pa.Array) -> bool:
-    """Whether texts are beyond the offsets of 32 bits that Spark takes; only such are decoded with longer ones."""
+    """Return whether texts exceed Spark's 32-bit offsets; only large ones have 64-bit offsets."""
     long = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     return bool(long and array.nbytes >= 2**31)
 
 
 def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
-    """The relation that holds a DataFrame's rows; columns of values may be null where the DataFrame's may.
+    """Return the schema of a relation for a DataFrame's rows; value columns are nullable like the DataFrame's.
 
-    Raises SchemaError, for a type that no column has by the column's name.
+    Raises SchemaError, which names the column for an unsupported type.
     """
     names = [field.name for field in schema]
     for name in key:
@@ -121,7 +121,7 @@ def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
 
 
 def stored_type(field: T.StructField) -> Type:
-    """The type of the column that holds a DataFrame's. Raises SchemaError with the remedy."""
+    """Return the type of the column that holds a DataFrame's. Raises SchemaError with a remedy."""
     kind = field.dataType
     if isinstance(kind, T.DecimalType):
         if kind.precision > DIGITS_MAX:
