@@ -5,20 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.complement_join import choice, pairs
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.recursion.limits import limits_of
-from ivm.join.kernels.join_layout import EQ, GE, LE, NE
+from ivm.engine.recursion.facts import limits_of
+from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
-from ivm.plan.index import Index, permuted, tree_name
-from ivm.plan.plan import Plan
+from ivm.plan.evaluation import choice, pairs
+from ivm.plan.plan import Index, Plan, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
-from ivm.plan.span import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
+from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
-from ivm.views.layouts import COUNT, FOLD, PLAIN, RANGED, RANKED, SUM
-from ivm.views.states import ALONE, INVERTED, PARTS, VALUES, WEIGHED, Fold
+from ivm.views.layouts import ALONE, COUNT, FOLD, INVERTED, PARTS, PLAIN, RANGED, RANKED, SUM, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name

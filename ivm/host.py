@@ -16,8 +16,8 @@ from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.engine.stored import HOST, built_sizes, dependants_of, layout_in, layouts_of, load, save, saved_rules
 from ivm.errors import EditError, IvmError
-from ivm.lang.traverse import constants
-from ivm.plan.constants import Encoder
+from ivm.lang.ir import constants
+from ivm.plan.expression import Encoder
 from ivm.rope import computed_text, note_erased
 from pagestore.host import (
     Computed,
@@ -36,7 +36,7 @@ workspaces: "WeakSet[Any]" = WeakSet()  # all open ones in this process
 
 
 class RuleHost:
-    """pagestore's interface to the rules installed in any store (see pagestore/versions/dependants.py)."""
+    """pagestore's interface to the rules installed in any store (see pagestore/versions/catalog.py)."""
 
     name, mark = HOST, PROPERTY
 

@@ -16,8 +16,7 @@ from ivm import lang
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
-from ivm.engine.stored import layouts_of, save
-from ivm.engine.stored_schemas import declarations_for, stored_before
+from ivm.engine.stored import declarations_for, layouts_of, save, stored_before
 from ivm.errors import (
     EditError,
     RecursionRefusedError,
@@ -29,11 +28,11 @@ from ivm.errors import (
     Where,
 )
 from ivm.lang import Program
-from ivm.lang.dependencies import readers
 from ivm.lang.ir import Edit, Predicate, Rule
+from ivm.lang.program import readers
 from ivm.maintenance.surgery import Delta, visible_difference
-from ivm.plan.cardinality import Cardinality
-from ivm.plan.constants import Encoder
+from ivm.plan.expression import Encoder
+from ivm.plan.join_order import Cardinality
 from ivm.plan.planner import AUTO, Chosen
 from ivm.question import Limits
 from ivm.transaction import Transaction
@@ -191,7 +190,7 @@ def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
 
 def _refuse_circle(error: RuleError, text: str, name: str, above: Iterable[Block]) -> None:
     """Raise RecursionRefusedError if the new rules read predicates of blocks that read the replaced block."""
-    from ivm.lang.mentions import mentioned
+    from ivm.lang.declarations import mentioned
 
     for one in above:
         for read in sorted(one.part.predicates.keys() & mentioned(text, name)):

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ivm import lang
 from ivm.answer import Answer
-from ivm.engine.fill import Filler
+from ivm.engine.fill import Filler, naming_the_rule
 from ivm.engine.installed import Installed
-from ivm.engine.recompute import naming_the_rule
-from ivm.engine.stored import create_relation, drop_stray_trees, layouts_of, plant
-from ivm.engine.stored_schemas import declarations_for
+from ivm.engine.stored import create_relation, declarations_for, drop_stray_trees, layouts_of, plant
 from ivm.errors import OptionError
-from ivm.join.memory_guard import within_memory
+from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE
-from ivm.plan.cardinality import Cardinality
-from ivm.plan.constants import Encoder
+from ivm.plan.expression import Encoder
+from ivm.plan.join_order import Cardinality
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.plan.rewrite.magic import Asked, pass_constants
 from ivm.rope import rope_of

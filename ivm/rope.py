@@ -23,9 +23,9 @@ from ivm.engine.stored import load, saved_rules
 from ivm.errors import IvmError, UnknownViewError
 from ivm.lang.ir import ROPE
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encoder
-from ivm.views.aggregate_state import behind_prefixes, ordering_words
-from ivm.views.states import Fold
+from ivm.plan.expression import Encoder
+from ivm.views.aggregates import behind_prefixes, ordering_words
+from ivm.views.layouts import Fold
 from pagestore.host import (
     INSERT,
     Column,

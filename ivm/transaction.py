@@ -9,7 +9,7 @@ import pagestore
 from ivm.engine.installed import Installed
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Edit
-from ivm.plan.constants import Encoder, finder
+from ivm.plan.expression import Encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
 from pagestore.host import ERASE, INSERT, NULL, SET, Edits, WritableRelation, given_rows, one_batch, read_batches

@@ -20,29 +20,20 @@ import numpy as np
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.check.check import check, tree_difference
-from ivm.check.rebuild import Progress, evaluate, no_progress, rebuild, rules_below
+from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account
+from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed
-from ivm.engine.recompute import not_a_view
-from ivm.engine.stored import (
-    BUILT,
-    HOST,
-    BuiltSizes,
-    KnownRules,
-    save,
-)
-from ivm.engine.stored_schemas import declarations_for, declarations_of
+from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, declarations_for, declarations_of, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.installation import Options, Removal, hints_of, install, uninstall, warn
-from ivm.join.memory_guard import within_memory
+from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
+from ivm.maintenance.maintain import distance, trace_of
 from ivm.maintenance.surgery import Delta
-from ivm.maintenance.trace import distance, trace_of
-from ivm.plan.constants import Encoder
+from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
 from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
@@ -334,7 +325,7 @@ class Workspace:
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/maintenance/trace.py)."""
+        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/maintenance/maintain.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             installed.predicate(name)

@@ -12,7 +12,7 @@ import sys
 from importlib.util import find_spec
 
 from pagestore.errors import PagestoreError as PagestoreError
-from pagestore.pages.host_operators import register_operator as register_operator
+from pagestore.pages.operators import register_operator as register_operator
 from pagestore.relations.relation import Relation as Relation
 from pagestore.relations.snapshot import Snapshot as Snapshot
 from pagestore.relations.transaction import Transaction as Transaction

@@ -49,18 +49,14 @@ docs/embedding.md has a worked host.
 """
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import WORD_MAX, WORD_MIN
+from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import field, gallop, run_end, unpack
-from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
 from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, population
 from pagestore.runtime.kernel import addressed, allocating, by_address, inlined, kernel, late
-from pagestore.sorting.codes import code_of
-from pagestore.sorting.merge import ascends
-from pagestore.trees.kernels.apply_indexed import HEIGHT, KEYS, ROOT
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.sorting.codes import ascends, code_of
 from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
-from pagestore.trees.kernels.compose_edits import compose_few
+from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
@@ -73,8 +69,8 @@ from pagestore.trees.kernels.cursor import (
     next_leaf,
     seek,
 )
-from pagestore.trees.kernels.delta import next_changes, start_delta
-from pagestore.trees.kernels.flush_queue import CHANGES, flush_queue
+from pagestore.trees.kernels.edit_groups import CHANGES, HEIGHT, KEYS, ROOT, compose_few, flush_queue
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 
 VERSION = 2
 

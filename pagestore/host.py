@@ -5,19 +5,28 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 """
 
 from pagestore.admin.tree_check import Violation
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
-from pagestore.pages.host_operators import Operator, has_inverse, is_operator, is_semilattice, operator
-from pagestore.pages.host_operators import code_of as operator_code
-from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN, Pages
+from pagestore.pages.operators import (
+    CARRY,
+    CHECKSUM,
+    COUNT,
+    MAX,
+    MIN,
+    SUM,
+    THEN,
+    Operator,
+    has_inverse,
+    is_operator,
+    is_semilattice,
+    operator,
+)
+from pagestore.pages.operators import code_of as operator_code
 from pagestore.printable import message, printable
-from pagestore.relations.diff import differing, pages_of_both
-from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
-from pagestore.relations.snapshot import Snapshot
-from pagestore.relations.transaction import Transaction
+from pagestore.relations.snapshot import Snapshot, differing, pages_of_both
+from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import user_cache
@@ -37,25 +46,20 @@ from pagestore.sorting.tuples import (
 )
 from pagestore.storage.file import local_path
 from pagestore.store import Store
-from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
-from pagestore.trees.bulk import bulk, bulk_all
-from pagestore.trees.complement import Complement, accountable, accounted, pays
-from pagestore.trees.delta import Delta, delta
-from pagestore.trees.edit_queues import MOST, EditQueue
-from pagestore.trees.interval_index import interval_spec, stab_many
-from pagestore.trees.kernels.apply_indexed import TREE_WORDS
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
-from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
-from pagestore.trees.reading import read_batches, read_blocks
+from pagestore.trees.build import bulk, bulk_all
+from pagestore.trees.compare import Complement, Delta, accountable, accounted, delta, pays
+from pagestore.trees.edit import ALONE, MOST, EditQueue, Edits, compose_edits, one_batch
+from pagestore.trees.folds import fold_many, interval_spec, ranks, rows_of, select, select_weighted, stab_many
+from pagestore.trees.kernels.edit_groups import TREE_WORDS
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
+from pagestore.trees.read import count_prefixes, first_from, get, last_before, read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, typed
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
-from pagestore.versions.dependants import Dependants, recorded_dependants
+from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
 from pagestore.versions.hosts import Computed, record_dependants, register_host
-from pagestore.versions.settings import MAIN
 
 __all__ = [
     "ADD",

@@ -20,9 +20,8 @@ from pagestore.storage.file import File
 from pagestore.store import Store
 from pagestore.store import open as open_store
 from pagestore.trees.tree import Tree
-from pagestore.versions.catalog import Info
+from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
-from pagestore.versions.settings import MAIN_ID
 
 
 class Lost(NamedTuple):

@@ -19,33 +19,33 @@ from uuid import UUID, uuid4
 from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
-from pagestore.relations import diff, ephemeral, snapshot, transaction
-from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.relations import snapshot, transaction
+from pagestore.relations import snapshot as diff
+from pagestore.relations import transaction as ephemeral
 from pagestore.relations.snapshot import Snapshot
-from pagestore.relations.transaction import Transaction
+from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
 from pagestore.storage.file import File, beside, local_path, read_from, stamped, sweep, written_to
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
-from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
 from pagestore.storage.meta import Meta
+from pagestore.storage.other_files import IN_MEMORY, MemoryFile
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.word_list import word_list
+from pagestore.storage.records import word_list
+from pagestore.versions.catalog import MAIN, MAIN_ID, retain_number
 from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
+from pagestore.versions.locks import Pin
 from pagestore.versions.recovery import Recovery
-from pagestore.versions.settings import MAIN, MAIN_ID, retain_number
 from pagestore.versions.store_state import FIRST_COMMIT
-from pagestore.versions.version_locks import Pin
 
 if TYPE_CHECKING:
-    from pagestore.admin.compact import Compact
+    from pagestore.admin.history import VersionInfo
     from pagestore.admin.stat import Reader, Stat
     from pagestore.admin.tree_check import Violation
-    from pagestore.admin.vacuum import Vacuum
-    from pagestore.admin.version_log import VersionInfo
+    from pagestore.admin.vacuum import Compact, Vacuum
 
 
 def open(
@@ -212,7 +212,7 @@ class Store:
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """Return the retained versions, newest first. O(versions listed)."""
-        from pagestore.admin import version_log
+        from pagestore.admin import history as version_log
 
         return version_log.describe_versions(self._handle, limit, branch)
 
@@ -226,14 +226,14 @@ class Store:
 
         `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
-        from pagestore.admin import tags
+        from pagestore.admin import history as tags
 
         with self._handle.administering():
             tags.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
         """Remove a tag. Raises MissingError."""
-        from pagestore.admin import tags
+        from pagestore.admin import history as tags
 
         with self._handle.administering():
             tags.remove_tag(self._handle, name)
@@ -270,7 +270,7 @@ class Store:
         Drops all versions except the newest of each branch and those that are tagged or read, and then texts that none
         of these holds. O(store).
         """
-        from pagestore.admin import compact
+        from pagestore.admin import vacuum as compact
 
         return compact.compact_store(self._handle)
 
@@ -303,7 +303,7 @@ class Store:
 
         Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
         """
-        from pagestore.admin import branches
+        from pagestore.admin import history as branches
 
         with self._handle.administering():
             branches.begin_branch(self._handle, name, from_version)
@@ -312,7 +312,7 @@ class Store:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
         needs one.
         """
-        from pagestore.admin import branches
+        from pagestore.admin import history as branches
 
         with self._handle.administering():
             branches.delete_branch(self._handle, name)

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ivm.join.kernels.join_layout import EQ, GE, LE
+from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.plan.plan import Plan
 from pagestore.host import INSERT, WORD_MAX, WORD_MIN, Delta, Pages, Tree, read_batches
 

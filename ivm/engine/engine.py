@@ -16,25 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.fill import Account, Filler, unordered
-from ivm.engine.head_edits import check_sums, fold_bindings, out_of_range
+from ivm.engine.fill import Account, Filler, check_sums, fold_bindings, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum
-from ivm.engine.recompute import naming_the_rule
 from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
-from ivm.join.flat_trie import is_flat_cheaper
-from ivm.join.memory_guard import within_memory
+from ivm.join.flat import is_flat_cheaper
+from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import binding_difference, maintain
 from ivm.maintenance.surgery import Delta, net_changes, visible_difference
-from ivm.plan.index import Index
-from ivm.plan.plan import Plan, indices_of
-from ivm.views.aggregate_state import view_edits
+from ivm.plan.plan import Index, Plan, indices_of
+from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
-from ivm.views.invertible import edits_of
-from ivm.views.layouts import SUM
-from ivm.views.ranged import Side, ranged_edits
-from ivm.views.states import APART, INVERTED, State
+from ivm.views.layouts import APART, INVERTED, SUM, State
+from ivm.views.ranges import Side, ranged_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 

@@ -17,24 +17,17 @@ import numpy as np
 
 from ivm import lang
 from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
-from ivm.lang.dependencies import recursive_names, strata_of
-from ivm.lang.ir import Predicate, Rule
-from ivm.lang.traverse import reads, writes
-from ivm.plan.constants import Encode
-from ivm.plan.index import Index, permuted, tree_name
+from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.program import recursive_names, strata_of
+from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
-from ivm.plan.plan import Plan, indices_of
+from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
-from ivm.plan.rewrite.computed_keys import lift_computed
-from ivm.plan.rewrite.existentials import lift_existentials
-from ivm.plan.rewrite.failure import refusing
+from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, refusing
 from ivm.plan.rewrite.levels import lift_levels
-from ivm.plan.rewrite.negation import lift_negations
-from ivm.plan.rewrite.ranges import lift_ranges, pays_once
-from ivm.plan.span import Span, span_of
+from ivm.plan.rewrite.ranges import Span, lift_ranges, pays_once, span_of
 from ivm.views.heads import Head
-from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
-from ivm.views.states import state_names
+from ivm.views.layouts import RANGED, Layout, ranked_layout, state_names, view_layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"

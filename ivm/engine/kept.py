@@ -18,12 +18,10 @@ from typing import Any, NamedTuple
 from ivm.engine.fill import unordered
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.stored import built_sizes, create_relation
-from ivm.lang.ir import Atom, Negation, Rule
-from ivm.lang.traverse import atoms
-from ivm.plan.index import tree_name
+from ivm.lang.ir import Atom, Negation, Rule, atoms
+from ivm.plan.plan import tree_name
 from ivm.plan.planner import Chosen, chosen_of
-from ivm.views.layouts import Layout
-from ivm.views.states import APART
+from ivm.views.layouts import APART, Layout
 from pagestore.host import Transaction
 
 

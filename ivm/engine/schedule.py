@@ -15,14 +15,12 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
-from ivm.engine.kernels.arguments import ScheduleRoom, ScheduleTable
+from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
 from ivm.join.plan_arrays import slices_room
-from ivm.maintenance.kernels.arguments import Found, ProbeRun
-from ivm.maintenance.kernels.probe import PINNED, PROGRESS, probe_next_at
+from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
-from ivm.plan.index import Index, permuted
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Index, Plan, permuted
 from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 

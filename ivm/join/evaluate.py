@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.flat_join import FlatJoin
-from ivm.join.flat_layout import Layout
-from ivm.join.flat_trie import Flat, flatten, is_flat_cheaper
-from ivm.join.join import STOCK_MAX, Join, Run, concatenated
-from ivm.join.kernels.join_layout import EQ
-from ivm.join.memory_guard import MemoryUse, within_memory
+from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
+from ivm.join.join import STOCK_MAX, Join, MemoryUse, Run, concatenated, within_memory
+from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
 

@@ -2,20 +2,196 @@
 
 The join does not depend on how trace rows are used.  The change oracle, if any, is one more trie; without it
 the join returns every binding of the body.
+
+A guard against running out of memory: an evaluation that finds too many rows raises RoomError in time.
+
+Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take a
+share of the total memory, and no more than is left, since sorting and storing them takes as much again. The machine,
+control groups, and limits of the process bound the memory; where the process's limit is exceeded the system refuses
+memory, which `within_memory` turns into a RoomError as well.
 """
 
+import errno
+import os
+import resource
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Self
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from ivm.join.kernels import join_layout
+from ivm.errors import RoomError
 from ivm.join.kernels import leapfrog as kernel
-from ivm.join.memory_guard import MemoryUse, within_memory
+from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Bytes, Door, MappedWords, Table, Tables, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
+
+CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
+SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
+PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+UNLIMITED = 1 << 60
+REMEDY = (
+    "ask for fewer rows at once (one more condition, or a variable that the relations share), or for an aggregate, "
+    "which is counted and not listed"
+)
+RECORDING = '. To be matched, a view records less with a coarser granularity, and nothing with maintenance="probe"'
+
+
+class Limit(NamedTuple):
+    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes left."""
+
+    whose: str
+    whole: int
+    left: int
+
+
+class MemoryUse:
+    """The rows that one evaluation holds, over all its threads; `recording` if it also keeps its trace."""
+
+    def __init__(self, recording: bool = False) -> None:
+        self.rows = 0
+        self._recording = recording
+        self._size = self._looked = 0
+        self._lock = Lock()
+
+    def begin(self) -> "MemoryUse":
+        """Let RoomErrors of this thread report these rows from now on."""
+        _newest.set(self)
+        return self
+
+    def add(self, rows: int, size: int) -> None:
+        """Count some rows, and the bytes that they take.
+
+        Raises RoomError if they take too large a share of the memory, or more than is left.
+        """
+        with self._lock:
+            self.rows += rows
+            self._size += size
+            if self._size <= self._looked + CHECK_BYTES:
+                return
+            self._looked = self._size
+        self._look()
+
+    def _look(self) -> None:
+        for limit in limits():
+            if limit.left < self._looked:
+                why = f"{_bytes(limit.left)} of {limit.whose} are left, too little to go on"
+            elif self._looked > (share := _share()) * limit.whole:
+                why = (
+                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {_bytes(limit.whole)} "
+                    "(IVM_MEMORY_SHARE=0.5 allows half)"
+                )
+            else:
+                continue
+            raise RoomError(f"finding rows: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
+
+    def found(self) -> str:
+        """Return how many rows were found so far, for a message."""
+        return f"{self.rows:,} rows so far take {_bytes(self._size)}"
+
+
+_newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
+
+
+@contextmanager
+def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
+    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+    try:
+        yield
+    except RoomError:
+        raise
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not _is_refusal(error):
+            raise
+        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
+        raise RoomError(f"{step}: the system refused memory; {found}; {REMEDY}") from None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or "can't start new thread" in str(error)
+    )
+
+
+def memory_left() -> int:
+    """Return the bytes that the process may still use."""
+    return min(limit.left for limit in limits())
+
+
+def limits() -> Iterator[Limit]:
+    """Yield all limits on the memory of this process; those that the system does not report are left out."""
+    yield Limit("memory", UNLIMITED, UNLIMITED)
+    try:
+        machine = _fields(PROC / "meminfo")
+        swap, total = machine["SwapFree:"], machine["MemTotal:"]
+        yield Limit("the machine's memory", 1024 * total, 1024 * (machine["MemAvailable:"] + swap))
+        yield from _control_groups()
+        yield from _of_process()
+    except (OSError, KeyError, ValueError):
+        return
+
+
+def _control_groups() -> Iterator[Limit]:
+    """Yield the limits of the process's control group, and of its ancestors, in version 2 or 1."""
+    for line in (PROC / "self" / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            names = ("memory.max", "memory.current", "inactive_file")
+            roots = [GROUPS, GROUPS / "unified"]
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            roots = [GROUPS / "memory", GROUPS / controllers]
+        else:
+            continue
+        for root in dict.fromkeys(roots):
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root):
+                    yield from _group(folder, *names)
+
+
+def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
+    """Yield the limit of one control group, if it has one. File cache that can be dropped counts as free."""
+    if (folder / most).exists() and (limit := (folder / most).read_text().strip()) != "max" and int(limit) < UNLIMITED:
+        used = int((folder / taken).read_text()) - _fields(folder / "memory.stat")[files]
+        yield Limit("the control group's memory", int(limit), int(limit) - used)
+
+
+def _of_process() -> Iterator[Limit]:
+    """Yield the limits of the process (`ulimit -v` and `-d`)."""
+    pages = [int(word) for word in (PROC / "self" / "statm").read_text().split()]
+    for number, name, used in (
+        (resource.RLIMIT_AS, "the address space that ulimit -v allows", pages[0]),
+        (resource.RLIMIT_DATA, "the data that ulimit -d allows", pages[5]),
+    ):
+        limit = resource.getrlimit(number)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield Limit(name, limit, limit - used * resource.getpagesize())
+
+
+def _share() -> float:
+    """Return the share of the memory that the rows of one evaluation may take."""
+    try:
+        return min(1.0, max(0.0, float(os.environ["IVM_MEMORY_SHARE"])))
+    except (KeyError, ValueError):
+        return SHARE
+
+
+def _fields(file: Path) -> dict[str, int]:
+    return {name: int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
+
 
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
@@ -58,8 +234,8 @@ class Run(ABC):
         """Restart with the first variable within `first`, inclusive.  What is cached of slices stays cached."""
         shape, sensors, granularity = self._asked
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
-        at = self._plan[join_layout.BOUNDS] + join_layout.CONSTANT
-        self._plan[[at, at + join_layout.BOUND_WORDS]] = first
+        at = self._plan[tries.BOUNDS] + tries.CONSTANT
+        self._plan[[at, at + tries.BOUND_WORDS]] = first
         self._state = self._fresh.copy()
         self.times = []
         return self
@@ -71,16 +247,16 @@ class Run(ABC):
     @property
     def operations(self) -> int:
         """Iterator operations so far: opens, seeks and nexts."""
-        return int(self._state[[join_layout.OPENS, join_layout.SEEKS, join_layout.NEXTS]].sum())
+        return int(self._state[[tries.OPENS, tries.SEEKS, tries.NEXTS]].sum())
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         state = self._state
-        start = state[join_layout.ROW_COUNT]
-        while state[join_layout.PHASE] != join_layout.DONE:
+        start = state[tries.ROW_COUNT]
+        while state[tries.PHASE] != tries.DONE:
             self._advance()
             counts = state[start : start + len(self._widths)].tolist()
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
-            yield self._out[:, : state[join_layout.EMITTED]], rows
+            yield self._out[:, : state[tries.EMITTED]], rows
 
     @within_memory("finding rows")
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
@@ -141,7 +317,7 @@ class Join(Run):
     ) -> None:
         super().__init__(shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8)
         self._pages = pages
-        at = int(self._fresh[join_layout.TREES])
+        at = int(self._fresh[tries.TREES])
         self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
         self._state = self._fresh.copy()
         self._regions = regions or shape.everything

@@ -1,4 +1,9 @@
-"""A plan and the state of a run as arrays, which the join's kernels take (*Leapfrog Triejoin*)."""
+"""A plan and the state of a run as arrays, which the join's kernels take (*Leapfrog Triejoin*).
+
+The change oracle: a union of regions where bindings may have changed, which the join takes as one more trie.
+
+A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.kernels import join_layout, leaf_slices, trie_iterator
-from pagestore.host import WORD_MAX, WORD_MIN, Tree
+from ivm.join.kernels import leapfrog, tries
+from ivm.join.kernels.bounds import merge_intervals
+from pagestore.compiled import Door, Table
+from pagestore.host import WORD_MAX, WORD_MIN, Tree, distinct
 
 ALL = (WORD_MIN, WORD_MAX)
 
@@ -62,7 +69,7 @@ class Shape:
     @cached_property
     def ranged(self) -> "Shape":
         """The shape with two more bounds on level 0, first in its plan, that admit every value."""
-        extra = bound_table([(join_layout.GE, (), WORD_MIN), (join_layout.LE, (), WORD_MAX)])
+        extra = bound_table([(tries.GE, (), WORD_MIN), (tries.LE, (), WORD_MAX)])
         start = self.bound_start + 2
         start[0] = 0
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
@@ -76,10 +83,10 @@ class Shape:
 
 def bound_table(bounds: Sequence[tuple[int, Sequence[tuple[int, int]], int]]) -> np.ndarray:
     """Return constraints (kind, others, constant) as kernels take them, int64[n, BOUND_WORDS]."""
-    table = np.full((len(bounds), join_layout.BOUND_WORDS), -1, np.int64)
+    table = np.full((len(bounds), tries.BOUND_WORDS), -1, np.int64)
     for row, (kind, others, constant) in zip(table, bounds, strict=True):
-        row[[join_layout.KIND, join_layout.CONSTANT]] = kind, constant
-        row[join_layout.OTHER : join_layout.OTHER + 2 * len(others)] = [*chain(*others)]
+        row[[tries.KIND, tries.CONSTANT]] = kind, constant
+        row[tries.OTHER : tries.OTHER + 2 * len(others)] = [*chain(*others)]
     return table
 
 
@@ -111,27 +118,27 @@ class Regions(NamedTuple):
 def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
     """Flatten a plan into one array: the header of join/kernels/join_layout.py, then its sections."""
     sections = {
-        join_layout.PART_START: shape.part_start,
-        join_layout.PARTS: shape.parts,
-        join_layout.ABSENT_START: shape.absent_start,
-        join_layout.ABSENT: shape.absent,
-        join_layout.BOUND_START: shape.bound_start,
-        join_layout.BOUNDS: shape.bounds,
-        join_layout.ARGUMENTS: shape.argument_level,
-        join_layout.ATOM_DEPTH: shape.depths,
-        join_layout.READS: shape.reads,
-        join_layout.SENSOR: sensors.sensor,
-        join_layout.SOURCES: sensors.sources,
+        tries.PART_START: shape.part_start,
+        tries.PARTS: shape.parts,
+        tries.ABSENT_START: shape.absent_start,
+        tries.ABSENT: shape.absent,
+        tries.BOUND_START: shape.bound_start,
+        tries.BOUNDS: shape.bounds,
+        tries.ARGUMENTS: shape.argument_level,
+        tries.ATOM_DEPTH: shape.depths,
+        tries.READS: shape.reads,
+        tries.SENSOR: sensors.sensor,
+        tries.SOURCES: sensors.sources,
     }
     numbers = {
-        join_layout.LEVELS: shape.levels,
-        join_layout.DEPTHS: shape.argument_level.shape[1],
-        join_layout.VALUES: len(shape.reads),
-        join_layout.SENSORS: len(sensors.sources),
-        join_layout.WIDTH: sensors.sources.shape[1],
-        join_layout.GRANULARITY: granularity,
+        tries.LEVELS: shape.levels,
+        tries.DEPTHS: shape.argument_level.shape[1],
+        tries.VALUES: len(shape.reads),
+        tries.SENSORS: len(sensors.sources),
+        tries.WIDTH: sensors.sources.shape[1],
+        tries.GRANULARITY: granularity,
     }
-    return laid_out(join_layout.PLAN_HEADER, numbers, sections)
+    return laid_out(tries.PLAN_HEADER, numbers, sections)
 
 
 def tree_words(trees: Iterable[Tree]) -> list[int]:
@@ -147,21 +154,21 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
     """Return the initial state of a run as one array, without the trees.  It is cached: copy it."""
     levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
     sections = {
-        join_layout.TREES: np.zeros(3 * atoms, np.int64),
-        join_layout.ENDS: np.zeros(3, np.int64),
-        join_layout.BINDING: np.zeros(levels, np.int64),
-        join_layout.LOW: np.zeros(levels, np.int64),
-        join_layout.HIGH: np.zeros(levels, np.int64),
-        join_layout.COVERED: np.full(levels + 1, covered, np.int64),
-        join_layout.SPANS: np.zeros(2 * levels * levels, np.int64),
-        join_layout.AT: np.zeros(atoms * depths, np.int64),
-        join_layout.ITERATORS: np.zeros(atoms * depths * trie_iterator.ITERATOR_WORDS, np.int64),
-        join_layout.ROW_COUNT: np.zeros(count, np.int64),
-        join_layout.SHARED: np.zeros(count, np.int64),
-        join_layout.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
-        join_layout.RUNS: np.full(leaf_slices.SLICE * shape.innermost, -1, np.int64),
+        tries.TREES: np.zeros(3 * atoms, np.int64),
+        tries.ENDS: np.zeros(3, np.int64),
+        tries.BINDING: np.zeros(levels, np.int64),
+        tries.LOW: np.zeros(levels, np.int64),
+        tries.HIGH: np.zeros(levels, np.int64),
+        tries.COVERED: np.full(levels + 1, covered, np.int64),
+        tries.SPANS: np.zeros(2 * levels * levels, np.int64),
+        tries.AT: np.zeros(atoms * depths, np.int64),
+        tries.ITERATORS: np.zeros(atoms * depths * tries.ITERATOR_WORDS, np.int64),
+        tries.ROW_COUNT: np.zeros(count, np.int64),
+        tries.SHARED: np.zeros(count, np.int64),
+        tries.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
+        tries.RUNS: np.full(leapfrog.SLICE * shape.innermost, -1, np.int64),
     }
-    return laid_out(join_layout.STATE_HEADER, {}, sections)
+    return laid_out(tries.STATE_HEADER, {}, sections)
 
 
 def slices_room(parts: int, page_words: int) -> np.ndarray:
@@ -184,3 +191,32 @@ def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarra
         flat[at] = start
         start += len(part)
     return flat
+
+
+MERGE = Door(merge_intervals, Table, int)
+
+
+def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
+    """Return the union of contributions (level, rows int64[level + 2, n]); None if it is empty.
+
+    A row holds the values of the levels before, then an interval [a, b] of the level's values.  O(n log n).
+    """
+    by_level: dict[int, list[np.ndarray]] = {}
+    for level, rows in contributions:
+        if rows.shape[1]:
+            by_level.setdefault(level, []).append(rows)
+    if not by_level:
+        return None
+    start = np.zeros(levels + 1, np.int64)
+    merged = []
+    for level in range(levels):
+        parts = by_level.get(level)
+        n = 0
+        if parts:
+            rows = np.ascontiguousarray(distinct(np.concatenate(parts, axis=1)))
+            n = MERGE.call(rows, level)
+            block = np.zeros((levels + 1, n), np.int64)
+            block[: level + 2] = rows[:, :n]
+            merged.append(block)
+        start[level + 1] = start[level] + n
+    return Regions(np.concatenate(merged, axis=1), start)

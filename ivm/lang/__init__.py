@@ -47,8 +47,7 @@ def _checked(text: str, known: Program, source: str, merging: bool = True) -> tu
     """Return a text's program and its last rule's head; import the passes on demand."""
     from ivm.lang.check import check
     from ivm.lang.declarations import last_head
-    from ivm.lang.parse import parse
-    from ivm.lang.syntax_errors import shown
+    from ivm.lang.parse import parse, shown
 
     statements = parse(text, source)
     try:

@@ -11,10 +11,9 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ivm.errors import AggregateError
-from ivm.lang.dependencies import recursive_names
-from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var
+from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var, atoms, variables, writes
+from ivm.lang.program import recursive_names
 from ivm.lang.syntax_tree import Node
-from ivm.lang.traverse import atoms, variables, writes
 from ivm.lang.types import UNORDERED, scale
 from pagestore.host import has_inverse, is_operator, is_semilattice
 

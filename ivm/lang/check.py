@@ -2,29 +2,28 @@
 
 The predicates of a text and the installed ones share a namespace.  A declared predicate is extensional: its rows come
 from transactions.  A predicate in a head is a view: its types come from its rules.  No predicate is both.
+
+Safety: every variable gets its values from a finite set.
+
+A positive atom binds its variables; `x = term` binds x once the term's variables are bound.  Each
+variable of a head, a comparison or an aggregate must be bound in its disjunct. Variables bound around a negation are
+bound inside it, too, but not the other way round.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError
+from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError, SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
-from ivm.lang.columns import with_columns, with_one_atom_a_row
-from ivm.lang.declarations import declare
-from ivm.lang.dependencies import Stratum, strata_of
-from ivm.lang.edits import edit
-from ivm.lang.infer import infer
-from ivm.lang.ir import Atom, Predicate, Rule, Var
-from ivm.lang.names import check_arity, check_names
-from ivm.lang.neighbours import check_neighbours, check_ordered, with_neighbours
+from ivm.lang.columns import check_neighbours, check_ordered, with_columns, with_neighbours, with_one_atom_a_row
+from ivm.lang.declarations import check_arity, check_names, declare, edit
+from ivm.lang.infer import infer, without_nulls
+from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, atoms, reads, variables, writes
 from ivm.lang.normalise import normalise
-from ivm.lang.nulls import without_nulls
-from ivm.lang.program import Program
+from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.recursion import check_recursion, prepare
-from ivm.lang.safety import check_safety
 from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
-from ivm.lang.traverse import atoms, reads, writes
 from ivm.lang.types import common
 
 
@@ -138,3 +137,60 @@ def _column_names(head: Atom) -> tuple[str, ...]:
         free = (f"c{n}" for n in count(position) if f"c{n}" not in (*variables, *names))
         names.append(next(free) if name.startswith("_") or name in names else name)
     return tuple(names)
+
+
+def check_safety(rule: Rule) -> None:
+    """Raise SafetyError at the first variable that nothing binds."""
+    for disjunct in rule.body:
+        if not any(isinstance(literal, Atom) for literal in disjunct):
+            reason = "each disjunct needs an atom that is not negated, from which its rows come"
+            raise SafetyError(rule.where, reason)
+        bound = _check_body(disjunct, frozenset())
+        _demand(_needed(rule), bound, disjunct)
+
+
+def _needed(rule: Rule) -> tuple[Var, ...]:
+    results = {v for aggregate in rule.aggregates for v in aggregate.results}
+    return tuple(v for v in variables(*rule.heads, *rule.aggregates) if v not in results)
+
+
+def _check_body(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
+    """Return the variables that these literals bind, with `outer`.  Raises SafetyError for any other."""
+    bound = outer | _bound(literals, outer)
+    for literal in literals:
+        _demand(variables(literal), bound, literals)
+        if isinstance(literal, Negation):
+            _check_body(literal.body, bound)
+    return bound
+
+
+def _bound(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
+    bound = outer.union(*(variables(literal) for literal in literals if isinstance(literal, Atom)))
+    open_ = [c for c in literals if isinstance(c, Compare) and c.op == "="]
+    while found := {v for c in open_ for v in _defined(c, bound)}:
+        bound |= found
+    return bound
+
+
+def _defined(comparison: Compare, bound: frozenset[Var]) -> Iterable[Var]:
+    sides = (comparison.left, comparison.right), (comparison.right, comparison.left)
+    for target, source in sides:
+        if isinstance(target, Var) and target not in bound and bound.issuperset(variables(source)):
+            yield target
+
+
+def _demand(needed: Iterable[Var], bound: frozenset[Var], literals: Disjunct) -> None:
+    for variable in needed:
+        if variable not in bound:
+            raise SafetyError(variable.where, f"{variable.name} is not bound: {_remedy(variable, literals)}")
+
+
+def _remedy(variable: Var, literals: Disjunct) -> str:
+    negations = [n for n in literals if isinstance(n, Negation) and variable in variables(n)]
+    if len(negations) > 1:
+        return "it stands in two negations; use another name, or `_`, in each unless a positive atom holds it"
+    if negations:
+        return "a positive atom beside the negation must hold it, or it needs a name used only inside"
+    if any(isinstance(c, Compare) and variable in variables(c) for c in literals):
+        return "a comparison binds only by `variable = term`, where the term's variables are bound"
+    return "each disjunct needs a positive atom that holds it, or `variable = term`"

@@ -7,17 +7,40 @@
 
 The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate whose own name has
 this form takes precedence.
+
+Rewrite reads of the next and previous key of a relation or view, by LogiQL's hierarchical names.
+
+    gap(x, y) <- a(x), a:next[x] = y, y - x > 1.
+
+    gap$next0[x] = y <- agg<<y = min(y2)>> a(x), a(y2), y2 > x.          gap(x, y) <- a(x), gap$next0[x] = y, y - x > 1.
+
+`visit:next[u, t]` is the first t of visit(u, ...) after t.  The helper has a row for each value that the rest of the
+rule binds, and is evaluated by seeks (plan/rewrite/ranges.py).  A predicate or column of that name takes precedence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from re import fullmatch
+from re import findall, fullmatch
 from typing import NamedTuple
 
-from ivm.errors import ArityError, ConstructError
-from ivm.lang.ir import Atom, Const, Literal, Negation, Predicate, Rule, Var
-from ivm.lang.traverse import unnamed_in, variables
+from ivm.errors import ArityError, ConstructError, RecursionRefusedError, RuleTypeError, SafetyError
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Var,
+    atoms,
+    unnamed_in,
+    variables,
+)
+from ivm.lang.program import strata_of
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
@@ -139,3 +162,166 @@ def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const 
             asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
             return term if asks else instead
     return a if a == b else None
+
+
+OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # the aggregate, and which values it takes
+FOUND = "near"  # prefix of the helpers' variables, before a number
+
+
+def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> list[Rule]:
+    """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
+    rules = list(rules)
+    forms = {name: _form_of(predicate) for name, predicate in known.items()}
+    for rule in rules:
+        for head in rule.heads:
+            forms.setdefault(head.predicate, (len(head.args), head.value is not None, len(head.args)))
+    taken = {*forms}
+    return [made for rule in rules for made in _Neighbours(rule, forms, taken).rules()]
+
+
+def is_neighbour(name: str) -> bool:
+    """Return whether this is the helper of a `next` or a `previous`."""
+    return any(f"${op}" in name for op in OPERATIONS)
+
+
+def check_neighbours(rules: Iterable[Rule]) -> None:
+    """Raise RecursionRefusedError if a helper is recursive."""
+    for stratum in strata_of([*rules]):
+        for rule in stratum.rules:
+            if stratum.recursive and is_neighbour(rule.heads[0].predicate):
+                view = rule.heads[0].predicate.partition("$")[0]
+                raise RecursionRefusedError(
+                    rule.where, f"{view} cannot seek from its own rows: derive the neighbours of all values as a view "
+                    "of its own, as in after[x] = y <- a(x), a:next[x] = y"
+                )  # fmt: skip
+
+
+def check_ordered(rule: Rule) -> None:
+    """Raise RuleTypeError if neighbours of texts are read: trees order texts by id."""
+    for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
+        if is_neighbour(head.predicate) and rule.types[aggregate.result.name] == "string":
+            raise RuleTypeError(
+                rule.where, "neighbours are found among numbers, dates and timestamps, and this key is a string: "
+                "write it as min or max of those that compare"
+            )  # fmt: skip
+
+
+Form = tuple[int, bool, int]  # how many arguments a predicate has, whether it is a function, how many are keys
+
+
+def _form_of(predicate: Predicate) -> Form:
+    keys = len(predicate.keys)
+    return keys, predicate.value is not None, keys if predicate.key_count is None else predicate.key_count
+
+
+class _Neighbours:
+    """Replaces the reads of neighbours in one rule."""
+
+    def __init__(self, rule: Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
+        self._rule, self._forms, self._taken = rule, forms, taken
+        self._helpers: list[Rule] = []
+        taken_here = {*findall(r"\w+", str(rule))}
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each replaces a `_`
+        self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
+
+    def rules(self) -> Iterator[Rule]:
+        """Yield the helpers, then the rule that reads them; only the rule itself if it reads no neighbours."""
+        body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
+        yield from self._helpers
+        yield replace(self._rule, body=body) if self._helpers else self._rule
+
+    def _conjunction(self, literals: Disjunct, around: Disjunct) -> Disjunct:
+        """Return a conjunction with helpers, each made once its arguments are bound."""
+        asking = [x for x in literals if isinstance(x, Atom) and self._asks(x)]
+        known = [*around, *(x for x in literals if x not in asking and not self._asks_inside(x))]
+        made: dict[Literal, Literal] = {}
+        while asking:
+            unbound = [self._unbound(x, known) for x in asking]
+            if None not in unbound:
+                first = unbound[0]
+                assert first
+                name = "`_`" if first.name.startswith("_") else first.name
+                raise SafetyError(
+                    first.where, f"{name} is not bound: {asking[0].predicate} seeks from values that other atoms bind"
+                )
+            atom = asking.pop(unbound.index(None))
+            made[atom] = self._helper(atom, tuple(known))
+            known.append(made[atom])
+        return tuple(
+            replace(x, body=self._conjunction(x.body, tuple(known))) if isinstance(x, Negation) else made.get(x, x)
+            for x in literals
+        )
+
+    def _asks_inside(self, literal: Literal) -> bool:
+        return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
+
+    def _asks(self, atom: Atom) -> bool:
+        """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong form."""
+        name, _, op = atom.predicate.rpartition(":")
+        if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
+            return False
+        keys = self._forms[name][2]
+        if atom.value is None:
+            raise ArityError(atom.where, f"{atom.predicate} is a function: write {atom.predicate}[x] = y")
+        if not 1 <= len(atom.args) <= keys:
+            most = f"1 to {keys} arguments" if keys > 1 else "1 argument" if keys else "no arguments"
+            raise ArityError(
+                atom.where, f"{atom.predicate} takes {most}, which are the leading keys of {name}, not {len(atom.args)}"
+            )
+        return True
+
+    @staticmethod
+    def _unbound(atom: Atom, literals: Iterable[Literal]) -> Var | None:
+        bound = _bound(literals)
+        return next((v for v in variables(*atom.args) if v not in bound), None)
+
+    def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
+        """Return the helper's atom that replaces a read of a neighbour; add the helper's rule."""
+        name, _, op = atom.predicate.rpartition(":")
+        function, sign = OPERATIONS[op]
+        arguments, is_function, _ = self._forms[name]
+        asked = variables(*atom.args)
+        body = _binding(asked, literals)
+        *group, point = atom.args
+        if asked and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
+            own = next(self._fresh)
+            body, point = (*body, Compare("=", own, point, where=atom.where)), own
+        found, result = next(self._fresh), next(self._fresh)
+        others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
+        terms = (*group, found, *others)
+        base = (
+            Atom(name, terms[:-1], terms[-1], where=atom.where) if is_function else Atom(name, terms, where=atom.where)
+        )
+        link = Compare(sign, found, point, where=atom.where)
+        aggregate = Aggregate(function, result, (found,), where=atom.where)
+        head = Atom(self._name(op), asked, result, where=atom.where)
+        text = f"{self._rule.text}  (its {atom.predicate})"
+        self._helpers.append(Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text))
+        return replace(head, value=atom.value)
+
+    def _name(self, op: str) -> str:
+        names = (f"{self._rule.heads[0].predicate}${op}{n}" for n in count())
+        name = next(name for name in names if name not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def _bound(literals: Iterable[Literal]) -> set[Var]:
+    """Return the variables that atoms bind, and those that equations define from them."""
+    bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
+    sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
+    sides += [(right, left) for left, right in sides]
+    while more := {a for a, b in sides if isinstance(a, Var) and a not in bound and bound.issuperset(variables(b))}:
+        bound |= more
+    return bound
+
+
+def _binding(asked: tuple[Var, ...], literals: Disjunct) -> Disjunct:
+    """Return literals that bind the variables: the smallest atom that has them all, else all bound literals."""
+    if not asked:
+        return ()
+    holding = [x for x in literals if isinstance(x, Atom) and {*asked} <= {*variables(x)}]
+    if holding:
+        return (min(holding, key=lambda x: len(variables(x))),)
+    bound = _bound(literals)
+    return tuple(x for x in literals if bound.issuperset(variables(x)))

@@ -1,11 +1,35 @@
-"""Declarations: `name(x, y) -> int(x), int(y).` makes an extensional predicate."""
+"""Declarations: `name(x, y) -> int(x), int(y).` makes an extensional predicate.
 
-from collections.abc import Iterable
+Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 
-from ivm.errors import RedefinitionError, RuleTypeError
-from ivm.lang.ir import Predicate, Type, Var
-from ivm.lang.syntax_tree import Call, Clause, Declaration, Node, Operation, Statement
-from ivm.lang.types import column_type
+Find the names that a text reads but neither declares nor derives.
+
+Names and arities: checks that each atom refers to a predicate, in the right form.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+
+from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError, UnknownPredicateError, Where
+from ivm.lang.infer import typed_atom
+from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
+from ivm.lang.parse import parse
+from ivm.lang.syntax_tree import (
+    And,
+    Anonymous,
+    Call,
+    Change,
+    Clause,
+    Declaration,
+    Formula,
+    Node,
+    Not,
+    Operation,
+    Or,
+    Statement,
+)
+from ivm.lang.types import column_type, stands_for_null
 
 
 def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate]) -> None:
@@ -77,3 +101,138 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
             reason = f"column {column} of {call.name} has no type: add int({column}) or the like"
             raise RuleTypeError(call.where, reason)
     return tuple(found[column] for column in columns)
+
+
+def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+    """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
+    call, value = split(change.head)
+    predicate = predicates.get(call.name)
+    if predicate is None:
+        function, _, column = call.name.rpartition(":")
+        if function in predicates and column in predicates[function].columns:
+            reason = f"{call.name} is one column of {function}, which is edited by whole rows: {predicates[function]}"
+            raise ArityError(call.where, reason)
+        raise unknown(call.name, call.where, predicates)
+    if not predicate.extensional:
+        raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
+    _check_action(change, call, predicate)
+    args = tuple(_constant(arg) for arg in call.args)
+    if value is None or isinstance(value, Anonymous):
+        return _without_value(change, Atom(call.name, args, where=call.where), predicate)
+    atom = Atom(call.name, args, _constant(value), where=call.where)
+    check_arity(atom, predicate)
+    return _made(change, typed_atom(atom, predicate), predicate)
+
+
+def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
+    if change.action == "^" and predicate.value is None and predicate.key_count is None:
+        raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
+
+
+def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
+    """Return the edit of a relation's row, or the deletion of a function's key with any value."""
+    if change.action == "-" and predicate.value is not None:
+        predicate = replace(predicate, value=None, columns=predicate.columns[:-1], nullable=())
+    elif change.action == "-" and predicate.key_count is not None and len(atom.args) == predicate.key_count:
+        columns, keys = predicate.columns[: predicate.key_count], predicate.keys[: predicate.key_count]
+        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # with any values
+    check_arity(atom, predicate)
+    return _made(change, typed_atom(atom, predicate), predicate)
+
+
+def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
+    """Return the edit.  Raises RuleTypeError if a nullable column is given the value that encodes null."""
+    for place in predicate.nullable:
+        term = atom.terms[place] if place < len(atom.terms) else None
+        if isinstance(term, Const) and stands_for_null(term):
+            raise RuleTypeError(
+                term.where, f"{term} stands for a null in a column of {predicate.stored_types[place]}: take another "
+                f"number, or declare the column without the question mark"
+            )  # fmt: skip
+    args = tuple(arg for arg in atom.args if isinstance(arg, Const))
+    value = atom.value if isinstance(atom.value, Const) else None
+    return Edit(change.action, atom.predicate, args, value, where=change.where)
+
+
+def _constant(node: Node) -> Const:
+    if isinstance(node, Const):
+        return node
+    raise RuleSyntaxError(node.where, "an edit holds constants only")
+
+
+def mentioned(text: str, source: str) -> set[str]:
+    """Return the predicates that a text reads or edits, but does not define.  Raises RuleSyntaxError.
+
+    >>> sorted(mentioned("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).", "rules"))
+    ['q', 'r', 's']
+    """
+    needed, own = set[str](), set[str]()
+    for statement in parse(text, source):
+        match statement:
+            case Declaration():
+                own.add(split(statement.head)[0].name)
+            case Clause():
+                own |= {split(head)[0].name for head in statement.heads}
+                parts = (statement.body, *(split(head)[1] for head in statement.heads))
+                terms = [arg for head in statement.heads for arg in split(head)[0].args]
+                folded = [term for _, given in statement.aggregates for term in given]
+                needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
+            case Change():
+                needed |= set(_names(statement.head))
+    return needed - own
+
+
+def _names(part: Formula | Node | None) -> Iterator[str]:
+    """Yield the names of the predicates in a formula or a term."""
+    match part:
+        case Call():
+            yield part.name
+            for term in part.args:
+                yield from _names(term)
+        case Operation():
+            yield from _names(part.left)
+            yield from _names(part.right)
+        case Not():
+            yield from _names(part.item)
+        case And() | Or():
+            for item in part.items:
+                yield from _names(item)
+
+
+COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time
+
+
+def check_names(rules: Iterable[Rule], names: set[str]) -> None:
+    """Raise UnknownPredicateError at the first atom of a body whose predicate is not among `names`."""
+    for rule in rules:
+        for disjunct in rule.body:
+            for atom in atoms(disjunct):
+                if atom.predicate not in names:
+                    raise unknown(atom.predicate, atom.where, names)
+
+
+def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
+    """Return the error for a name that nothing declares or derives."""
+    short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
+    close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
+    remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
+    return UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
+
+
+def check_arity(atom: Atom, predicate: Predicate) -> None:
+    """Raise ArityError unless the atom has its predicate's form."""
+    is_function = predicate.value is not None
+    if (atom.value is not None) != is_function:
+        kind = "function" if is_function else "relation"
+        raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
+    if len(atom.args) != len(predicate.keys):
+        wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
+        reason = f"{atom.predicate} takes {wanted}, not {len(atom.args)}: {_form(predicate)}"
+        raise ArityError(atom.where, reason)
+
+
+def _form(predicate: Predicate) -> str:
+    if predicate.value is None:
+        return f"{predicate.name}({', '.join(predicate.columns)})"
+    *keys, value = predicate.columns
+    return f"{predicate.name}[{', '.join(keys)}] = {value}"

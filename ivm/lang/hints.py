@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.declarations import split
 from ivm.lang.ir import Aggregate, Var
-from ivm.lang.parse import parse
-from ivm.lang.syntax_errors import shown
+from ivm.lang.parse import parse, shown
 from ivm.lang.syntax_tree import And, Call, Change, Clause, Not, Operation, Or
 
 SHOWN = 3  # names of variables in a warning

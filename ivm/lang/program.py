@@ -1,12 +1,22 @@
-"""A checked program: its predicates, its rules in order of evaluation, its edits."""
+"""A checked program: its predicates, its rules in order of evaluation, its edits.
 
-from collections.abc import Callable, Iterable, Mapping
+Dependencies between rules: strata, the order of evaluation, and which views read a predicate.
+
+    near(x, y) <- edge(x, y).
+    reach(x, y) <- near(x, y).                  a stratum of two rules: reach reads itself
+    reach(x, z) <- reach(x, y), near(y, z).
+    far(x) <- cut(x), !reach(x, 1).             reads reach, which is complete before
+
+A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it reads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from ivm.errors import ConstructError, UninstallError
-from ivm.lang.dependencies import in_order, readers
-from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule
-from ivm.lang.traverse import writes
+from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule, reads, writes
 
 ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
 
@@ -62,3 +72,77 @@ class Program:
                         f"{atoms} atoms in one conjunction, and {ATOMS_MAX} are the most: derive parts of it as views"
                     )
                     raise ConstructError(rule.where, f"written out, this rule has {reason} of their own")
+
+
+class Stratum(NamedTuple):
+    """Rules that are evaluated together, and the recursive views among them: none for a rule that is not recursive."""
+
+    rules: tuple[Rule, ...]
+    recursive: frozenset[str] = frozenset()
+
+
+def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
+    """Group all rules into strata, each after those that it reads; within a stratum, rules keep their order."""
+    defining: dict[str, list[int]] = {}
+    for number, rule in enumerate(rules):
+        for name in writes(rule):
+            defining.setdefault(name, []).append(number)
+    below = [[n for name in reads(rule) for n in defining.get(name, ())] for rule in rules]
+    stratum_of = _tied_rules(below)
+    recursive: dict[int, set[str]] = {}
+    for number, rule in enumerate(rules):
+        within = {n for n in below[number] if stratum_of[n] == stratum_of[number]}
+        names = {name for n in within for name in writes(rules[n]) if name in reads(rule)}
+        recursive.setdefault(stratum_of[number], set()).update(names)
+    for s, names in recursive.items():  # rules of a recursive view that read none of them are in the stratum, too
+        for name in names:
+            for number in defining[name]:
+                stratum_of[number] = s
+    members: dict[int, list[int]] = {}
+    for number, s in enumerate(stratum_of):
+        members.setdefault(s, []).append(number)
+    return [
+        Stratum(tuple(rules[number] for number in members[s]), frozenset(recursive[s]))
+        for s in _sorted(below, stratum_of)
+    ]
+
+
+def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Sort the rules so that each follows all rules of the views that it reads, except those of its stratum."""
+    return tuple(rule for stratum in strata_of(rules) for rule in stratum.rules)
+
+
+def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
+    """Map each recursive view to all recursive views of its stratum."""
+    return {name: stratum.recursive for stratum in strata_of(rules) for name in stratum.recursive}
+
+
+def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
+    """Number the rules, equally if they depend on one another; below[i] are the rules that rule i reads."""
+    stratum_of = list(range(len(below)))
+    while True:
+        try:
+            _sorted(below, stratum_of)
+            return stratum_of
+        except CycleError as error:
+            tied = set(error.args[1])
+            stratum_of = [min(tied) if s in tied else s for s in stratum_of]
+
+
+def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[int]:
+    """Return the strata in order of evaluation.  Raises CycleError if some depend on one another."""
+    graph: dict[int, list[int]] = {}
+    for number, rules in enumerate(below):
+        s = stratum_of[number]
+        graph.setdefault(s, []).extend(stratum_of[n] for n in rules if stratum_of[n] != s)
+    return list(TopologicalSorter(graph).static_order())
+
+
+def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:
+    """Map each of the names that a rule reads to the views that read it, by their public names."""
+    found: dict[str, dict[str, None]] = {}
+    wanted = set(names)
+    for rule in rules:
+        for name in wanted.intersection(reads(rule)):
+            found.setdefault(name, {}).update(dict.fromkeys(view.partition("$")[0] for view in writes(rule)))
+    return {name: tuple(views) for name, views in sorted(found.items()) if "$" not in name}

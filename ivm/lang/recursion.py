@@ -15,9 +15,23 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from ivm.errors import RecursionRefusedError
-from ivm.lang.dependencies import Stratum, recursive_names, strata_of
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Disjunct, Negation, Rule, Term, Var
-from ivm.lang.traverse import atoms, reads, variables, writes
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Disjunct,
+    Negation,
+    Rule,
+    Term,
+    Var,
+    atoms,
+    reads,
+    variables,
+    writes,
+)
+from ivm.lang.program import Stratum, recursive_names, strata_of
 from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")

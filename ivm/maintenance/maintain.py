@@ -5,6 +5,8 @@
 Surgeries on the body's tries are matched with the sensitivity indices. The intervals that they hit are removed from the
 indices and evaluated again on the old and the new version; the new one records fresh sensitivity. A trie that follows
 the key order needs no index: its changed branches are the regions to evaluate.
+
+The whole trace of a plan: the interval that every iterator operation was sensitive to (*Aspiration*).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.join import Join
-from ivm.join.oracle import change_oracle
-from ivm.maintenance import sensitivity
-from ivm.maintenance.kernels.difference import mark_lone
+from ivm.join.plan_arrays import change_oracle
+from ivm.maintenance import surgery
+from ivm.maintenance.kernels.probe import mark_lone
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
-from ivm.plan.index import Index
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Index, Plan, sensors_of, tree_name
 from pagestore.compiled import Door, Flags, Table, ascends
-from pagestore.host import ERASE, INSERT, Pages, Tree, distinct
+from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct
 
 ASCENDS = Door(ascends, Table)
 MARK = Door(mark_lone, Table, Table, Flags, Flags)
@@ -72,7 +73,7 @@ def maintain(
     rows_before = before.bindings()
     rows_after, recorded = after.all()
     renewals = [
-        sensitivity.renewal(index, hit, fresh) for index, hit, fresh in zip(indices, matched, recorded, strict=True)
+        surgery.renewal(index, hit, fresh) for index, hit, fresh in zip(indices, matched, recorded, strict=True)
     ]
     return Change(
         binding_difference(rows_before, rows_after),
@@ -146,8 +147,8 @@ def _match(
                 rows = np.concatenate([branches, branches[-1:]])  # the trie follows the key order: level == depth
                 contributions.append((depth, rows))
             elif branches.shape[1]:
-                matched[i] = sensitivity.matches(pages, indices[i], branches)
-                contributions.append((plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i])))
+                matched[i] = surgery.matches(pages, indices[i], branches)
+                contributions.append((plan.sensors[i].level, surgery.regions(plan.sensors[i], matched[i])))
     return contributions, matched
 
 
@@ -163,3 +164,27 @@ def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
         before, after = before[:, np.flatnonzero(only_before)], after[:, np.flatnonzero(only_after)]
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
     return net_changes(actions, np.concatenate([before, after], axis=1))
+
+
+def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
+    """Return the trace rows int64[columns, n] of a plan at a version, by (trie, depth).
+
+    A row holds the number of its (trie, depth), the interval [a, b] of an operation, and the binding of the levels
+    before. O(evaluating the plan).
+    """
+    sensors = plan.trace_sensors
+    trees = [snap.tree(tree_name(trie.index)) for trie in plan.tries]
+    _, recorded = Join(snap.pages, plan.shape, trees, sensors=sensors_of(plan, sensors)).all()
+    width = len(plan.variables) + 2
+    blocks = []
+    for i, rows in enumerate(recorded):
+        block = np.zeros((width, rows.shape[1]), np.int64)
+        block[0] = i
+        block[1 : 1 + len(rows)] = rows
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1)
+
+
+def distance(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> int:
+    """Return how many rows are in only one of two traces; `before[i]` and `after[i]` are the trace rows of plan i."""
+    return sum(len(binding_difference(a, b).actions) for a, b in zip(before, after, strict=True))

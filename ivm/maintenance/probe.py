@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.kernels import join_layout
-from ivm.join.memory_guard import MemoryUse, within_memory
+from ivm.join.join import MemoryUse, within_memory
+from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
-from ivm.maintenance.kernels import arguments
+from ivm.maintenance.kernels import probe
 from ivm.maintenance.kernels import probe as kernel
 from ivm.maintenance.surgery import Delta, net_changes
-from ivm.plan.index import Index
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Index, Plan
 from pagestore.compiled import Door, Tables, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
@@ -28,8 +27,8 @@ SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
 SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 
 PROBE = Door(
-    kernel.probe_next, Pages, arguments.ProbeTable, Tables, arguments.Branches, arguments.ProbeRun, arguments.Found,
-    arguments.Composing,
+    kernel.probe_next, Pages, probe.ProbeTable, Tables, probe.Branches, probe.ProbeRun, probe.Found,
+    probe.Composing,
 )  # fmt: skip
 
 
@@ -160,15 +159,15 @@ class Prober:
 
     def __init__(self, plan: Plan) -> None:
         self._laid = laid = probes_of(plan)
-        self._table = arguments.ProbeTable(laid.static, laid.rows, laid.columns)
+        self._table = probe.ProbeTable(laid.static, laid.rows, laid.columns)
         words = partial(np.empty, dtype=np.int64)
-        self._run = arguments.ProbeRun(
+        self._run = probe.ProbeRun(
             words(kernel.PROGRESS), words(laid.state), words(0), words(laid.levels + 1), words((laid.width, SMALL)),
             words((0, 1, 1)), words((0, 0)),
         )  # fmt: skip
-        self._found = arguments.Found(words(FOUND), words((laid.columns, FOUND)))
-        few = arguments.Found(words(FEW), words((laid.columns, FEW)))
-        self._composing = arguments.Composing(words(2 * FEW), np.empty(FEW, bool), few)
+        self._found = probe.Found(words(FOUND), words((laid.columns, FOUND)))
+        few = probe.Found(words(FEW), words((laid.columns, FEW)))
+        self._composing = probe.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
     def run(
         self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
@@ -185,7 +184,7 @@ class Prober:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._run.regions) < room:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
-            branches, run, progress = arguments.Branches(asked.branches, spans, ACTIONS), self._run, self._run.progress
+            branches, run, progress = probe.Branches(asked.branches, spans, ACTIONS), self._run, self._run.progress
             progress.fill(0)
             while progress[kernel.STEP] < 2 * len(laid.rows):
                 n = raise_for(PROBE.call(pages, self._table, asked.trees, branches, run, self._found, composing))
@@ -200,7 +199,7 @@ class Prober:
 def _pins(plan: Plan, t: int) -> np.ndarray:
     """Return how a branch of trie t fills the levels down to its last: by its words, or by an equality."""
     trie = plan.tries[t]
-    held = {b.level: b for b in plan.bounds if b.kind == join_layout.EQ}
+    held = {b.level: b for b in plan.bounds if b.kind == tries.EQ}
     pins = []
     for level in range(trie.levels[-1] + 1):
         if level in trie.levels:

@@ -17,14 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ivm.errors import ConstructError
-from ivm.join.kernels.join_layout import EQ
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var
-from ivm.lang.traverse import atoms, variables
-from ivm.plan.constants import Encode
-from ivm.plan.expression import risk
-from ivm.plan.index import Index, permuted
-from ivm.plan.linear import Linear, linear, pinned
-from ivm.plan.plan import Bound, Plan, Read, Trie
+from ivm.join.kernels.tries import EQ
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
+from ivm.plan.expression import Encode, Linear, linear, pinned, risk
+from ivm.plan.plan import Bound, Index, Plan, Read, Trie, permuted
 from pagestore.host import KEYS_MAX
 
 

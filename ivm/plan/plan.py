@@ -4,6 +4,15 @@ F(x, y) <- G(x, z), H(y, z).        order [x, y, z]
 
 tries      G at levels 0, 2        H at levels 1, 2
 sensors    G at z (depth 1)        H at y (depth 0), at z (depth 1)
+
+Indices of a relation: its columns in the order in which a plan reads them.
+
+edge(x, y) by x, y    Index("edge", (0, 1))    the tree "edge"
+edge(x, y) by y, x    Index("edge", (1, 0))    the tree "$index:edge:1.0"
+
+An index of a function of several values holds only the columns that a plan uses, and those of the function's key.
+
+customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
 from collections.abc import Sequence
@@ -15,7 +24,26 @@ import numpy as np
 
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Compare, Term
-from ivm.plan.index import Index
+
+
+class Index(NamedTuple):
+    """A relation and an order of its columns; in the original order, the index is the relation itself."""
+
+    predicate: str
+    order: tuple[int, ...]
+
+
+def permuted(index: Index) -> bool:
+    """Return whether an index has a tree of its own, distinct from the relation's."""
+    return index.order != tuple(range(len(index.order)))
+
+
+@lru_cache(1024)
+def tree_name(index: Index) -> str:
+    """Return the name of an index's tree in the store."""
+    if not permuted(index):
+        return index.predicate
+    return f"$index:{index.predicate}:{'.'.join(map(str, index.order))}"
 
 
 @dataclass(frozen=True)

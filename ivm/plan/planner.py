@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ivm.errors import ConstructError
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.plan.conjunction import Conjunction
-from ivm.plan.constants import Encode
+from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
 from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX

@@ -11,7 +11,7 @@ from ivm.errors import RangeError
 from ivm.lang.ir import Predicate
 from ivm.spark.layout import PLACE
 from ivm.views.exact_sum import INFINITE, UNIT
-from ivm.views.states import APART
+from ivm.views.layouts import APART
 from pagestore.host import INSERT, Snapshot, Tree, delta, pages_of_both, read_batches
 
 

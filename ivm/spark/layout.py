@@ -27,9 +27,22 @@ from typing import Any, NamedTuple
 from ivm import lang
 from ivm.errors import AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
-from ivm.lang.dependencies import strata_of
-from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, show
-from ivm.lang.traverse import atoms, reads
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Var,
+    atoms,
+    reads,
+    show,
+)
+from ivm.lang.program import strata_of
 from ivm.spark.changes import OF_CHANGES
 from ivm.spark.routing import Dimension, Distribution, whole
 from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of

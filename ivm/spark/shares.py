@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from ivm.lang.ir import Atom, Disjunct, Var
-from ivm.lang.traverse import atoms
+from ivm.lang.ir import Atom, Disjunct, Var, atoms
 from ivm.spark.routing import Dimension, Distribution
 
 VARIABLES_MAX = 6  # that may have a share; further variables of a conjunction have none

@@ -11,7 +11,7 @@ Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 
 import numpy as np
 
-from ivm.join.kernels.join_layout import HALF
+from ivm.join.kernels.tries import HALF
 from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
 
 TAKE = 4  # an action in addition to pagestore's; `compose` replaces it by these

@@ -20,15 +20,12 @@ from functools import cached_property
 import numpy as np
 
 from ivm.lang.aggregate import PARTED
-from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var
-from ivm.lang.traverse import variables
+from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var, variables
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encoder
-from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
+from ivm.plan.expression import Batch, Codes, Encoder, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Plan
 from ivm.views.exact_sum import parts_of
-from ivm.views.layouts import COUNT, PLAIN, SUM, SUPPORT, Layout
-from ivm.views.states import ALONE, PARTS, Fold, State, group_of, value_of
+from ivm.views.layouts import ALONE, COUNT, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
 from pagestore.host import ADD, INSERT, WORD_MIN, one_batch
 
 

@@ -32,14 +32,12 @@ from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, extents_of, page_fault, pages_of_run
 from pagestore.storage.meta import SLOT_SIZE, Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.record import FREE, RecordWriter
-from pagestore.storage.word_list import rows, word_list
+from pagestore.storage.records import FREE, RecordWriter, rows, word_list
 from pagestore.values.codec import YEARS
 from pagestore.values.dictionary import TEXT_TREES, TEXTS
-from pagestore.versions.catalog import FIRST_TREE, RELATION_TREE_END
+from pagestore.versions.catalog import FIRST_TREE, MAIN_ID, RELATION_TREE_END
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
-from pagestore.versions.settings import MAIN_ID
 from pagestore.versions.store_state import Version, load_version, roots_of
 
 FULL = -1  # the base of a full backup

@@ -18,9 +18,8 @@ from pagestore.errors import EditError, WordError
 from pagestore.relations.relation import Relation
 from pagestore.relations.transaction import Transaction, begin_transaction
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.trees.kernels.apply_layout import ERASE, SET
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import read_batches
+from pagestore.trees.kernels.node_buffer import ERASE, SET
+from pagestore.trees.read import get, read_batches
 from pagestore.values.dictionary import Dictionary, broken_among
 from pagestore.versions.handle import Handle
 

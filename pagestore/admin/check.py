@@ -24,14 +24,13 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import STORE_LINEAGE
-from pagestore.storage.word_list import rows
+from pagestore.storage.records import rows
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.commit_record import Commit, checkpoint_of
 from pagestore.versions.handle import Handle
-from pagestore.versions.reclaim import DEAD, DeadList
 from pagestore.versions.recovery import read_slots
 from pagestore.versions.store_state import load_version
-from pagestore.versions.version_table import VERSION_TREE, Entry
+from pagestore.versions.version_table import DEAD, VERSION_TREE, DeadList, Entry
 
 TRIES = 5
 

@@ -15,6 +15,11 @@ Relations are dumped as words, and the dictionary with the same ids, so that tre
 hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
 
 A dump may come from a stranger: `restore` refuses what no store would hold (docs/format.md).
+
+Arrow batches in blocks: write a batch as a stream, and read it back from a stream that may be a stranger's.
+
+Arrow trusts a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
+`unpack` requires the given schema, refuses packed bodies, and validates the batch in full.
 """
 
 from __future__ import annotations
@@ -28,26 +33,23 @@ from typing import IO
 
 import numpy as np
 
-from pagestore.admin.batches import pack, unpack
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
-from pagestore.admin.tags import add_tag
+from pagestore.admin.history import add_tag
 from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.relations.transaction import Transaction, begin_transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.mapping import NO_RUN
-from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
-from pagestore.trees.bulk import bulk
-from pagestore.trees.delta import Delta
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT
-from pagestore.trees.page_path import naming_path
-from pagestore.trees.reading import read_batches
-from pagestore.trees.tree import Tree
+from pagestore.storage.records import CATALOG, RecordReader, RecordWriter
+from pagestore.trees.build import bulk
+from pagestore.trees.compare import Delta
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT
+from pagestore.trees.read import read_batches
+from pagestore.trees.tree import Tree, naming_path
 from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import Dictionary, is_utf8
-from pagestore.versions.catalog import Catalog, Info
+from pagestore.versions.catalog import Catalog, Info, check_name
 from pagestore.versions.handle import Handle
-from pagestore.versions.settings import check_name
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
 KINDS = b"STOR", b"PART", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
@@ -406,3 +408,73 @@ def _same_tree(before: Snapshot | None, name: str, tree: Tree) -> Tree | None:
 def _changes(snapshot: Snapshot, old: Tree, new: Tree) -> Iterator[np.ndarray]:
     for actions, words in Delta(snapshot.pages, old, new):
         yield np.concatenate([(actions != INSERT).astype(np.int64)[None], words])
+
+
+_OFFSET, _PLACE, _BACK = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<i")
+_HEADER, _COMPRESSION = 2, 3  # fields of a message, and of a record batch, in Arrow's Message.fbs
+
+
+def pack(batch: pa.RecordBatch) -> bytes:
+    """Return the bytes of a stream that holds one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpack(data: bytes, schema: pa.Schema, rows: int, nulls: bool = False) -> pa.RecordBatch:
+    """Return the one batch of a stream, of that schema, with `rows` rows at most and, unless `nulls`, no nulls.
+
+    Raises ValueError, struct.error, or one of Arrow's errors (ArrowException, OSError). O(bytes).
+
+    >>> batch = pa.record_batch({"c0": pa.array([1, 2])})
+    >>> unpack(pack(batch), batch.schema, 2) == batch
+    True
+    >>> unpack(pack(batch), pa.schema({"c0": pa.int64(), "c1": pa.int64()}), 2)
+    Traceback (most recent call last):
+    ValueError: it has the columns c0: int64, and c0: int64, c1: int64 belong there
+    """
+    messages = pa.ipc.MessageReader.open_stream(data)
+    found = pa.ipc.read_schema(_next(messages, "schema"))
+    if not found.equals(schema):
+        raise ValueError(f"it has the columns {_names(found)}, and {_names(schema)} belong there")
+    message = _next(messages, "record batch")
+    if _compressed(message.metadata.to_pybytes()):
+        raise ValueError("its batch is packed once more")
+    batch = pa.ipc.read_record_batch(message, schema)
+    batch.validate(full=True)
+    if batch.num_rows > rows:
+        raise ValueError(f"it has {batch.num_rows} rows, and a block holds {rows} at most")
+    if not nulls and any(column.null_count for column in batch.columns):
+        raise ValueError("it holds nulls")
+    return batch
+
+
+def _next(messages: pa.ipc.MessageReader, kind: str) -> pa.ipc.Message:
+    try:
+        message = messages.read_next_message()
+    except StopIteration:
+        raise ValueError(f"its stream ends where a {kind} belongs") from None
+    if message.type != kind:
+        raise ValueError(f"its stream has a {message.type} where a {kind} belongs")
+    return message
+
+
+def _names(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _compressed(metadata: bytes) -> bool:
+    """Return whether the buffers of a record batch are packed, by its header, a flatbuffer, before any is read."""
+    (message,) = _OFFSET.unpack_from(metadata)
+    at = message + _field(metadata, message, _HEADER)
+    (header,) = _OFFSET.unpack_from(metadata, at)
+    return bool(_field(metadata, at + header, _COMPRESSION))
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Return the offset of a field in a flatbuffer's table, 0 if it is absent."""
+    places = table - _BACK.unpack_from(data, table)[0]
+    (size,) = _PLACE.unpack_from(data, places)
+    return _PLACE.unpack_from(data, places + 4 + 2 * number)[0] if size > 4 + 2 * number else 0

@@ -9,8 +9,8 @@ from pagestore.admin.check import free_pages
 from pagestore.errors import CorruptionError
 from pagestore.relations.snapshot import newest_snapshot, take_snapshot
 from pagestore.storage.file import VERSION_LOCK
-from pagestore.storage.lock_holders import lock_holders, process_start
-from pagestore.trees.reading import pages_of
+from pagestore.storage.system import lock_holders, process_start
+from pagestore.trees.read import pages_of
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import PLACES
 from pagestore.versions.handle import Handle

@@ -3,7 +3,13 @@
 walk = Walk(mapping)
 walk.reach(version)      each page of its trees and records, pages shared with other versions once
 walk.violations          what is wrong, by the names of invariants in check.py
-walk.owner               what reaches each page"""
+walk.owner               what reaches each page
+
+Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for tests.
+
+The bytes are described in scan_tree.py; the operators in fold_operators.py. Nothing here shares code with
+the kernels that write them.
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,14 +27,15 @@ from pagestore.pages.layout import (
     INDEX,
     LEAF,
     RECORDS_A_WORD,
+    SCAN,
     TYPE,
     page_type_fields,
     pointer_birth,
 )
-from pagestore.pages.scan_tree_check import fold_of, scan_tree_faults
+from pagestore.pages.operators import COUNT, Fold, Scans, _signed, fold_of, join
 from pagestore.storage.mapping import Mapping, Run, page_fault
-from pagestore.storage.word_list import rows
-from pagestore.trees.backward import UNPACK
+from pagestore.storage.records import rows
+from pagestore.trees.read import UNPACK
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import PLACES, TEXTS, Dictionary, broken_among
@@ -390,3 +397,71 @@ def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
 
 def _stale(birth: int, said: int) -> str:
     return f"it is the page of version {birth} where that of version {said} is meant: the disk did not write that one"
+
+
+class ScanTree(NamedTuple):
+    """Leaf j folds entries starts[j]..starts[j + 1]; nodes[k] is the fold of heap node k (nodes[0] is unused)."""
+
+    starts: list[int]
+    nodes: list[Fold]
+
+
+def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
+    """Return the ScanTree of a page int64[W], or None. Raise ValueError for one that no kernel writes."""
+    header = int(page[SCAN])
+    depth, area = header & 255, header >> 8 & 0xFFFFFF
+    if not depth:
+        return None
+    n, leaves = int(page[ENTRY_COUNT]), 1 << depth
+    if leaves > n or not 0 < area < len(page):
+        raise ValueError(f"a ScanTree of {leaves} leaves at word {area} over {n} entries")
+    offsets = _column(page, area, leaves)
+    starts = [n * j // leaves + offset for j, offset in enumerate(offsets)] + [n]
+    sizes = [0] * leaves + [b - a for a, b in pairwise(starts)]
+    for k in range(leaves - 1, 0, -1):
+        sizes[k] = sizes[2 * k] + sizes[2 * k + 1]
+    words = [
+        sizes if op == COUNT and level == 0 else [0, *_column(page, area + 2 + 2 * f, 2 * leaves - 1)]
+        for f, (op, _) in enumerate(scans)
+    ]
+    return ScanTree(starts, list(zip(*words, strict=True)))
+
+
+def _column(page: np.ndarray, descriptor: int, n: int) -> list[int]:
+    """Decode a narrow column, from one big integer."""
+    base, place = int(page[descriptor]), int(page[descriptor + 1])
+    offset, width = place >> 8, place & 255
+    words = -(-n * width // 64)
+    if width > 64 or offset + words > len(page) - 1:
+        raise ValueError(f"a ScanTree column of {n} values, {width} bits each from word {offset}")
+    bits = int.from_bytes(page[offset : offset + words].astype("<i8").tobytes(), "little")
+    mask = (1 << width) - 1
+    return [_signed(base + (bits >> i * width & mask)) for i in range(n)]
+
+
+def scan_tree_faults(page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray) -> Iterator[str]:
+    """Yield what is wrong with a page's ScanTree, given the page's decoded columns int64[C, n]."""
+    try:
+        tree = read_scan_tree(page, scans, level)
+    except ValueError as error:
+        yield str(error)
+        return
+    if tree is None:
+        return
+    starts, leaves = tree.starts, len(tree.starts) - 1
+    if starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
+        yield f"its leaves start at {starts}"
+        return
+    sizes = [0] * leaves + [b - a for a, b in pairwise(starts)]
+    truth: list[Fold] = [()] * leaves
+    truth += [fold_of(scans, level, keys, columns[:, a:b]) for a, b in pairwise(starts)]
+    for k in range(leaves - 1, 0, -1):
+        sizes[k] = sizes[2 * k] + sizes[2 * k + 1]
+        truth[k] = join(scans, truth[2 * k], truth[2 * k + 1])
+    for k in range(1, 2 * leaves):
+        if tree.nodes[k] != truth[k]:
+            yield f"node {k} of its ScanTree says {tree.nodes[k]}, its entries fold to {truth[k]}"
+    for k in range(1, leaves):
+        a, b = sizes[2 * k], sizes[2 * k + 1]
+        if max(a, b) > 2 * min(a, b):
+            yield f"the children of node {k} of its ScanTree fold {a} and {b} entries"

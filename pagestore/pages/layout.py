@@ -19,7 +19,23 @@ Pages of format 1 have no births, nor do pages that would exceed INDEX_COLUMNS_M
 Kernels take a tree's root as one word, its *pointer*:
 
     bits 0-33 page    34-43 columns of a leaf, 0: unknown    44-62 birth, its low bits; 0: unknown
+
+Groups of arguments of the kernels that make pages (see runtime/arguments.py).
+
+node buffer     x y z a b c .          a fresh page replaces an old one: runs of the old page's entries
+old page        a b c d e              stay, and the new entries are in the node buffer between them
+
+The map of a store's file, as every kernel that reads it takes it: `kernel(*pages, ...)`.
+
+    words   | meta | meta | page 2 | page 3 | ...      page p begins at words[p * page_words]
+    seen    |  0   |  0   |   3    |   0    | ...      page 2 was verified and has 3 columns
+
+Both arrays are shared with other threads; a longer file gets longer ones (storage/mapping.py).
 """
+
+from typing import NamedTuple
+
+from pagestore.runtime.arguments import Bytes, MappedWords, Table, Words
 
 WORD = 8
 WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1  # the bounds of int64
@@ -81,3 +97,64 @@ def pointer_columns(pointer: int) -> int:
 def pointer_birth(pointer: int) -> int:
     """Return the low BIRTH_BITS of the version that wrote the root; 0 if unknown."""
     return pointer >> BIRTH_AT
+
+
+class Shape(NamedTuple):
+    """What a tree's pages hold: words of a key and of a record's values, folds scans[F, 3], the tree's number."""
+
+    keys: int
+    values: int
+    scans: Table
+    tree_id: int
+
+
+class FreshPage(NamedTuple):
+    """A page in the making: it begins at word `page` of the arena, and will be page `page_id` of the file."""
+
+    arena: Words
+    page: int
+    page_words: int
+    page_id: int
+    birth: int
+
+
+class Entries(NamedTuple):
+    """Entries lo..hi of a node buffer int64[C, capacity]."""
+
+    node: Table
+    lo: int
+    hi: int
+
+
+class Kept(NamedTuple):
+    """What a fresh page keeps of the page that it replaces, which begins at word `old` of the map; -1 for no page.
+
+    `runs` columns (first, end, place) of a node buffer, from row `row` on, say which entries stay, and where.
+    """
+
+    old: int
+    row: int
+    runs: int
+
+
+class ParentEntry(NamedTuple):
+    """Entry `at` of the parent's node buffer, for a fresh page's least key, number, folds and birth."""
+
+    node: Table
+    at: int
+
+
+class FoldColumn(NamedTuple):
+    """Word `f` of the folds of the ScanTree that begins at word `area` of the arena and has 2 ** depth leaves."""
+
+    area: int
+    depth: int
+    f: int
+
+
+class Pages(NamedTuple):
+    """The words of the file int64[n], the columns of each verified page uint8[n], and the words of a page."""
+
+    words: MappedWords
+    seen: Bytes
+    page_words: int

@@ -18,8 +18,8 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 `work_words` words: first the counters, then starts and nodes under construction.
 """
 
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, combine, fold_run
 from pagestore.pages.layout import ENTRY_COUNT, SCAN
+from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, combine, fold_run
 from pagestore.pages.page import bits, pack, unpack, width_of
 from pagestore.runtime.kernel import kernel
 

@@ -1,28 +1,58 @@
-"""A range of a relation: the records between two keys, as words, as Arrow and as numpy arrays."""
+"""A range of a relation: the records between two keys, as words, as Arrow and as numpy arrays.
+
+What a relation reads from: a snapshot, or a transaction with its own edits.
+
+A cursor: a position at a record of a range, or before or after all, that moves forward and back.
+
+cursor.seek((2,))      the first record whose key is at least (2,)
+cursor.next()          the next one; cursor.prev() the one before
+
+A range of a relation with a dict's methods: keys and values, forward and back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from pagestore.errors import SchemaError
-from pagestore.pages.layout import WORD_MAX, WORD_MIN
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.relations.frames import Frames
-from pagestore.relations.source import Source
-from pagestore.relations.text_keys import Bound, TextRange, Words
+from pagestore.relations.texts import Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.trees.backward import read_backward
-from pagestore.trees.page_path import naming_path
-from pagestore.trees.reading import batch_rows, read, read_batches
-from pagestore.trees.tree import Tree
+from pagestore.trees.read import RecordFinder, batch_rows, read, read_backward, read_batches
+from pagestore.trees.tree import Tree, naming_path
 from pagestore.values.codec import decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
+from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 from pagestore.versions.hosts import Computed, computed_column
+
+
+class Source(Protocol):
+    """A version's trees and texts, as relations use them."""
+
+    @property
+    def pages(self) -> Pages:
+        """The page map, for kernels."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The texts of the version."""
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that look many keys up."""
+
+    def tree(self, name: str) -> Tree:
+        """Return the tree of words of a relation."""
+
+    def finder(self, name: str) -> RecordFinder:
+        """Return a finder of single keys in a relation."""
+
 
 TUPLES_ROWS = 4096  # records that are converted to tuples at a time
 
@@ -325,3 +355,191 @@ def are_words(row: tuple[Any, ...]) -> bool:
         if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False
     return True
+
+
+STEP_ROWS = 64  # records that are read ahead at first
+BEFORE, BEHIND = "before", "behind"
+
+
+class Cursor:
+    """A position in a range. It begins before the first record; a move returns the record that it reaches, or None.
+
+    In a transaction it sees the edits made so far. Moves cost O(log n), and less in sequence;
+    where texts are compared, as much as reading the range.
+
+    >>> import pagestore
+    >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+    ...     square = txn.create("square", "x: int64, y: int64", key="x")
+    ...     square.insert([(x, x * x) for x in range(10)])
+    ...     cursor = square.cursor()
+    ...     cursor.seek(4), cursor.next(), cursor.prev(), cursor.prev(), cursor.last(), cursor.next(), cursor.prev()
+    ((4, 16), (5, 25), (4, 16), (3, 9), (9, 81), None, (9, 81))
+    """
+
+    def __init__(self, within: Range) -> None:
+        self._range = within
+        self._words: tuple[int, ...] | str = BEFORE  # of the record that it is at, or BEFORE or BEHIND
+        self._ahead: Iterator[tuple[int, ...]] = iter(())
+        self._going: Any = None  # the direction and the order of `_ahead`
+
+    @property
+    def record(self) -> tuple[Any, ...] | None:
+        """The record that the cursor is at, as a tuple; None before the first one and after the last one."""
+        if isinstance(self._words, str):
+            return None
+        columns = self._range.record_batch(np.array(self._words)[:, None]).columns
+        return tuple(column[0].as_py() for column in columns)
+
+    def first(self) -> tuple[Any, ...] | None:
+        """Move to the first record."""
+        self._words = BEFORE
+        return self.next()
+
+    def last(self) -> tuple[Any, ...] | None:
+        """Move to the last record."""
+        self._words = BEHIND
+        return self.prev()
+
+    def seek(self, key: Any) -> tuple[Any, ...] | None:
+        """Move to the first record whose key is at least `key`, or a prefix of one. Raises SchemaError, WordError."""
+        return self._move(1, self._forward(max(self._range._bound(key), self._range._lo)))
+
+    def next(self) -> tuple[Any, ...] | None:
+        """Move to the next record, or from the last one to the end."""
+        if self._words == BEHIND:
+            return None
+        if not self._goes_on(1):
+            here = None if isinstance(self._words, str) else self._words[: self._keys]
+            ahead = self._forward(self._range._bound_at(here) if here else self._range._lo)
+            self._ahead = (words for words in ahead if words[: self._keys] != here)
+        return self._move(1, self._ahead)
+
+    def prev(self) -> tuple[Any, ...] | None:
+        """Move to the previous record, or from the first one to the start."""
+        if self._words == BEFORE:
+            return None
+        if not self._goes_on(-1):
+            words = self._words
+            self._ahead = self._backward(self._range._hi if isinstance(words, str) else self._range._bound_at(words))
+        return self._move(-1, self._ahead)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the records from here on."""
+        while (record := self.next()) is not None:
+            yield record
+
+    @property
+    def _keys(self) -> int:
+        return len(self._range.schema.key)
+
+    def _goes_on(self, way: int) -> bool:
+        """Return whether `_ahead` continues from here in this direction."""
+        return not isinstance(self._words, str) and self._going == (way, self._range._order())
+
+    def _move(self, way: int, ahead: Iterator[tuple[int, ...]]) -> tuple[Any, ...] | None:
+        self._going, self._ahead = (way, self._range._order()), ahead
+        self._words = next(ahead, BEHIND if way > 0 else BEFORE)
+        _ = self._range.source.pages  # raises if it was closed: the pages may have been reused
+        return self.record
+
+    def _forward(self, lo: Bound) -> Iterator[tuple[int, ...]]:
+        return self._rows(Range(self._range.source, self._range.info, lo, self._range._hi).words(rows=STEP_ROWS))
+
+    def _backward(self, hi: Bound) -> Iterator[tuple[int, ...]]:
+        return self._rows(Range(self._range.source, self._range.info, self._range._lo, hi)._words_backward(STEP_ROWS))
+
+    def _rows(self, batches: Iterator[np.ndarray]) -> Iterator[tuple[int, ...]]:
+        for batch in batches:
+            yield from map(tuple, batch[: len(self._range.schema.columns)].T.tolist())
+
+
+class Keyed(Range):
+    """Keys and values of a range.
+
+    A key or value of one column is that value, of several columns a tuple, of none ().
+    """
+
+    def keys(self) -> Iterator[Any]:
+        """Yield the keys in order, lazily.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, year: int64, p: int64", key="item")
+        ...     price["tea"] = 2013, 4
+        ...     list(price.keys()), list(price.values()), dict(price.items()), price["tea"]
+        (['tea'], [(2013, 4)], {'tea': (2013, 4)}, (2013, 4))
+        """
+        return (key for key, _ in self.items())
+
+    def values(self) -> Iterator[Any]:
+        """Yield the values, in the order of the keys, lazily."""
+        return (value for _, value in self.items())
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Yield (key, value) of each record in key order, lazily, read in batches."""
+        for batch in self.batches():
+            yield from self._items_of(batch)
+
+    def _items_of(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
+        names, key = self.schema.names, self.schema.key
+        columns = {name: column.to_pylist() for name, column in zip(names, batch.columns, strict=True)}
+        values = [column.name for column in self.schema.stored[len(key) :]]
+        return zip(_joined(columns, key, len(batch)), _joined(columns, values, len(batch)), strict=True)
+
+    def cursor(self) -> Cursor:
+        """Return a cursor over the range, which moves forward and back."""
+        return Cursor(self)
+
+    def mapping(self) -> RelationMapping:
+        """Return the range as a Mapping from keys to values; for a relation in a transaction, as a MutableMapping.
+
+        A relation itself iterates over its records, a dict over its keys: use this where a dict is expected.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     square = txn.create("square", "x: int64, y: int64", key="x").mapping()
+        ...     square.update({x: x * x for x in range(4)})
+        ...     square.pop(3), list(square), square == {0: 0, 1: 1, 2: 4}
+        (9, [0, 1, 2], True)
+        """
+        return RelationMapping(self)
+
+
+class RelationMapping(Mapping[Any, Any]):
+    """A relation as a mapping from keys to values."""
+
+    def __init__(self, relation: Any) -> None:
+        self.relation = relation
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.relation[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.relation.keys())
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    def __repr__(self) -> str:
+        return f"<mapping of {self.relation!r}>"
+
+
+class WritableMapping(RelationMapping, MutableMapping[Any, Any]):
+    """A relation of a transaction as a mapping from keys to values."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.relation[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self.relation[key]
+
+    def clear(self) -> None:
+        """Remove all records. O(pages)."""
+        self.relation.clear()
+
+
+def _joined(columns: Mapping[str, list[Any]], names: Any, rows: int) -> Any:
+    """Return one value a row: that of one column, or a tuple of several."""
+    if len(names) == 1:
+        return columns[names[0]]
+    return zip(*(columns[name] for name in names), strict=True) if names else [()] * rows

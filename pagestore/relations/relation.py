@@ -1,4 +1,11 @@
-"""A relation as its users see it: names and types over a tree of words, and ranges of it."""
+"""A relation as its users see it: names and types over a tree of words, and ranges of it.
+
+Interval relations: which records' intervals hold a point, or overlap another interval (*Interval trees*).
+
+alpha...  a    b   gamma...         a, b are two adjacent key columns; a point has values for the alphas before them
+"room 1"  900  1030  "Ada"          stab("room 1", 1000)           a <= 1000 <= b
+"room 1"  1015 1200  "Bob"          overlaps("room 1", 1030, 1100)     a <= 1100 and 1030 <= b
+"""
 
 from __future__ import annotations
 
@@ -10,25 +17,18 @@ from typing import Any
 import numpy as np
 
 from pagestore.errors import CorruptionError, MissingError, SchemaError
-from pagestore.pages.fold_operators import COUNT
-from pagestore.pages.host_operators import address_of
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import Pages
+from pagestore.pages.operators import COUNT, address_of
 from pagestore.printable import printable
 from pagestore.relations.frames import ROWS_SHOWN, html_table
-from pagestore.relations.keyed import Keyed
-from pagestore.relations.range import are_ints, are_words
+from pagestore.relations.range import Keyed, Range, Source, are_ints, are_words
 from pagestore.relations.rope import Rope
-from pagestore.relations.source import Source
-from pagestore.relations.stabbing import overlapping_words
-from pagestore.relations.text_folds import fold_read
-from pagestore.relations.text_keys import Bound, Words, end_of
+from pagestore.relations.texts import Bound, Words, end_of, fold_read
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.trees.complement import Complement
-from pagestore.trees.lookup import get
-from pagestore.trees.page_path import naming_path, with_path
-from pagestore.trees.range_folds import RangeFold, Rows, count_rows, fold_many, ranks, rows_of, select
-from pagestore.trees.reading import count
-from pagestore.trees.tree import Tree
+from pagestore.trees.compare import Complement
+from pagestore.trees.folds import RangeFold, Rows, count_rows, fold_many, overlaps_many, ranks, rows_of, select
+from pagestore.trees.read import count, get
+from pagestore.trees.tree import Tree, naming_path, with_path
 from pagestore.values.codec import NULL, encode, to_numpy, value_of_word
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
@@ -353,7 +353,7 @@ class Relation(Keyed):
 
         `part` is a whole relation of the same store with the same key types. Raises SchemaError for others,
         MissingError without count scans, OrderError if the counts show that it is no subset;
-        `pagestore.trees.complement.subset` makes sure beforehand.
+        `pagestore.trees.compare.subset` makes sure beforehand.
         """
         keys = len(self.schema.key)
         types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
@@ -440,3 +440,29 @@ def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
 def _plain_values(bound: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert the numpy and Arrow scalars of a bound to Python values."""
     return tuple(v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v for v in bound)
+
+
+def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
+    """Return stored words int64[C, m] of the records that any of the points meets, each once, in key order.
+
+    A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or arrays, one a column.
+    Raises SchemaError for a relation without intervals or for points of another length, WordError for values
+    of another type.
+    """
+    schema, intervals = relation.schema, relation.info.intervals
+    if intervals is None:
+        raise SchemaError(f"{relation.name!r} holds no intervals; make it with txn.create_intervals")
+    if relation.bounded:
+        raise SchemaError("a stab looks at the whole relation; call it there")
+    alphas = [column.name for column in schema.stored].index(intervals[0])
+    if not len(points):
+        return np.empty((len(schema.columns), 0), np.int64)
+    columns = as_columns("points", points)
+    wanted = [*schema.stored[:alphas], *[schema.stored[alphas]] * ends]
+    if len(columns) != len(wanted):
+        names = ", ".join(column.name for column in schema.stored[:alphas])
+        point = ", ".join(filter(None, (names, "x" if ends == 1 else "lo, hi")))
+        raise SchemaError(f"points of {len(columns)} values for {relation.name!r}; a point is ({point})")
+    words = looked_up("points", wanted, columns, relation.source.dictionary)
+    pages, tree = relation.view()
+    return overlaps_many(pages, tree, words if ends == 2 else np.concatenate([words, words[-1:]]))

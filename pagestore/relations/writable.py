@@ -8,13 +8,12 @@ from typing import Any, cast
 import numpy as np
 
 from pagestore.errors import MissingError, PagestoreError, SchemaError, WordError
-from pagestore.relations.keyed import WritableMapping
-from pagestore.relations.relation import Relation
-from pagestore.relations.stabbing import overlapping_words
+from pagestore.relations.range import WritableMapping
+from pagestore.relations.relation import Relation, overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.sorting.tuples import sort_order
 from pagestore.storage.invalidated import Invalidated
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import Misnamed, arrow_batches, given_rows, plain_rows, rows_as_columns

@@ -11,6 +11,7 @@ from pagestore.runtime.arguments import Door, Table, Words
 from pagestore.sorting.codes import (
     CODING,
     WORD_BITS,
+    ascends,
     code_widths,
     count_firsts,
     count_leads,
@@ -18,12 +19,12 @@ from pagestore.sorting.codes import (
     decode_tuples,
     drop_repeats,
     encode_tuples,
+    merge_order,
     order_tuples,
     order_words,
     sort_words,
     value_bounds,
 )
-from pagestore.sorting.merge import ascends, merge_order
 
 FEW = 48  # edits or tuples; up to here they take less time than a call of numpy
 MERGED = 256  # tuples; up to here merging sorts them faster than a call of numpy

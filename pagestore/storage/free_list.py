@@ -11,7 +11,7 @@ import numpy as np
 
 from pagestore.runtime.arguments import Bytes, Door, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
-from pagestore.storage.word_list import WordList, empty_list, to_word_list, word_list
+from pagestore.storage.records import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # spare capacity of each list of the difference, in pages
 

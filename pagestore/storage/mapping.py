@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from pagestore.errors import CorruptionError, ForkError
-from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, Pages, page_type_fields
 from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
 from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.kernels.record import lay_out
-from pagestore.storage.word_list import WordList
+from pagestore.storage.records import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG

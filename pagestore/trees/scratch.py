@@ -10,8 +10,8 @@ from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_wo
 from pagestore.runtime.arguments import Door
 from pagestore.runtime.buffers import sparse
 from pagestore.sorting.tuples import FEW
-from pagestore.trees.kernels.apply_layout import ROWS, WORDS
 from pagestore.trees.kernels.arguments import Reordering, Room
+from pagestore.trees.kernels.node_buffer import ROWS, WORDS
 
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
 TREES_MAX = 16  # trees that are edited in one call

@@ -2,29 +2,37 @@
 
 `apply` takes a sorted batch of edits and returns a new tree; the old one stays what it was, and the
 two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
+
+The path from a tree's root to one of its pages, for error messages about a bad page.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.arguments import Shape
-from pagestore.pages.host_operators import address_of
 from pagestore.pages.layout import (
     COLUMNS_MAX,
+    ENTRY_COUNT,
     HEADER,
     INDEX_COLUMNS_MAX,
     PAGE_MASK,
     PAGE_SIZE_MAX,
     PAGE_SIZE_MIN,
     WORD,
+    Pages,
+    Shape,
     pointer_to,
 )
-from pagestore.pages.page_map import Pages
+from pagestore.pages.operators import address_of
+from pagestore.pages.page import field
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
-from pagestore.trees.kernels import bulk as k_bulk
+from pagestore.pages.verify import child, enter
+from pagestore.runtime.arguments import Bytes, Door, MappedWords
+from pagestore.trees.kernels import build as k_bulk
 
 LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
 
@@ -150,3 +158,48 @@ def checked(status: int, spec: Spec) -> int:
     if status < 0:
         raise CorruptionError(page=-int(status), tree=spec.tree_id)
     return int(status)
+
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+CHILD = Door(child, *MAP, int, int, int, int, int)
+ENTER = Door(enter, *MAP, int, int, int)
+FIELD = Door(field, MappedWords, int, int, int)
+
+
+def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
+    """Return the pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
+    level, keys = tree.height - 1, tree.spec.keys
+    start = ENTER.call(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
+
+
+def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]) -> tuple[int, ...]:
+    """Return the path from index page `at`, whose words begin at `start`; `passed` pages do not lead to `page`."""
+    if at == page:
+        return (at,)
+    if start <= 0 or at in passed:
+        return ()
+    passed.add(at)
+    for slot in range(int(pages.words[start + ENTRY_COUNT])):
+        below = int(FIELD.call(pages.words, start, keys, slot))
+        first = CHILD.call(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
+        way = _below(pages, below, first, level - 1, keys, page, passed)
+        if way:
+            return (at, *way)
+    return ()
+
+
+@contextmanager
+def naming_path(pages: Pages, tree: Tree) -> Iterator[None]:
+    """Add the path from the root to a CorruptionError that names a page of this tree."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise with_path(error, pages, tree) from None
+
+
+def with_path(error: CorruptionError, pages: Pages, tree: Tree) -> CorruptionError:
+    """Return the error, with the path from the root if it names a page of this tree."""
+    if error.page is None or error.path:
+        return error
+    return CorruptionError(page=error.page, tree=error.tree, path=path_to(pages, tree, error.page))

@@ -19,17 +19,24 @@ from itertools import pairwise
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import Pages
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
-from pagestore.storage.record import TEXT, RecordReader
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import read_batches
+from pagestore.storage.records import TEXT, RecordReader
+from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
-from pagestore.values.text_order import LABELS, ORDER, SortedOrder, StoredOrder, TextOrder
-from pagestore.values.text_search import PackedTexts, TextSearch, hashes_of
+from pagestore.values.text_order import (
+    LABELS,
+    ORDER,
+    PackedTexts,
+    SortedOrder,
+    StoredOrder,
+    TextOrder,
+    TextSearch,
+    hashes_of,
+)
 from pagestore.values.types import no_string
 
 TEXTS = Spec(1, 2, 1)

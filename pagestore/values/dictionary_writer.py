@@ -1,22 +1,38 @@
-"""A transaction's dictionary: new texts get an id, and before the commit a label (text_labels.py)."""
+"""A transaction's dictionary: new texts get an id, and before the commit a label (text_labels.py).
+
+Labels for new texts: numbers between those of their neighbours; where none is free, nearby texts are relabelled.
+
+    gap         100 .......... 200             two new texts between two others
+    labels      100   133  166 200             their labels part the gap
+    full gap    100 101                        nothing is between: the labels of the least range around it that has
+                                               room are spread out, and some texts get other labels
+
+The range is one of 2^b labels, aligned, that has at most (2 / CROWD)^b texts; so an insertion moves O(log texts) texts,
+amortised, in any order of insertion (Bender, Cole, Demaine, Farach-Colton, Zito 2002, *Two simplified algorithms for
+maintaining order in a list*). Before the first text and after the last one, new texts are `STRIDE` apart, so that texts
+added in ascending order leave the room after them whole.
+
+A bounded cache of the texts that a transaction met, with their ids: many rows repeat few texts.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from pagestore.pages.layout import WORD_MAX
+from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
-from pagestore.storage.pager import STORE_LINEAGE, Pager
-from pagestore.storage.record import TEXT, RecordWriter
-from pagestore.storage.step import step
-from pagestore.storage.word_list import to_word_list
-from pagestore.trees.apply import apply, compose_edits
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import read_batches
+from pagestore.storage.pager import STORE_LINEAGE, Pager, step
+from pagestore.storage.records import TEXT, RecordWriter, to_word_list
+from pagestore.trees.edit import apply, compose_edits
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
 from pagestore.values.dictionary import (
@@ -31,10 +47,9 @@ from pagestore.values.dictionary import (
     parts_of,
     taken,
 )
-from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
-from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
-from pagestore.values.text_search import LONG, PackedTexts, hashes_of
-from pagestore.values.text_table import TextTable
+from pagestore.values.kernels import text_lookup
+from pagestore.values.kernels.text_lookup import ID, TEXT_COUNT
+from pagestore.values.text_order import LABEL_END, LABELS, LONG, ORDER, PackedTexts, StoredOrder, TextOrder, hashes_of
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
@@ -287,3 +302,123 @@ class DictionaryWriter(Dictionary):
         actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
         with self.pager.retiring_into(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
+
+
+STRIDE = 1 << 32
+CROWD = 1.4
+LABEL_BITS = 62
+
+
+class Gaps(NamedTuple):
+    """Where new texts go: each gap's neighbours (their labels, and the left one's id), and the number of new texts."""
+
+    left: np.ndarray
+    right: np.ndarray
+    left_ids: np.ndarray
+    counts: np.ndarray
+
+
+def gaps_at(order: StoredOrder, ranks: np.ndarray) -> Gaps:
+    """Return the gaps for texts of these ranks, ascending, in an order."""
+    ranks, counts = np.unique(ranks, return_counts=True)
+    left, left_ids = np.zeros(len(ranks), np.int64), np.zeros(len(ranks), np.int64)
+    right = np.full(len(ranks), LABEL_END)
+    behind, before = ranks > 0, ranks < order.count
+    if behind.any():
+        left[behind], left_ids[behind] = order.entries(ranks[behind] - 1)
+    if before.any():
+        right[before] = order.entries(ranks[before])[0]
+    return Gaps(left, right, left_ids, counts)
+
+
+def fitting_labels(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels int64[n] of all texts that go to the gaps, and which gaps are full (with meaningless labels)."""
+    left, right, _, counts = gaps
+    first, last = left == 0, right == LABEL_END
+    step = (right - left) // (counts + 1)
+    step = np.where(first | last, np.minimum(step, STRIDE), step)
+    starts = np.where(first, right - step * (counts + 1), left)
+    starts = np.where(first & last, LABEL_END // 2 - step * (counts // 2), starts)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(starts, counts) + np.repeat(step, counts) * (within + 1), step == 0
+
+
+def make_room(
+    order: StoredOrder, left: int, ids: np.ndarray, replace: Callable[[np.ndarray, np.ndarray], None]
+) -> None:
+    """Insert new ids int64[n] after the label `left` in this order, relabelling the least range that has room for them.
+
+    Calls `replace` with the labels and ids int64[2, n] that were in the range, and those that replace them.
+    """
+    for bits in range(1, LABEL_BITS + 1):
+        start = left >> bits << bits
+        low, high, behind = order.labels_below(np.array([start, start + (1 << bits), left + 1])).tolist()
+        count = high - low + len(ids)
+        if bits == LABEL_BITS or (count <= (2 / CROWD) ** bits and count < 1 << (bits - 1)):
+            break
+    before = order.between(low, high)
+    at = behind - low
+    after = np.concatenate([before[1, :at], ids, before[1, at:]])
+    labels = start + (np.arange(count) + 1) * ((1 << bits) // (count + 1))
+    replace(before, np.stack([labels, after]))
+
+
+FEWEST = 1 << 13  # slots that a new table has
+SLOTS_MAX, WORDS_MAX = 1 << 20, 1 << 22  # 42 MB in all
+
+ENTER = Door(text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words)
+SPREAD = Door(text_lookup.spread_slots, Words, Words)
+
+
+class TextTable:
+    """A hash table from texts to their ids. After a call that raises it must not be used any more."""
+
+    def __init__(self) -> None:
+        self._slots, self._pool = np.zeros(FEWEST, np.int64), np.empty(4 * FEWEST, np.int64)
+        self._used = np.zeros(2, np.int64)
+
+    def ids_of(self, texts: PackedTexts, resolve: Callable[[np.ndarray], list[int]]) -> np.ndarray | None:
+        """Return the ids int64[n] of n texts; None if one of them is long. O(bytes).
+
+        `resolve` returns the ids of the texts at places int64[m], which are distinct and new to the table; it is called
+        at the end, and whenever the table is full, which empties it.
+        """
+        ids, fresh = np.empty((2, len(texts)), np.int64)
+        at, known, first = 0, 0, self._count
+        while at < len(texts):
+            new = fresh[self._count - first :]
+            source = texts.offsets, texts.data.address, texts.data.size
+            at = ENTER.call(self._slots, self._pool, self._used, *source, at, ids, new)
+            if at < 0:
+                return None
+            if at == len(texts) or not self._grow():
+                new = fresh[: self._count - first]
+                self._pool[~ids[new] + ID] = resolve(new)
+                waiting = known + np.flatnonzero(ids[known:at] < 0)
+                ids[waiting] = self._pool[~ids[waiting] + ID]
+                if at < len(texts):
+                    self._forget()
+                known, first = at, self._count
+        return ids
+
+    @property
+    def _count(self) -> int:
+        return int(self._used[TEXT_COUNT])
+
+    def _grow(self) -> bool:
+        """Make room for more texts, or for longer ones; return False if the memory limit is reached."""
+        if 2 * self._count < len(self._slots):
+            if len(self._pool) >= WORDS_MAX:
+                return False
+            self._pool = np.concatenate([self._pool, np.empty_like(self._pool)])
+            return True
+        if len(self._slots) >= SLOTS_MAX:
+            return False
+        wider = np.zeros(2 * len(self._slots), np.int64)
+        SPREAD.call(self._slots, wider)
+        self._slots = wider
+        return True
+
+    def _forget(self) -> None:
+        self._slots[:] = 0
+        self._used[:] = 0

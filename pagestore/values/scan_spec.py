@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagestore.errors import SchemaError, WordError
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
-from pagestore.pages.host_operators import code_of, is_name, name_of, operator
+from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, code_of, is_name, name_of, operator
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
 from pagestore.values.types import Column, Interner, Schema

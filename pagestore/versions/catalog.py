@@ -2,26 +2,73 @@
 
 A catalog is immutable once committed: a transaction that changes it copies it first. It is written as one record, and
 only when it changed.
+
+What hosts derive from a version's relations, as the version itself records it.
+
+edge  ──▶  host "ivm"  ──▶  reach, $index:edge:1.0          recorded in a property of each version
+
+What belongs to the whole store and seldom changes: retention, tags and the names of branches.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.errors import CorruptionError, SchemaError
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
-from pagestore.pages.host_operators import is_name, name_of
-from pagestore.pages.layout import COLUMNS_MAX, INDEX_COLUMNS_MAX, KEYS_MAX
+from pagestore.errors import CorruptionError, DependantsError, SchemaError
+from pagestore.pages.layout import COLUMNS_MAX, INDEX_COLUMNS_MAX, KEYS_MAX, WORD_MAX
+from pagestore.pages.operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER, is_name, name_of
 from pagestore.storage.mapping import NO_RUN, Run
-from pagestore.storage.record import CATALOG, RecordReader, RecordWriter, text_of, utf8
-from pagestore.storage.word_list import WordList, rows, word_list
+from pagestore.storage.meta import NUMBER_END
+from pagestore.storage.records import (
+    CATALOG,
+    SETTINGS,
+    RecordReader,
+    RecordWriter,
+    WordList,
+    rows,
+    text_of,
+    utf8,
+    word_list,
+)
 from pagestore.trees.tree import Spec
 from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import Column, Schema, Type
-from pagestore.versions.dependants import Dependants, recorded_dependants
+from pagestore.versions.commit_record import lie_within
+
+PROPERTY = "pagestore.dependants"
+
+
+class Dependants(NamedTuple):
+    """A host's dependencies: the relations it reads, the relations, hidden trees and properties that it maintains.
+
+    `edit` and `release` go into the errors of refused changes: how to edit relations so that the host can follow, and
+    how to make the host stop maintaining them.
+    """
+
+    host: str
+    reads: tuple[str, ...]
+    keeps: tuple[str, ...]
+    properties: tuple[str, ...] = ()
+    edit: str = "load that host first"
+    release: str = "ask that host to let go of it"
+
+
+def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
+    """Return the dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""
+    try:
+        said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]
+        return {
+            host: Dependants(host, tuple(reads), tuple(keeps), tuple(properties), *remedies)
+            for host, reads, keeps, properties, *remedies in said
+        }
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DependantsError(f"property {PROPERTY!r} says what hosts keep, and does not read: {error}") from None
+
 
 FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # tree numbers of relations; lower ones belong to the store itself
 
@@ -179,3 +226,57 @@ def _interval_fault(info: Info) -> str | None:
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
         return f"{ends} are no ends of an interval"
     return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"
+
+
+RETAIN_DEFAULT = 16
+RETAIN_ALL = 0
+RETAIN_MAX = WORD_MAX
+MAIN, MAIN_ID = "main", 1
+
+
+class Settings(NamedTuple):
+    """Immutable settings. `retain` is a number of versions per branch, or RETAIN_ALL."""
+
+    retain: int = RETAIN_DEFAULT
+    tags: Mapping[str, int] = MappingProxyType({})
+    branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
+
+    def encode(self) -> WordList:
+        """Encode the settings as a record."""
+        out = RecordWriter(SETTINGS)
+        out.put(self.retain)
+        for names in (self.tags, self.branches):
+            out.put(len(names))
+            for name, number in names.items():
+                out.put_text(name)
+                out.put(number)
+        return out.words
+
+    @classmethod
+    def decode(cls, content: np.ndarray) -> "Settings":
+        """Decode the settings of a record. Raises CorruptionError."""
+        source = RecordReader(content, SETTINGS)
+        retain = source.take()
+        tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
+        if retain < 0 or branches.get(MAIN) != MAIN_ID or not lie_within([*tags.values()], 0, NUMBER_END):
+            raise CorruptionError(f"the settings say what cannot be: {retain} versions of {branches}, tags {tags}")
+        return cls(retain, tags, branches)
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise SchemaError for a name that a tag or branch (`what`) cannot have."""
+    if not utf8(name, what) or name.isdigit():
+        raise SchemaError(f"{name!r} cannot be a {what}: it would read as a version number")
+
+
+def retain_number(retain: int | str) -> int:
+    """Return the number for a `retain=` argument.
+
+    >>> retain_number("all"), retain_number(5)
+    (0, 5)
+    """
+    if retain == "all":
+        return RETAIN_ALL
+    if isinstance(retain, bool) or not isinstance(retain, int) or not 1 <= retain <= RETAIN_MAX:
+        raise SchemaError(f'retain={retain!r}: give a number of versions from 1 on, or "all"')
+    return retain

@@ -15,8 +15,7 @@ from pagestore.runtime.arguments import Door, Words
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import NO_RUN, Mapping, Run
 from pagestore.storage.meta import NUMBER_END
-from pagestore.storage.record import FREE, RecordReader, put_text
-from pagestore.storage.word_list import WordList, empty_list, to_word_list
+from pagestore.storage.records import FREE, RecordReader, WordList, empty_list, put_text, to_word_list
 
 TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000

@@ -29,26 +29,20 @@ from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
 from pagestore.runtime.arguments import Bytes, Door, Words
 from pagestore.storage.free_list import FreeList
-from pagestore.storage.kernels.arguments import Counting, RecordRun, Span
-from pagestore.storage.kernels.record import write_commit
+from pagestore.storage.kernels.record import Counting, RecordRun, Span, write_commit
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
-from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
-from pagestore.storage.record import CATALOG, FREE, RecordWriter
-from pagestore.storage.record import SETTINGS as SETTINGS_RUN
-from pagestore.storage.step import Work
-from pagestore.storage.word_list import WordList, empty_list, rows, to_word_list, word_list
-from pagestore.trees.kernels.apply import reserve_of
+from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager, Work
+from pagestore.storage.records import CATALOG, FREE, RecordWriter, WordList, empty_list, rows, to_word_list, word_list
+from pagestore.storage.records import SETTINGS as SETTINGS_RUN
+from pagestore.trees.kernels.edit import reserve_of
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
-from pagestore.versions.catalog import Catalog
+from pagestore.versions.catalog import Catalog, Settings
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
-from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
-from pagestore.versions.retention import excess_versions
-from pagestore.versions.settings import Settings
-from pagestore.versions.store_state import Head, StoreState, Version, roots_of
-from pagestore.versions.version_locks import VersionLocks
-from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, VersionTable
+from pagestore.versions.locks import VersionLocks
+from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
+from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")

@@ -25,18 +25,16 @@ from pagestore.errors import (
     VersionError,
 )
 from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
-from pagestore.storage.lock_holders import describe_holders
 from pagestore.storage.mapping import Run
-from pagestore.storage.memory_file import MemoryFile
 from pagestore.storage.meta import Meta
-from pagestore.versions.catalog import Catalog
+from pagestore.storage.other_files import MemoryFile
+from pagestore.storage.system import describe_holders
+from pagestore.versions.catalog import MAIN_ID, Catalog
 from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import Committer
+from pagestore.versions.locks import AGAIN, Pin, Turn, Turns, VersionLocks
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
-from pagestore.versions.settings import MAIN_ID
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
-from pagestore.versions.turns import AGAIN, Turn, Turns
-from pagestore.versions.version_locks import Pin, VersionLocks
 from pagestore.versions.version_table import Entry
 
 VERSIONS_CACHED = 64

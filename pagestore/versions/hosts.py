@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pagestore.errors import DependantsError, ExistsError
-from pagestore.trees.delta import Delta
+from pagestore.trees.compare import Delta
 from pagestore.trees.tree import Tree
 from pagestore.values.types import Type
-from pagestore.versions.dependants import PROPERTY, Dependants, recorded_dependants
+from pagestore.versions.catalog import PROPERTY, Dependants, recorded_dependants
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"

@@ -36,8 +36,8 @@ from pagestore.storage.file import File
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, sync_all, unpack
-from pagestore.storage.word_list import rows
-from pagestore.trees.reading import read_batches
+from pagestore.storage.records import rows
+from pagestore.trees.read import read_batches
 from pagestore.values.dictionary import Dictionary
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import checksum_of

@@ -1,21 +1,22 @@
-"""A store in memory: the newest commit's state, and single versions."""
+"""A store in memory: the newest commit's state, and single versions.
+
+Which versions a commit drops: those beyond the newest N of its branch that nothing needs.
+"""
 
 from array import array
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, RECORDS_A_WORD
+from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, RECORDS_A_WORD, Pages
 from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.word_list import WordList, rows, word_list
+from pagestore.storage.records import WordList, rows, word_list
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import PLACES, TEXT_TREES
-from pagestore.versions.catalog import FIRST_TREE, Catalog
+from pagestore.versions.catalog import FIRST_TREE, MAIN_ID, RETAIN_ALL, Catalog, Settings
 from pagestore.versions.commit_record import Commit
-from pagestore.versions.reclaim import DEAD
-from pagestore.versions.settings import MAIN_ID, Settings
-from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
+from pagestore.versions.version_table import DEAD, VERSION_TREE, Entry, VersionTable
 
 SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
 HEIGHT_BITS = 8  # low bits of a word for a tree's height; its root's birth is above them
@@ -144,3 +145,39 @@ def roots_of(trees: dict[int, Tree]) -> WordList:
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)
+
+
+OLD_BATCH = 32  # versions dropped at a time from the version tree, since each batch rewrites pages of it
+BATCH = 8  # other versions dropped at a time, since a drop takes locks and reads a neighbour; at most half of `retain`
+
+
+def needed_versions(state: StoreState) -> set[int]:
+    """Return the versions that must not be dropped: tagged, a branch's newest, or a branch's origin."""
+    versions = set(state.settings.tags.values())
+    for head in state.heads.values():
+        versions |= {head.version, head.origin}
+    return versions
+
+
+def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
+    """Return a branch's versions beyond the newest `retain`, with one being made; oldest first, [] until a batch.
+
+    O(1) mostly, O(versions) if there are several branches.
+    """
+    retain, versions = state.settings.retain, state.versions
+    batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
+    if retain == RETAIN_ALL or len(versions) - retain + 1 < batch:
+        return []
+    entries = versions.entries(pages)
+    if len(state.heads) > 1:
+        entries = [entry for entry in entries if entry.branch == branch]
+    beyond = len(entries) - retain + 1
+    if beyond < batch:
+        return []
+    kept = needed_versions(state)
+    doomed = [entry for entry in entries[:beyond] if entry.version not in kept]
+    if not versions.tree.count:
+        return doomed
+    first_recent = versions.recent[0].version if versions.recent else 0
+    old = sum(entry.version < first_recent for entry in doomed)
+    return doomed if old >= OLD_BATCH else doomed[old:]

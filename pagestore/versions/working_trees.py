@@ -13,17 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
-from pagestore.pages.layout import KEYS_MAX
-from pagestore.pages.page_map import Pages
-from pagestore.storage.pager import Mark, Pager
-from pagestore.storage.step import step
-from pagestore.trees.apply import ALONE, apply_indexed, compose_edits, one_batch
-from pagestore.trees.bulk import bulk
-from pagestore.trees.edit_queues import EditQueue, EditQueues
-from pagestore.trees.kernels.apply_layout import ADD, ERASE
-from pagestore.trees.lookup import RecordFinder
-from pagestore.trees.reading import LARGE_WORDS, batch_rows, pages_of
-from pagestore.trees.segments import Segment, stitch
+from pagestore.pages.layout import KEYS_MAX, Pages
+from pagestore.storage.pager import Mark, Pager, step
+from pagestore.trees.build import Segment, bulk, stitch
+from pagestore.trees.edit import ALONE, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
+from pagestore.trees.kernels.node_buffer import ADD, ERASE
+from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.types import Schema

@@ -22,7 +22,7 @@ import pagestore
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
 from pagestore.errors import DependantsError
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 from tests.support import naive
 from tests.support.hosts import without_host
 

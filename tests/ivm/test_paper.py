@@ -8,17 +8,15 @@ import pytest
 import ivm
 from ivm import lang
 from ivm.join.join import Join
-from ivm.join.oracle import change_oracle
+from ivm.join.plan_arrays import change_oracle
 from ivm.maintenance.maintain import maintain
-from ivm.maintenance.sensitivity import index_spec
-from ivm.maintenance.surgery import Delta, surgeries
-from ivm.plan.index import Index
-from ivm.plan.plan import sensors_of
+from ivm.maintenance.surgery import Delta, index_spec, surgeries
+from ivm.plan.plan import Index, sensors_of
 from ivm.plan.planner import Chosen, make_plans
-from pagestore.trees.apply import apply
-from pagestore.trees.delta import delta
-from pagestore.trees.interval_index import interval_spec, stab_many
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.compare import delta
+from pagestore.trees.edit import apply
+from pagestore.trees.folds import interval_spec, stab_many
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 from tests.support.paper import example

@@ -13,7 +13,7 @@ import pagestore
 from ivm.engine.installed import PROPERTY
 from ivm.errors import FunctionConflictError
 from pagestore.errors import DependantsError
-from pagestore.versions import dependants
+from pagestore.versions import catalog
 from tests.support.hosts import without_host
 
 RULES = "e(x, y) -> int(x), int(y). p(x) <- e(x, _). c[x] = n <- agg<<n = count()>> e(x, _)."
@@ -196,7 +196,7 @@ def forget(store, branch="main"):
     """As an earlier release has left it."""
     with store.transaction(branch=branch) as txn:
         txn.vouch()
-        txn.properties.pop(dependants.PROPERTY)
+        txn.properties.pop(catalog.PROPERTY)
 
 
 def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
@@ -209,7 +209,7 @@ def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
         pass
     with ivm.open(path) as again:
         version = again.store.version
-        assert all(dependants.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
+        assert all(catalog.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
         clean(again)
     with ivm.open(path) as again:
         assert again.store.version == version
@@ -228,7 +228,7 @@ def test_a_store_of_an_earlier_release_that_no_workspace_has_opened(ws):
             txn.drop("e")
         with store.transaction() as txn:
             txn["e"].insert([(3, 4)])
-        assert list(store.snapshot()["p"]) == [(3,)] and dependants.PROPERTY in store.snapshot().properties
+        assert list(store.snapshot()["p"]) == [(3,)] and catalog.PROPERTY in store.snapshot().properties
     with ivm.open(path) as again:
         clean(again)
 

@@ -10,7 +10,7 @@ import ivm
 import pagestore
 from ivm import lang
 from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY
-from ivm.engine.stored_schemas import declaration_of
+from ivm.engine.stored import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
 from ivm.lang import compile
 from pagestore.errors import SchemaError

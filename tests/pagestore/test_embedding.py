@@ -11,7 +11,7 @@ from numba import njit
 
 from pagestore import compiled
 from pagestore.conformance import check
-from pagestore.trees.bulk import bulk
+from pagestore.trees.build import bulk
 from pagestore.trees.tree import Spec
 from pagestore.versions import hosts
 from tests.support.memory import MemoryPager

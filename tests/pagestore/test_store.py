@@ -16,7 +16,8 @@ import pytest
 from crc32c import crc32c
 
 import pagestore
-from pagestore.admin import check, compact
+from pagestore.admin import check
+from pagestore.admin import vacuum as compact
 from pagestore.admin.tree_check import Violation
 from pagestore.errors import (
     ClosedError,
@@ -36,11 +37,11 @@ from pagestore.errors import (
 )
 from pagestore.pages.layout import CRC, ID
 from pagestore.relations import transaction
-from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.relations.transaction import EphemeralTransaction
 from pagestore.storage.mapping import GROWTH_MIN
 from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
-from pagestore.trees.reading import pages_of
+from pagestore.trees.read import pages_of
 from tests.pagestore.storage.test_file import largest_file
 
 

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import ivm
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint, flat_facts
+from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, FunctionConflictError, LimitError, RangeError, RuleError, RuleWarning
 from ivm.lang import compile, query
 from ivm.lang.ir import ROPE
@@ -35,8 +35,8 @@ PATCHES = {
     WAYS[1]: [(engine, "LARGE_FROM", 2), (engine, "RELATION_SHARE_MAX", 0.0)],
     WAYS[2]: [(engine, "REFILL_FROM", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
     WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW)],
-    WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (flat_facts, "SHARED_MIN", 1)],
-    WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (flat_facts, "FACTS_MIN", 4), (flat_facts, "NUMBERS_MAX", 0)],
+    WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
+    WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
 }
 WANTED = [f"{reader} of {read}" for reader, read in PAIRS]
 

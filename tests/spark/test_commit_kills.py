@@ -22,11 +22,11 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from pagestore_tools.spark.source.applied import Job
-from pagestore_tools.spark.source.commit import commit
+from pagestore_tools.spark.source.write import Job
+from pagestore_tools.spark.source.write import commit
 from pagestore_tools.spark.source.options import WRITING, Options
 from ivm.spark.staging import clear
-from pagestore_tools.spark.source.target import target_of
+from pagestore_tools.spark.source.write import target_of
 
 path, done = Path(sys.argv[1]), Path(sys.argv[2])
 schema = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])

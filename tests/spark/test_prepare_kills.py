@@ -26,10 +26,9 @@ pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'page
 from pagestore_tools.loading.load import Spread, load
 from pagestore_tools.loading.manifest import verified
 from pagestore_tools.spark import prepare as prepare_module
-from pagestore_tools.spark.cluster import SparkCluster
 from pagestore_tools.spark.prepare import prepare
 from pagestore_tools.spark.recipe import Recipe, recipe_of
-from pagestore_tools.spark.session import local_session
+from pagestore_tools.spark.session import SparkCluster, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,10 +18,8 @@ import ivm
 from ivm.spark import staging
 from ivm.spark.sink import ViewsWriter
 from ivm.spark.staging import SWEPT_AFTER, Staged
-from pagestore_tools.spark.source.batch_write import RelationWriter
 from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.stream_write import RelationStreamWriter
-from pagestore_tools.spark.source.target import Target, target_of
+from pagestore_tools.spark.source.write import RelationStreamWriter, RelationWriter, Target, target_of
 
 RULES = "edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z)."
 COLUMNS = StructType([StructField(name, LongType(), False) for name in "xy"])

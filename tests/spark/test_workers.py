@@ -25,8 +25,7 @@ from ivm.spark import workers
 from ivm.spark.sink import ViewsSink, ViewsWriter
 from ivm.spark.staging import Staged
 from pagestore_tools.spark.session import _java_home
-from pagestore_tools.spark.source.change_feed import ChangeFeedReader, Commits
-from pagestore_tools.spark.source.commits import Commit
+from pagestore_tools.spark.source.changes import ChangeFeedReader, Commit, Commits
 from pagestore_tools.spark.source.options import READING, Options
 from pagestore_tools.spark.source.source import PagestoreSource
 from tests.spark.test_staging import COLUMNS, WRITERS, path, staged

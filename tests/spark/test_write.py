@@ -7,8 +7,8 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore_tools.spark.source.applied import ONCE, ONCE_KEPT, PROPERTY, Job, is_applied, record_applied
 from pagestore_tools.spark.source.options import WRITING, Options
+from pagestore_tools.spark.source.write import ONCE, ONCE_KEPT, PROPERTY, Job, is_applied, record_applied
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,8 +150,7 @@ def test_a_commit_that_is_repeated_does_nothing(spark: "SparkSession", tmp_path:
     import pyarrow as pa
 
     from ivm.spark.staging import Staged
-    from pagestore_tools.spark.source.batch_write import RelationWriter
-    from pagestore_tools.spark.source.target import target_of
+    from pagestore_tools.spark.source.write import RelationWriter, target_of
 
     options = Options({"path": str(tmp_path / "s.pages"), "relation": "r"}, WRITING)
     writer = RelationWriter(target_of(options, spark.range(1).schema, False), options)

@@ -4,13 +4,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ivm import lang
-from ivm.join.flat_join import FlatJoin
-from ivm.join.flat_layout import Layout
-from ivm.join.flat_trie import flatten
+from ivm.join.flat import FlatJoin, Layout, flatten
 from ivm.join.join import Join, concatenated
 from ivm.plan.planner import Chosen, make_plans
 from pagestore.sorting.tuples import ascending, columns_of
-from pagestore.trees.bulk import bulk
+from pagestore.trees.build import bulk
 from pagestore.trees.tree import Spec, Tree
 
 DECLARED = "r(x, y) -> int(x), int(y). s(x, y) -> int(x), int(y). u(x) -> int(x). t(x, y, z) -> int(x), int(y), int(z)."

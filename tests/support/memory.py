@@ -3,9 +3,8 @@
 import crc32c
 import numpy as np
 
-from pagestore.pages.layout import BIRTH, CRC, FIRST_PAGE
-from pagestore.pages.page_map import Pages
-from pagestore.storage.page_writer import CLOSED
+from pagestore.pages.layout import BIRTH, CRC, FIRST_PAGE, Pages
+from pagestore.storage.file import CLOSED
 
 
 class MemoryPager:

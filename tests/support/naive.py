@@ -19,9 +19,8 @@ from itertools import count
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
 from ivm.lang import Program
-from ivm.lang.dependencies import strata_of
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
-from ivm.lang.traverse import variables
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var, variables
+from ivm.lang.program import strata_of
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code

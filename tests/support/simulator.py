@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from pagestore.storage.file import EXCLUSIVE, UNLOCKED, stamped
-from pagestore.storage.page_writer import CLOSED, PageWriter
+from pagestore.storage.file import CLOSED, EXCLUSIVE, UNLOCKED, PageWriter, stamped
 
 SECTOR = 512
 FALLBACK = ("meta slots", "record")  # how check() reports a commit that did not make it

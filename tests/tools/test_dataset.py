@@ -10,8 +10,8 @@ import pytest
 
 from pagestore.values.types import Type
 from pagestore_tools.loading.agreement import open_dataset
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
-from pagestore_tools.loading.problems import DatasetError
 
 PART = "part-{:05}-7f3b-c000.zstd.parquet"
 

@@ -24,13 +24,13 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore.trees.reading import pages_of
+from pagestore.trees.read import pages_of
 from pagestore_tools.cli import main
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.distributed import _shared_out
 from pagestore_tools.loading.files import Part
 from pagestore_tools.loading.load import Report, Spread, load
-from pagestore_tools.loading.problems import DatasetError
 from tests.support.cluster import HereCluster
 from tests.support.death import Death
 
@@ -284,7 +284,7 @@ import sys
 from pathlib import Path
 import pagestore
 from pagestore_tools.loading.load import Spread, load
-from pagestore_tools.spark.cluster import SparkCluster
+from pagestore_tools.spark.session import SparkCluster
 from pagestore_tools.spark.session import local_session
 file, folder, key = sys.argv[1:]
 with local_session("load") as spark:
@@ -305,7 +305,7 @@ class Deadly:
     """A cluster of which a Python worker is killed, or all of them, at a random moment of one of its kinds of work."""
 
     def __init__(self, spark: Any, death: Death, work: str) -> None:
-        from pagestore_tools.spark.cluster import SparkCluster
+        from pagestore_tools.spark.session import SparkCluster
 
         self.cluster, self.death, self.work, self.passes = SparkCluster(spark), death, work, 0
         self.parallelism = self.cluster.parallelism
@@ -331,7 +331,7 @@ class Deadly:
 
 
 def _kill_workers(spark, tmp_path: Path, kills: int, everybody: bool) -> None:
-    from pagestore_tools.spark.cluster import SparkCluster
+    from pagestore_tools.spark.session import SparkCluster
 
     rng, number = random.Random(kills), 0
     rows = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())

@@ -10,9 +10,9 @@ import pytest
 
 import pagestore
 from pagestore.errors import PagestoreError, SchemaError, WordError
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.problems import DatasetError
 
 DAY = 86_400_000
 MOMENT = datetime(2013, 1, 31, 17, 5, 0, 250_000)

@@ -19,8 +19,8 @@ import pytest
 
 import pagestore
 from pagestore.values.types import Type
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.problems import DatasetError
 from tests.support.exact import Refused, read, spelt, taken
 from tests.support.tables import plain
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagestore_tools.loading.external_sort import sort
+from pagestore_tools.loading.fill import sort
 
 
 @given(st.lists(st.lists(st.tuples(*[st.integers(-3, 3)] * 3), max_size=40), max_size=8), st.integers(1, 2))

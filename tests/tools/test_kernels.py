@@ -31,7 +31,7 @@ from pagestore.runtime.arguments import (
 from pagestore.runtime.guard import guarded
 from pagestore.runtime.kernel import kernel
 from pagestore.runtime.numba_types import fits, types_of
-from pagestore.sorting.merge import ascends, merge_order
+from pagestore.sorting.codes import ascends, merge_order
 from pagestore_tools.kernels import build
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import pytest
 
 import pagestore
 from pagestore_tools.cli import main
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.problems import DatasetError
 
 
 @pytest.fixture

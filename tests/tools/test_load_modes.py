@@ -19,9 +19,9 @@ import ivm
 import pagestore
 from pagestore.errors import ExistsError
 from pagestore_tools.cli import main
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.problems import DatasetError
 
 COLUMNS = ("id", "town", "paid")
 RULES = """

@@ -11,8 +11,8 @@ import pytest
 import pagestore
 from pagestore.values.types import Type
 from pagestore_tools.cli import main
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.manifest import NAME, read_manifest, write_manifest
-from pagestore_tools.loading.problems import DatasetError
 
 TYPES = {"x": "int64", "y": "string", "t": "timestamp(Europe/Berlin)", "z": "int64?"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import ivm
 from pagestore_tools.bench.cells import count, on_paper
 from pagestore_tools.demo.narrator import Narrator
-from pagestore_tools.demo.over_cells import over_cells
+from pagestore_tools.demo.with_spark import over_cells
 
 
 def test_a_view_over_four_cells_is_that_of_one_store(tmp_path: Path) -> None:

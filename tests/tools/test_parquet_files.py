@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagestore
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.problems import DatasetError
 
 
 def loaded(path: Path, key: str = "k", **reading) -> pa.Table:

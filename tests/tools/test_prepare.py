@@ -17,8 +17,8 @@ import pytest
 
 import pagestore
 from pagestore_tools.cli import main
+from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.manifest import read_manifest
-from pagestore_tools.loading.problems import DatasetError
 from pagestore_tools.spark.recipe import Recipe, read_recipes, recipe_of
 from tests.support.file_systems import hdfs_by_default
 

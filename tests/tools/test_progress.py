@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pagestore_tools.cli import main, progress
-from pagestore_tools.cli.ahead import made_ahead
+from pagestore_tools.cli.progress import made_ahead
 
 
 @pytest.fixture

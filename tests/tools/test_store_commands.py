@@ -10,7 +10,7 @@ from crc32c import crc32c
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import CRC, ID, WORD
-from pagestore.trees.reading import pages_of
+from pagestore.trees.read import pages_of
 from pagestore.values.dictionary import TEXTS
 from pagestore_tools.cli.main import pagestore as command
 from pagestore_tools.cli.progress import ERASE_LINE, Progress

@@ -6,8 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pagestore_tools.demo.flights import Choice, Table, table
-from pagestore_tools.demo.without_spark import prepare
+from pagestore_tools.demo.flights import Choice, Table, prepare, table
 from pagestore_tools.loading.manifest import read_manifest, verify
 
 RAW = """day,who,mph,left

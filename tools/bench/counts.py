@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import pagestore
-from pagestore.pages.fold_operators import COUNT, MAX
+from pagestore.pages.operators import COUNT, MAX
 from pagestore.relations.transaction import Transaction
-from pagestore.trees.apply import apply
-from pagestore.trees.bulk import bulk
-from pagestore.trees.complement import Complement
-from pagestore.trees.interval_index import interval_spec, overlaps_counted
-from pagestore.trees.kernels.apply_layout import SET
-from pagestore.trees.range_folds import Rows, fold_many
+from pagestore.trees.build import bulk
+from pagestore.trees.compare import Complement
+from pagestore.trees.edit import apply
+from pagestore.trees.folds import Rows, fold_many, interval_spec, overlaps_counted
+from pagestore.trees.kernels.node_buffer import SET
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import pagestore
-from pagestore.trees import lookup
+from pagestore.trees import read
 
 MAP_BYTES = 8 << 30
 SQLITE_ROWS = 1_000_000
@@ -74,7 +74,7 @@ class Pagestore:
     def get(self, rows: np.ndarray, threads: int = 1) -> int:
         """How many of the rows are there, asked as a batch."""
         with self.store.snapshot() as snapshot:
-            found, _ = lookup.get(snapshot.pages, snapshot.tree("t"), rows, threads)
+            found, _ = read.get(snapshot.pages, snapshot.tree("t"), rows, threads)
         return int(found.sum())
 
     def each(self, rows: list[tuple[int, ...]]) -> int:

@@ -22,8 +22,7 @@ import pagestore
 
 from ..cli.answers import table
 from ..loading.load import Spread, load
-from ..spark.cluster import SparkCluster
-from ..spark.session import local_session
+from ..spark.session import SparkCluster, local_session
 
 KEY = ["a", "b"]
 TOWNS = 100_000  # distinct texts

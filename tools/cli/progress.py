@@ -1,13 +1,26 @@
-"""Show progress on stderr: a line that is overwritten on a terminal, else a line every ten seconds."""
+"""Show progress on stderr: a line that is overwritten on a terminal, else a line every ten seconds.
+
+Compute batches in another thread, while the previous one is in use.
+
+New stores that appear only when they are complete.
+"""
 
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+import pagestore
+from pagestore.errors import PagestoreError
+from pagestore.pages.layout import PAGE_SIZE_DEFAULT
+from pagestore.storage.file import beside, sync_folder
+from pagestore.store import empty_store
 
 from .answers import plain
 
@@ -74,3 +87,45 @@ def compiling_shown() -> Iterator[None]:
             yield
         finally:
             log.removeHandler(handler)
+
+
+Batch = TypeVar("Batch")
+
+
+def made_ahead(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yield the batches, computing one ahead in a thread; an error is raised in place of its batch.
+
+    >>> list(made_ahead(x * x for x in range(4)))
+    [0, 1, 4, 9]
+    """
+    source = iter(batches)
+    with ThreadPoolExecutor(1) as maker:
+        waiting = maker.submit(next, source, None)
+        while (batch := waiting.result()) is not None:
+            waiting = maker.submit(next, source, None)
+            yield batch
+
+
+@contextmanager
+def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
+    """Yield a new store that gets its name after the block; an error leaves no file. Raises FileExistsError."""
+    with beside(path) as building:
+        building.write_bytes(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
+        with pagestore.open(building) as store:
+            yield store
+        os.link(building, path)
+        sync_folder(path)
+
+
+@contextmanager
+def removed_if_empty(path: Path) -> Iterator[None]:
+    """Delete the store that the block made if the block fails before the first version; keep an existing file."""
+    there = path.exists()
+    try:
+        yield
+    except BaseException:
+        if not there and path.exists():
+            with suppress(PagestoreError, OSError), pagestore.open(path, create=False) as store:  # nobody else writes
+                if not store.version:
+                    path.unlink()
+        raise

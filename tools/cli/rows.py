@@ -21,11 +21,10 @@ import pyarrow.parquet as pq
 
 from pagestore import Relation
 from pagestore.storage.file import written
-from pagestore.trees.reading import LARGE_WORDS, batch_rows
+from pagestore.trees.read import LARGE_WORDS, batch_rows
 
-from .ahead import made_ahead
 from .answers import as_json, counted, number, plain, spelt, table, tell
-from .progress import Progress, pace
+from .progress import Progress, made_ahead, pace
 
 TABLE, CSV, JSON, PARQUET, ARROW = FORMATS = ("table", "csv", "json", "parquet", "arrow")
 SUFFIXES = {

@@ -20,8 +20,9 @@ from pagestore.runtime.library import library
 from ..loading.agreement import open_dataset
 from ..loading.dataset import Reading
 from ..loading.load import load
-from ..spark.report import Report
-from . import flights, without_spark
+from ..spark.prepare import Report
+from . import flights
+from . import flights as without_spark
 from .narrator import Narrator
 
 RULES = Path(__file__).with_name("flights.logiql")

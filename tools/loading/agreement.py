@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .casts import bad_rows, cast_to, fits, held_as, may_hold, remedy_between, remedy_for, said
+from .casts import DatasetError, bad_rows, cast_to, fits, held_as, may_hold, remedy_between, remedy_for, said
 from .dataset import Column, Dataset, Reading
 from .files import Part, find_files
 from .formats import open_part
 from .json_values import NoType, merged
 from .opened import Wanted, is_nested
-from .problems import DatasetError
 
 NAMED = 3  # columns in a message
 

@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from .casts import is_number
+from .casts import DatasetError, Problems, is_number
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
-from .problems import DatasetError, Problems
 from .text_stream import TextStream
 from .texts import typed
 

@@ -22,18 +22,11 @@ import pyarrow.compute as pc
 from pagestore.values.types import Type
 
 from ..cli.answers import counted
-from .casts import (
-    REFUSALS,
-    cast_or_report,
-    cast_to,
-    rows_beyond,
-    said,
-)
+from .casts import REFUSALS, DatasetError, Problems, cast_or_report, cast_to, rows_beyond, said
 from .csv_files import Dialect
 from .files import CSV, Part
 from .formats import open_part
 from .opened import Contradicted, Opened, Wanted, is_nested, value_at
-from .problems import DatasetError, Problems
 
 KEEP, REFUSE, DROP = NULLS = "keep", "refuse", "drop"  # how nulls are treated
 NO_NAN = "NaN has no place in an order; filter it out"

@@ -30,16 +30,16 @@ import pyarrow.compute as pc
 from pagestore.errors import PagestoreError
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
-from pagestore.trees.segments import Segment, build_segment
+from pagestore.trees.build import Segment, build_segment
 from pagestore.trees.tree import Spec
 from pagestore.values.codec import encode
 from pagestore.values.types import Schema
 
 from ..cli.answers import counted
+from .casts import DatasetError, Problems
 from .dataset import DROP, Dataset
 from .files import ARROW, PARQUET, Part
 from .fill import Conflicts, Disorder, Filled, rising
-from .problems import DatasetError, Problems
 
 TEXT = pa.schema([("text", pa.large_binary())])
 T = TypeVar("T")

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pagestore.relations.text_keys import end_words
+from pagestore.relations.texts import end_words
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import LARGE_WORDS, batch_rows, read, read_batches
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.read import LARGE_WORDS, batch_rows, get, read, read_batches
 
 from .fill import Conflicts
 

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from pagestore.relations.transaction import Transaction
 from pagestore.values.types import Column, Schema, type_of_arrow
 
-from .casts import cast_or_report, held_as, may_hold
+from .casts import Problems, cast_or_report, held_as, may_hold
 from .dataset import DROP, KEEP, REFUSE, Dataset, flattened
-from .problems import Problems
 
 POSITION, KEY, VALUE = "position", "key", "value"
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ..cli.answers import counted
-from .problems import DatasetError
+from .casts import DatasetError
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 PARQUET, CSV, JSON, ARROW = FORMATS = ("parquet", "csv", "json", "arrow")

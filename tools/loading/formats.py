@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from pagestore.values.exact import damage_of
 from pagestore.values.row_formats import unnamed_index
 
+from .casts import DatasetError, Problems
 from .csv_files import Dialect, open_csv
 from .files import ARROW, CSV, JSON, PARQUET, Part
 from .json_files import open_json
 from .opened import Opened, Place, Wanted, cut, rows_of
-from .problems import DatasetError, Problems
 
 UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError  # what Arrow raises for damaged files
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from .casts import DatasetError, Problems
 from .json_values import NoType, Rows, as_wanted, merged, rows_in, shape_of, space_end
 from .opened import BLOCK, Contradicted, Opened, Wanted, cut, is_nested, leaves_of, with_leaves
-from .problems import DatasetError, Problems
 from .text_stream import TextStream
 from .texts import EXACT_FLOAT
 

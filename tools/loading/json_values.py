@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .casts import is_number, is_string, said
+from .casts import DatasetError, Problems, is_number, is_string, said
 from .opened import Contradicted, Types, Wanted, is_nested
-from .problems import DatasetError, Problems
 from .texts import typed
 
 SPACE = re.compile(r"[ \t\r\n]*")

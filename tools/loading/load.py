@@ -28,11 +28,11 @@ from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import Column, Schema, type_of_arrow
 
-from ..cli.ahead import made_ahead
 from ..cli.answers import counted
-from ..cli.progress import pace
+from ..cli.progress import made_ahead, pace
 from . import distributed
 from .agreement import open_dataset
+from .casts import DatasetError
 from .dataset import KEEP, Dataset, Reading
 from .edit import (
     Edited,
@@ -50,7 +50,6 @@ from .files import PARQUET
 from .fill import Filled, RepeatedKeys, fill
 from .manifest import verified
 from .opened import Contradicted
-from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes temporary files
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"

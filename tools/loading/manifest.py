@@ -25,8 +25,8 @@ from pagestore.storage.file import beside
 from pagestore.values.types import Type
 
 from ..cli.answers import counted
+from .casts import DatasetError
 from .dataset import Reading
-from .problems import DatasetError
 
 NAME = "_manifest.json"
 VERSION = 1

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.trees.reading import LARGE_WORDS, batch_rows
+from pagestore.trees.read import LARGE_WORDS, batch_rows
 
-from .problems import DatasetError
+from .casts import DatasetError
 
 BATCH_ROWS = 1 << 20  # many, since each distinct text of a batch is looked up once
 BLOCK = 16 << 20  # bytes of text that are parsed at once

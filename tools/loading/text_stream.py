@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .problems import DatasetError
+from .casts import DatasetError
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 PACKINGS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}

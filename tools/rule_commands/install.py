@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..cli.answers import answer, common, counted, number, plain
-from ..cli.new_file import removed_if_empty
-from ..cli.progress import Progress
+from ..cli.progress import Progress, removed_if_empty
 from ..cli.workspace_options import block_name, limits, opened, text_of
 
 

@@ -16,7 +16,7 @@ from ivm.lang.syntax_tree import Change
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number
-from ..cli.new_file import removed_if_empty
+from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing

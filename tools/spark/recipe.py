@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from pagestore.errors import SchemaError
 from pagestore.values.types import Type
 
-from ..loading.problems import DatasetError
+from ..loading.casts import DatasetError
 
 KEEP, DROP, QUARANTINE = NULLS = "keep", "drop", "quarantine"
 CSV, JSON, PARQUET, JDBC, TABLE = FORMATS = "csv", "json", "parquet", "jdbc", "table"

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from pagestore.values.types import DIGITS_MAX, Type
 
-from ..loading.problems import DatasetError
+from ..loading.casts import DatasetError
 from .recipe import DROP, KEEP, QUARANTINE, Recipe, Wanted
 
 STATE, REASONS, ROW, PREFER, UNREAD = "$state", "$reasons", "$row", "$prefer", "$unread"

@@ -9,12 +9,11 @@ import pagestore
 from pagestore.admin.broken_texts import Mended, mend_texts
 from pagestore.admin.tree_check import Violation
 from pagestore.salvage import Lost, open_damaged, salvage
-from pagestore.versions.dependants import recorded_dependants
+from pagestore.versions.catalog import recorded_dependants
 from pagestore.versions.hosts import hosts
 
 from ..cli.answers import answer, common, counted, opened
-from ..cli.new_file import made
-from ..cli.progress import Progress
+from ..cli.progress import Progress, made
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

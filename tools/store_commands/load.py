@@ -21,13 +21,12 @@ from pagestore.storage.file import local_path
 from pagestore.values.types import Type
 
 from ..cli.answers import answer, common, complain, number
-from ..cli.new_file import removed_if_empty
-from ..cli.progress import Progress
+from ..cli.progress import Progress, removed_if_empty
+from ..loading.casts import DatasetError
 from ..loading.csv_files import Dialect
 from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
 from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Report, Spread, load
-from ..loading.problems import DatasetError
 
 SOURCES_NAMED = 3  # in the message of a version
 WITHOUT_SPARK = "{}: pip install 'pagestore-ivm[spark]'"
@@ -148,8 +147,7 @@ def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
     if options.mode not in (CREATE, REPLACE):
         raise DatasetError(f"--spark builds a relation whole: make one, or give --replace instead of --{options.mode}")
     try:
-        from ..spark.cluster import SparkCluster
-        from ..spark.session import session
+        from ..spark.session import SparkCluster, session
     except ImportError as error:
         raise OSError(WITHOUT_SPARK.format(error)) from None
     with session("pagestore load", options.cores) as spark:

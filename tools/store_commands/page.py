@@ -7,8 +7,8 @@ import numpy as np
 
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError
-from pagestore.pages.enter import is_whole
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
+from pagestore.pages.verify import is_whole
 from pagestore.runtime.arguments import Door, MappedWords
 from pagestore.storage.mapping import page_fault
 from pagestore.store import Store

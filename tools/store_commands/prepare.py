@@ -17,7 +17,7 @@ from pagestore.storage.file import local_path
 
 from ..cli.answers import answer, common, number, tell
 from ..cli.progress import Progress
-from ..loading.problems import DatasetError
+from ..loading.casts import DatasetError
 from ..spark import SUBMITTED
 from ..spark.recipe import FORMATS, NULLS, Recipe, check_places, check_sources, read_recipes, recipe_of
 from .load import WITHOUT_SPARK, names, pair

@@ -14,8 +14,7 @@ from pagestore.errors import FormatError, SchemaError
 from pagestore.storage.meta import MAGIC as STORE
 
 from ..cli.answers import answer, common, number
-from ..cli.new_file import made
-from ..cli.progress import Progress
+from ..cli.progress import Progress, made
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

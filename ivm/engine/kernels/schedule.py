@@ -8,11 +8,14 @@
 The steps of a schedule alternate: the queue of a group of trees (a relation, its permuted indices) is flushed; a plan
 whose relations changed is probed, and the bindings found go into the queues of its heads. A step that fails or finds
 too many bindings is left to Python, and so are all later steps.
+
+Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/arguments.py).
 """
 
-from ivm.maintenance.kernels.arguments import Branches, Composing, ProbeTable
-from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, probe_next_at
-from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, flush_queue, kernel
+from typing import NamedTuple
+
+from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
+from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, Table, Words, flush_queue, kernel
 
 # columns of `steps`: its kind, and the number of its group or plan
 FLUSH, FOLLOW = range(2)
@@ -113,3 +116,34 @@ def queue(plan, schedule, n, found, queues):
                 edits[1 + width, at + i] = 1 if found.signs[i] == INSERT else -1
         waits[head[GROUP]] = at + n
     return True
+
+
+class ScheduleTable(NamedTuple):
+    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
+
+    steps[S, 2], plans[P, 9] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words `static`
+    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings.
+    """
+
+    static: Words
+    steps: Table
+    plans: Table
+    probes: Table
+    indices: Words
+    sources: Words
+    heads: Table
+    copies: Words
+
+
+class ScheduleRoom(NamedTuple):
+    """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
+
+    before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
+    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan.
+    """
+
+    before: Table
+    versions: Words
+    spans: Table
+    actions: Words
+    operations: Words

@@ -7,20 +7,51 @@
 The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its stratum that all come
 before it in this order. A fact that has lost its last such derivation is *suspended*, its rank being SUSPENDED, until
 it is known whether it has any other derivation.
+
+Derive facts from the bodies of a recursive stratum: turn bindings into facts and compute their orders.
+
+    reach(x, z) <- reach(x, y), edge(y, z).         reach(1, 2) has rank 4, so reach(1, 3) would have rank 5
+    dist[y] = min(c) <- dist[x] = e, edge[x, y] = w, c = e + w.
+
+The order of a derivation is the greatest order of the stratum's facts in it; the derived fact comes directly after.
+
+Limits of recursion: the most rows and rounds, so that an endless recursion stops.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledStratum
+from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.errors import LimitError
+from ivm.lang.ir import Compare, Rule
 from ivm.lang.recursion import adds_only
 from ivm.lang.types import TEXTS
-from ivm.plan.constants import Encoder
-from ivm.plan.index import Index, tree_name
-from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, bulk, get, read_batches, sort_order
+from ivm.maintenance.probe import probe_all, probed
+from ivm.maintenance.surgery import Delta
+from ivm.plan.expression import Encoder
+from ivm.plan.plan import Index, Plan, tree_name
+from ivm.views.layouts import Layout
+from pagestore.host import (
+    ERASE,
+    INSERT,
+    SET,
+    WORD_MAX,
+    WORD_MIN,
+    Pages,
+    Transaction,
+    Tree,
+    begins,
+    bulk,
+    distinct,
+    get,
+    is_operator,
+    read_batches,
+    sort_order,
+)
 
 SUSPENDED = WORD_MAX
 BATCH = 1 << 12
@@ -203,3 +234,184 @@ def combined(proposals: list[Proposal]) -> Proposal:
 def total(keys: Mapping[str, np.ndarray]) -> int:
     """Return how many keys there are in all views."""
     return sum(rows.shape[1] for rows in keys.values())
+
+
+NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
+
+
+class Derivations(NamedTuple):
+    """Facts that bindings derive: keys and costs, the order of each binding, and its number.
+
+    The order is the greatest order of the binding's facts of the stratum. Its rank is SUSPENDED if one of these is
+    suspended, and `found` is false if one does not exist.
+    """
+
+    keys: np.ndarray
+    cost: np.ndarray
+    body: Order
+    which: np.ndarray
+
+    def proposal(self) -> tuple[Proposal, bool]:
+        """Return the facts with the orders directly after those of their bindings, and whether all have such an order.
+
+        A value that is better than one that it derives from has none.
+        """
+        stands = self.body.stands
+        cost, body_cost, rank = self.cost[stands], self.body.cost[stands], self.body.rank[stands]
+        ordered = not (body_cost > cost).any()
+        return Proposal(self.keys[:, stands], cost, np.where(body_cost == cost, rank + 1, 1)), ordered
+
+
+class Body:
+    """A conjunction of a recursive stratum, or a plan that searches for derivations of given facts."""
+
+    def __init__(
+        self, installed: Installed, rule: InstalledRule, plan: Plan, own: frozenset[str], search: bool
+    ) -> None:
+        self.rule: Rule = rule.definition
+        self.plan, self._head = plan, installed.heads[plan]
+        self.view = self.rule.heads[0].predicate
+        tries = [(t, trie) for t, trie in enumerate(plan.tries) if trie.index.predicate in own and not trie.negated]
+        tries = [(t, trie) for t, trie in tries if t or not search]
+        self.own = [  # where a binding holds the key of each fact of the stratum
+            (trie.index.predicate, _columns(trie.index, trie.levels, installed.layouts[trie.index.predicate].keys))
+            for _, trie in tries
+        ]
+        self._values = [_value(plan, t, installed.layouts[trie.index.predicate]) for t, trie in tries]
+        self._asked = probed(plan)
+
+    def reads(self, names: Mapping[str, np.ndarray]) -> bool:
+        """Return whether the body contains one of the views `names`."""
+        return any(name in names for name, _ in self.own)
+
+    def bindings(
+        self, pages: Pages, trees: Mapping[Index, Tree], keys: Mapping[str, np.ndarray], threads: int
+    ) -> tuple[np.ndarray, int]:
+        """Return the bindings int64[C, n] with one of the given facts (keys by view), and iterator operations."""
+        changed = []
+        for index, depth in self._asked:
+            if index.predicate in keys and max(index.order[:depth]) < len(keys[index.predicate]):
+                branches = distinct(np.ascontiguousarray(keys[index.predicate][list(index.order[:depth])]))
+                changed.append(Delta(np.full(branches.shape[1], INSERT), branches))
+            else:
+                changed.append(NOTHING)
+        if not any(changed):
+            return np.empty((len(self.plan.columns), 0), np.int64), 0
+        found, operations = probe_all(self.plan, pages, trees, trees, changed, threads)
+        return found.rows, operations
+
+    def derive(
+        self, facts: Facts, rows: np.ndarray, encode: Encoder, strict: bool = True, rank: int | None = None
+    ) -> Derivations:
+        """Derive facts from bindings int64[C, n]; `rank`, if given, is the rank of bindings with facts of the stratum.
+
+        Raises RangeError if arithmetic fails, unless not `strict`.
+        """
+        which, words = self._head.derive(rows, encode, strict)
+        keys = facts.keys(self.view)
+        cost = facts.cost(self.view, words[keys]) if facts.folds(self.view) else np.zeros(len(which), np.int64)
+        return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
+
+    def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:
+        """Return (view, keys) of the stratum's facts in the bindings `which` of rows[C, n], for each atom."""
+        return [(name, rows[columns][:, which]) for name, columns in self.own]
+
+    def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:
+        """Return those bindings rows[C, n] whose facts of the stratum still exist with the same values."""
+        stands = np.ones(rows.shape[1], bool)
+        for (name, columns), value in zip(self.own, self._values, strict=True):
+            order = facts.orders(name, rows[columns])
+            stands &= order.stands
+            if value >= 0:
+                stands &= order.cost == facts.cost(name, rows[value])
+        return rows[:, stands]
+
+    def _order(self, facts: Facts, rows: np.ndarray, which: np.ndarray, rank: int | None) -> Order:
+        n = len(which)
+        there = np.ones(n, bool)
+        if rank is not None:
+            return Order(there, np.zeros(n, np.int64), np.full(n, rank if self.own else 0))
+        greatest = Order(there, np.full(n, WORD_MIN if facts.folds(self.view) else 0), np.zeros(n, np.int64))
+        suspended = np.zeros(n, bool)
+        for name, columns in self.own:
+            one = facts.orders(name, rows[columns][:, which])
+            there &= one.found
+            suspended |= one.rank == SUSPENDED
+            later = greatest.before(one.cost, one.rank)
+            greatest = Order(there, np.where(later, one.cost, greatest.cost), np.where(later, one.rank, greatest.rank))
+        return Order(there, greatest.cost, np.where(suspended, SUSPENDED, greatest.rank))
+
+
+def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
+    """Return the levels of the first `keys` columns of an index's predicate, in the order of the columns."""
+    return [levels[index.order.index(column)] for column in range(keys)]
+
+
+def _value(plan: Plan, t: int, layout: Layout) -> int:
+    """Return the column of a binding that holds the value of a trie's function; -1 if none does."""
+    index, levels = plan.tries[t].index, plan.tries[t].levels
+    places = dict(zip(index.order, levels, strict=False))
+    columns = index_columns(index, layout)
+    places |= {columns[read.column]: plan.columns.index(read.variable) for read in plan.reads if read.trie == t}
+    return places.get(layout.keys, -1) if layout.shown else -1
+
+
+ROWS_MAX = 10_000_000  # of a recursion that computes values, unless the user says otherwise
+ROUNDS_MAX = 1_000_000
+CYCLE_SHOWN = 10  # facts of a cycle that an error shows
+SHOWN = 5  # the last rounds that an error shows
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most rows that a stratum may have, and the most rounds of one transaction; None for no limit.
+
+    `where` is the place of the rule that an error shows, and `text` the rule.
+    """
+
+    where: str
+    text: str
+    rows_max: int | None = None
+    rounds_max: int | None = None
+
+    def check(self, rows: Sequence[int], count: int) -> None:
+        """Raise LimitError if there are too many rows or rounds, given the new rows of each round and the row count."""
+        if self.rows_max is not None and count > self.rows_max:
+            raise self._error(rows, count, f"rows_max={self.rows_max:,} rows")
+        if self.rounds_max is not None and len(rows) > self.rounds_max:
+            raise self._error(rows, count, f"rounds_max={self.rounds_max:,} rounds")
+
+    def endless(self, cycle: Sequence[str]) -> LimitError:
+        """Return the error for facts that derive from one another in a cycle and become better each time around."""
+        rest = f", and {len(cycle) - CYCLE_SHOWN:,} more" * (len(cycle) > CYCLE_SHOWN)
+        first = cycle[0].partition(" = ")[0]
+        return LimitError(
+            f"{self.where}: {self.text} never ends, since values become better along their own derivation: "
+            f"{', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out a row that closes this cycle, "
+            "or change what is added along it"
+        )
+
+    def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
+        growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])
+        return LimitError(
+            f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after {len(rows):,} rounds, "
+            f"of which the last brought {growth}; bound what it computes, as by `n < 100`, or install it with a "
+            "greater limit"
+        )
+
+
+def _computes(rule: Rule) -> bool:
+    """Return whether a rule may compute new values."""
+    if rule.aggregate and is_operator(rule.aggregate.op):
+        return True
+    return any(isinstance(x, Compare) and x.op == "=" for disjunct in rule.body for x in disjunct)
+
+
+def limits_of(stratum: InstalledStratum) -> Limits:
+    """Return the limits of a stratum: those of its block, or the defaults above if the recursion computes values."""
+    rules = [rule for rule in stratum.rules if not stratum.recursive.isdisjoint(rule.reads)]
+    computing = [rule for rule in rules if _computes(rule.definition)]
+    shown, *_ = (*computing, *rules)
+    rows, rounds = (ROWS_MAX, ROUNDS_MAX) if computing else (None, None)
+    text = shown.definition.text or str(shown.definition)
+    return Limits(str(shown.definition.where), text, shown.rows_max or rows, shown.rounds_max or rounds)

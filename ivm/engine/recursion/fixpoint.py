@@ -19,19 +19,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
-from ivm.engine.recursion.bodies import Body, Derivations
 from ivm.engine.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
-from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, gathered, total
+from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Facts, Limits, Proposal, gathered, total
 from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
-from ivm.engine.recursion.flat_rounds import FlatRounds
-from ivm.engine.recursion.limits import Limits
+from ivm.engine.recursion.in_memory import FlatRounds
 from ivm.errors import RangeError
-from ivm.lang.traverse import constants
+from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encoder
-from ivm.plan.index import Index, tree_name
-from ivm.plan.plan import Plan, indices_of
+from ivm.plan.expression import Encoder
+from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view

@@ -12,19 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum, index_columns
-from ivm.engine.recursion.bodies import Body
-from ivm.engine.recursion.kernels import arguments, hash_tables
-from ivm.engine.recursion.kernels import flat_rounds as kernel
-from ivm.join.kernels import join_layout
+from ivm.engine.recursion.facts import Body
+from ivm.engine.recursion.kernels import rounds
+from ivm.engine.recursion.kernels import rounds as kernel
+from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var
 from ivm.lang.types import TEXTS
-from ivm.plan.constants import Encoder
+from ivm.plan.expression import Encoder
 from pagestore.compiled import Door, Words
 from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
 
-HASH_ROWS = Door(hash_tables.hash_rows, Words, int, int, int, Words, int, int)
+HASH_ROWS = Door(rounds.hash_rows, Words, int, int, int, Words, int, int)
 
-TESTS = {join_layout.EQ: kernel.EQ, join_layout.GE: kernel.GE, join_layout.LE: kernel.LE, join_layout.NE: kernel.NE}
+TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 
 
 class NotPlain(Exception):
@@ -249,7 +249,7 @@ class FlatBodies:
         self._lists += words
         return len(self._lists) - len(words)
 
-    def arrays(self) -> arguments.Bodies:
+    def arrays(self) -> rounds.Bodies:
         """Return the bodies as the kernel takes them, with the relations that they read."""
         pieces: list[np.ndarray] = []
         relations, at = [], 0
@@ -264,7 +264,7 @@ class FlatBodies:
         for (_, bound), number in self._relations.items():
             start, n, width, table, mask = relations[number]
             HASH_ROWS.call(data, start, n, width, np.array(bound, np.int64), table, mask)
-        return arguments.Bodies(
+        return rounds.Bodies(
             self._of, _table(self._bodies, kernel.BODY), _table(self._steps, kernel.STEP),
             _table(self._tests, kernel.TEST_WORDS), np.array([*self._lists, 0], np.int64),
             _table(self._indices, 3), _table(relations, 5), data,

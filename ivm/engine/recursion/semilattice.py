@@ -14,15 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
-from ivm.engine.recursion.bodies import Body, Derivations
-from ivm.engine.recursion.facts import SUSPENDED, Proposal, combined, gathered, total
+from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Limits, Proposal, combined, gathered, total
 from ivm.engine.recursion.fixpoint import Fixpoint, Keys
-from ivm.engine.recursion.kernels import semilattice as kernel
-from ivm.engine.recursion.limits import Limits
+from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encoder
-from ivm.plan.index import Index
-from ivm.plan.plan import Plan
+from ivm.plan.expression import Encoder
+from ivm.plan.plan import Index, Plan
 from pagestore.compiled import Door, Words
 from pagestore.host import (
     ERASE,

@@ -19,28 +19,15 @@ A level may *collect*: where no lower level reads the variables before it, and t
 under all their values are merged first, each with the number of bindings it represents.
 
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
+
+Collecting levels: the union of a level's candidates under all values before it, each with a count.
+
+    two(x, z) <- edge(x, y), edge(y, z).        x = 1:  y = 2 gives z 3 5    y = 4 gives z 5 6    ──▶  3 ×1, 5 ×2, 6 ×1
+
+This is possible where no lower level reads a variable and its values are not requested.
 """
 
-from ivm.join.kernels.bitmap_rows import (
-    CHANGER,
-    LAID,
-    LISTED,
-    LISTED_STOP,
-    MET,
-    OVERLAYS,
-    STAYING,
-    clear,
-    lay,
-    meet_rows,
-    met,
-    row_of,
-    row_words,
-)
 from ivm.join.kernels.bounds import set_bounds
-from ivm.join.kernels.certify import certify, foretell
-from ivm.join.kernels.collect import arrange, collect
-from ivm.join.kernels.emit import crowded
-from ivm.join.kernels.flat_cursors import bind, rewind
 from ivm.join.kernels.flat_layout import (
     AT,
     BASE,
@@ -55,14 +42,37 @@ from ivm.join.kernels.flat_layout import (
     NEXT,
     OWNERS,
     RECORDS,
+    SORTS,
+    SPARSE,
     STAMP,
     START,
     STOP,
     TALLIES,
     TIMES,
+    bind,
+    rewind,
 )
-from ivm.join.kernels.intersect import meet, narrowed, share, unequal
-from ivm.join.kernels.join_layout import (
+from ivm.join.kernels.flat_trace import certify, foretell, leapfrog
+from ivm.join.kernels.intersect import (
+    CHANGER,
+    LAID,
+    LISTED,
+    LISTED_STOP,
+    MET,
+    OVERLAYS,
+    STAYING,
+    clear,
+    lay,
+    meet,
+    meet_rows,
+    met,
+    narrowed,
+    row_of,
+    row_words,
+    share,
+    unequal,
+)
+from ivm.join.kernels.tries import (
     BINDING,
     CROWD,
     DONE,
@@ -81,9 +91,9 @@ from ivm.join.kernels.join_layout import (
     SEARCH,
     SEEKS,
     SENSORS,
+    crowded,
+    place_of,
 )
-from ivm.join.kernels.traced import leapfrog
-from ivm.join.kernels.trie_iterator import place_of
 from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, late
 
 
@@ -229,3 +239,59 @@ def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, l
     if found != ground[MET]:
         meet_rows(ground, bits, found, found)
     return met(ground, bits, lo, hi, scratch, steps[level, BASE], steps[level, TALLIES])
+
+
+@kernel
+def collect(steps, scratch, counts, level):
+    """Add a level's candidates to those it has collected.  Return False if a count does not fit a word."""
+    n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
+    times = steps[level - 1, TIMES]
+    if steps[level, TALLIES]:
+        return tally(steps[level], scratch, counts, times)
+    fits = True
+    for i in range(steps[level, NEXT], steps[level, STOP]):
+        x = scratch[i]
+        count = counts[x - low]
+        scratch[n] = x
+        n += count == 0
+        counts[x - low] = count + times
+        fits &= count <= WORD_MAX - times
+    steps[level, COLLECTED] = n
+    return fits
+
+
+@kernel
+def tally(step, scratch, counts, times):
+    """Add the number of a level's candidates to a single count.  Return False if that does not fit a word."""
+    n = step[STOP] - step[NEXT]
+    if n == 0:
+        return True
+    if times > (WORD_MAX - counts[0]) // n:
+        return False
+    scratch[step[COLLECTED_BASE]] = step[COUNT_LOW]
+    step[COLLECTED] = step[COLLECTED_BASE] + 1
+    counts[0] += n * times
+    return True
+
+
+@late(Words, int, int, allocates=True)
+def sort_slice(words, begin, end):
+    """Sort words[begin:end]; return their number."""
+    words[begin:end].sort()
+    return end - begin
+
+
+@kernel
+def arrange(plan, steps, cursors, scratch, counts, level):
+    """Make the keys that a level has collected its candidates, in order."""
+    base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
+    if SPARSE * (stop - base) < counts.shape[0]:
+        sort_slice(steps[level, SORTS], scratch, base, stop)
+    else:
+        n = base
+        for i in range(counts.shape[0]):
+            scratch[n] = low + i
+            n += counts[i] != 0
+    steps[level, NEXT], steps[level, STOP] = base, stop
+    steps[level, COLLECTED] = base
+    rewind(plan, cursors, level)

@@ -7,7 +7,20 @@ codes      a row for each trace column      how its values are packed into words
 
 edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0] = (0, 2, 2, ...): keys 0..2, and
                                          keys  children  keys       the children of keys[i] begin at data[2 + i]
+
+Groups of arguments of the join over flat tries (see pagestore/runtime/arguments.py).
+
+The slices that the iterators of a join over flat tries are in, and how a binding moves the iterators below it.
+
+edge   depth 0    keys 1 4        children 0 2 3        binding x = 4 puts the iterator of depth 1
+       depth 1    keys 2 5 | 2                          into the slice [2] = keys 2..3
 """
+
+from typing import NamedTuple
+
+from ivm.join.kernels.leapfrog import ahead
+from ivm.join.kernels.tries import ATOM_DEPTH, BINDING, DEPTHS, PART_START, PARTS, place_of
+from pagestore.compiled import ByteTable, Table, Tables, Words, kernel
 
 # Columns of `place`, indices into `data`.
 (
@@ -76,3 +89,86 @@ SPARSE = 16  # with this many times fewer keys than counts, sort the keys instea
     FORETELLS,  # the address of `foretell` where this level collects, and writes the trace rows of the next
     STEP,
 ) = range(28)
+
+
+class FlatTries(NamedTuple):
+    """The tries of all atoms in one array, and where each depth of each is in it: place[A * D, PLACE]."""
+
+    data: Words
+    place: Table
+
+
+class FlatRun(NamedTuple):
+    """The state of a run.
+
+    plan and state are as for `leapfrog` over pages, steps[L, STEP] the facts of each level, cursors[A * D, CURSOR]
+    the slice that each iterator is in; `scratch` holds candidates and cached keys. flat_layout.py names the columns.
+    """
+
+    plan: Words
+    state: Words
+    steps: Table
+    cursors: Table
+    scratch: Words
+
+
+class KeyTables(NamedTuple):
+    """For each level, marks[L, m]: a byte for each key, 1 if shared; counts[L, m]: a word for each key collected."""
+
+    marks: ByteTable
+    counts: Table
+
+
+class BitRows(NamedTuple):
+    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits (see bitmap_rows.py)."""
+
+    grounds: Table
+    numbers: Words
+    bits: Words
+
+
+class FlatOutput(NamedTuple):
+    """Output buffers: bindings out[L, n], how often each counts times[n], and trace rows.
+
+    Trace rows of sensor s go to rows[s, :, n], packed by codes[s, C, CODE]; one level writes at most `room` rows.
+    """
+
+    out: Table
+    times: Words
+    rows: Tables
+    codes: Tables
+    room: int
+
+
+@kernel
+def bind(data, place, plan, state, steps, cursors, level, x):
+    """Bind a candidate, and move the atoms that have further depths to the slice below it."""
+    state[state[BINDING] + level] = x
+    steps[level, STAMP] += 1
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        if depth + 1 < plan[plan[ATOM_DEPTH] + atom]:
+            o = atom * plan[DEPTHS] + depth
+            i = cursors[o, AT]
+            if data[i] < x:
+                i = onward(data, place, o, i, cursors[o, END], x)
+                cursors[o, AT] = i
+            below = place[o, CHILDREN] + i - place[o, FIRST_KEY]
+            cursors[o + 1, START] = place[o + 1, FIRST_KEY] + data[below]
+            cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
+
+
+@kernel
+def onward(data, place, o, i, end, x):
+    """Do as `ahead`, with the table of first keys if there is one."""
+    if place[o, TABLE]:
+        return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
+    return ahead(data, i, end, x)
+
+
+@kernel
+def rewind(plan, cursors, level):
+    """Put the iterators of a level at the start of their slices, since its candidates are bound in order."""
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        o = place_of(plan, p)
+        cursors[o, AT] = cursors[o, START]

@@ -7,12 +7,69 @@
 A probe is a join under an oracle of single values.  `static` holds the constants: the plans, the initial state of a
 run, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
 ones with the new.
+
+Groups of arguments of the kernel that probes (see pagestore/runtime/arguments.py).
+
+The symmetric difference of two sorted lists of rows.
 """
 
-from ivm.join.kernels.join_layout import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES
+from typing import NamedTuple
+
 from ivm.join.kernels.leapfrog import leapfrog
-from ivm.maintenance.kernels.arguments import Branches, Composing, Found, ProbeRun, ProbeTable
-from pagestore.compiled import SET, Pages, Tables, addressed, by_address, compose_few, kernel
+from ivm.join.kernels.tries import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES
+from pagestore.compiled import SET, Flags, Pages, Table, Tables, Words, addressed, by_address, compose_few, kernel
+
+
+class ProbeTable(NamedTuple):
+    """The probes of a plan: constant words, a row for each probe (see probe.py), columns of a binding."""
+
+    static: Words
+    probes: Table
+    columns: int
+
+
+class Branches(NamedTuple):
+    """The changes of tries, in one array: for each trie the actions of its branches, then their words by column.
+
+    spans[B, 3] say where the branches of a trie begin in `words`, how many there are, and the distance between columns.
+    actions[2] is the action of a binding that is found in the old trees, and of one in the new trees.
+    """
+
+    words: Words
+    spans: Table
+    actions: Words
+
+
+class ProbeRun(NamedTuple):
+    """The state of a probe: `progress` (see probe.py), the state of its join, its oracle, and its output buffers.
+
+    regions and start are an oracle of single values, out[C, n] bindings as the join finds them; rows and runs are as
+    for `leapfrog`.
+    """
+
+    progress: Words
+    state: Words
+    regions: Words
+    start: Words
+    out: Table
+    rows: Tables
+    runs: Table
+
+
+class Found(NamedTuple):
+    """Bindings found, bindings[C, n], and signs[n]: the action of each."""
+
+    signs: Words
+    bindings: Table
+
+
+class Composing(NamedTuple):
+    """Buffers to sort and compose a few bindings: order[2 n], fresh[n], and the output."""
+
+    order: Words
+    fresh: Flags
+    found: Found
+
 
 # columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, the span of its
 # branches, and whether their trie is negated, so that an inserted branch erases bindings
@@ -143,3 +200,29 @@ def take(static, back, columns, out, emitted, action, found, n):
     for i in range(emitted):
         found.signs[n + i] = action
     return n + emitted
+
+
+@kernel
+def mark_lone(before, after, only_before, only_after):
+    """Mark the rows of before[C, n] and after[C, m] that the other lacks: bool[n], bool[m].
+
+    Both ascend strictly.  O(n + m).
+    """
+    n, m = before.shape[1], after.shape[1]
+    i = j = 0
+    while i < n and j < m:
+        side = compared(before, i, after, j)
+        only_before[i] = side < 0
+        only_after[j] = side > 0
+        i, j = i + (side <= 0), j + (side >= 0)
+    only_before[i:] = True
+    only_after[j:] = True
+
+
+@kernel
+def compared(rows, i, others, j):
+    """Return -1, 0 or 1 if row i comes before, equals or comes after row j of the others."""
+    for c in range(rows.shape[0]):
+        if rows[c, i] != others[c, j]:
+            return -1 if rows[c, i] < others[c, j] else 1
+    return 0

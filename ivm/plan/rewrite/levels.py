@@ -14,9 +14,8 @@ from itertools import chain
 from typing import Any
 
 from ivm.lang.aggregate import serves_levels
-from ivm.lang.ir import Negation, Rule, Var
+from ivm.lang.ir import Negation, Rule, Var, leaves, renamed, writes
 from ivm.lang.program import Program
-from ivm.lang.traverse import leaves, renamed, writes
 
 StatesOf = Callable[[Rule], list[str]]  # the name of each head's state, empty if there is none
 

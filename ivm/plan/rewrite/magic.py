@@ -17,10 +17,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ivm.lang.dependencies import Stratum, in_order, strata_of
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
-from ivm.lang.program import Program
-from ivm.lang.traverse import atoms, reads, variables, writes
+from ivm.lang.ir import (
+    Atom,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Var,
+    atoms,
+    reads,
+    variables,
+    writes,
+)
+from ivm.lang.program import Program, Stratum, in_order, strata_of
 from ivm.plan.expression import may_fail
 
 SHOWN = 3  # constants in a note

@@ -4,14 +4,18 @@ The content of a commit is given as words, with the addresses of its lists in pl
 
     said        HEAD words    address and length of each list    the message
     gathered    HEAD words    number and rows of each list       the message
+
+Groups of arguments of the kernel that writes a commit's record (see runtime/arguments.py).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.pages.checksum import ONES, add, crc_of
-from pagestore.pages.enter import mark
 from pagestore.pages.layout import AGE, BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD
 from pagestore.pages.page import type_word
+from pagestore.pages.verify import ONES, add, crc_of, mark
+from pagestore.runtime.arguments import HalfWords, Table, Words
 from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
 from pagestore.storage.kernels.free_list import count
@@ -88,3 +92,29 @@ def write_commit(writer, said, counting, run, page_words, seen):
     lay_out(run.record[:length], run.record.shape[0], run.page, run.birth, COMMIT, run.arena, run.ids, page_words)
     mark(run.arena, run.ids, seen, page_words)
     return write_pages(writer, run.arena, run.ids, page_words) if writer[FD] >= 0 else 0
+
+
+class Span(NamedTuple):
+    """Words in memory: their address and their number."""
+
+    address: int
+    length: int
+
+
+class Counting(NamedTuple):
+    """What a commit changes in the free list: pages freed, pages used, and the lists that count them (free_list.py)."""
+
+    freed: Span
+    used: Words
+    lists: Table
+    place: HalfWords
+
+
+class RecordRun(NamedTuple):
+    """Where a record is written: a buffer for its words, its run's first page, its birth, an arena, page numbers."""
+
+    record: Words
+    page: int
+    birth: int
+    arena: Words
+    ids: Words

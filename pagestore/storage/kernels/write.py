@@ -9,8 +9,8 @@ page_writer[WRITTEN]    address of a byte for each of them: whether it was writt
 
 import numpy as np
 
-from pagestore.pages.checksum import stamp
 from pagestore.pages.layout import WORD
+from pagestore.pages.verify import stamp
 from pagestore.runtime.intrinsics import LINE, bytes_at, copy_past, fence, memcpy, pwrite
 from pagestore.runtime.kernel import kernel
 

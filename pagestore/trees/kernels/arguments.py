@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import Pages
 from pagestore.runtime.arguments import Flags, Table, Tables, Words
 
 
@@ -102,7 +102,7 @@ class Reordering(NamedTuple):
 class PageBooks(NamedTuple):
     """Pages that a host's kernel writes, and its records of pages written and replaced.
 
-    Pages ids[n] may be written through `writer`, from ids[taken[WRITTEN]] on; rows (lineage, page, birth) of replaced
+    Pages ids[n] may be written through `writer`, from ids[taken[MADE]] on; rows (lineage, page, birth) of replaced
     pages go to `retired`, from row taken[GONE] on. The pages have the birth `birth`.
     """
 

@@ -7,33 +7,37 @@
 The entry of each page written goes to the node buffer above. What remains above the old root becomes the new root.
 """
 
-from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
-from pagestore.pages.build import ENDS, anchor, body_words, cuts, emit, entry_columns, hand_up, words_needed
-from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEIGHT_MAX, ID
+from pagestore.pages.build import ENDS, anchor, body_words, cuts, emit, entry_columns, hand_up, shift_page, words_needed
+from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEIGHT_MAX, ID, Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.page import birth_at, field, folds_of, records_max
 from pagestore.pages.scan_tree import SHIFTED
-from pagestore.pages.shift import shift_page
+from pagestore.pages.verify import child, enter
 from pagestore.runtime.kernel import kernel
-from pagestore.trees.kernels.apply_layout import (
+from pagestore.trees.kernels.node_buffer import (
     AHEAD_EDIT,
     CHANGED,
     DEAD,
     EDIT,
     END,
     ENTRIES,
-    HEIGHT,
+    NEW_HEIGHT,
+    NEW_ROOT,
     OK,
     PAGE,
     PAGE_ID,
-    ROOT,
     RUNS,
     SIZE,
     SLOT,
     STATUS,
     USED,
+    birth_in,
+    copy_run,
+    decode_noted,
+    pointer,
+    prepend,
+    read_columns,
+    refuse,
 )
-from pagestore.trees.kernels.node_buffer import birth_in, copy_run, decode_noted, pointer, prepend, read_columns, refuse
 
 
 @kernel
@@ -267,8 +271,8 @@ def write_out(pages, shape, level, output, run):
 def grow(pages, root, shape, top, output, run):
     """Make the new root of the entries above the old root: none, one, or levels until one is left."""
     words, node, walk, tally, keys = pages.words, run.node, run.walk, run.tally, shape.keys
-    tally[ROOT] = root
-    tally[HEIGHT] = top + 1 if root else 0
+    tally[NEW_ROOT] = root
+    tally[NEW_HEIGHT] = top + 1 if root else 0
     if not walk[CHANGED, top]:
         return
     level = top + 1
@@ -276,8 +280,8 @@ def grow(pages, root, shape, top, output, run):
         write_out(pages, shape, level, output, run)
         level += 1
     if walk[SIZE, level] == 0:
-        tally[ROOT] = 0
-        tally[HEIGHT] = 0
+        tally[NEW_ROOT] = 0
+        tally[NEW_HEIGHT] = 0
         return
     page_id, known = node[level, keys, 0], birth_in(node[level], keys, shape.scans, 0)
     while level > 1:  # an index page with one child cannot be the root
@@ -299,8 +303,8 @@ def grow(pages, root, shape, top, output, run):
         level -= 1
     if level > HEIGHT_MAX:
         refuse(page_id, tally)
-    tally[ROOT] = pointer(page_id, keys + shape.values, known)
-    tally[HEIGHT] = level
+    tally[NEW_ROOT] = pointer(page_id, keys + shape.values, known)
+    tally[NEW_HEIGHT] = level
 
 
 @kernel

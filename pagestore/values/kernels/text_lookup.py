@@ -4,16 +4,37 @@
 
 UNREADABLE means a text that no kernel can read: a long one, which Python unpacks, or a damaged one, which Python
 reports.
+
+Ranks of texts: how many texts of a dictionary are below each.
+
+Enter texts in a hash table, so that a text repeated in a million rows is looked up once.
+
+    slots      2**k words: 32 bits of a text's hash, then its place in the pool plus one; 0 where free
+    pool       for each text: its length in bytes, its id or 0, its words
+
+A slot and its place in the pool are prefetched while other texts are hashed, so that few lookups wait for memory.
 """
+
+import numpy as np
 
 from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, WORD_MIN
 from pagestore.pages.page import field, lower
-from pagestore.runtime.intrinsics import as_array, bytes_at, words_at
+from pagestore.runtime.intrinsics import as_array, bytes_at, prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
-from pagestore.trees.kernels.batch_lookup import READY, WORDS, WORDS_AT
-from pagestore.trees.kernels.point_lookup import find_record, find_slot
-from pagestore.values.kernels.text_hash import ROOM, hash_text
-from pagestore.values.kernels.text_words import FIRST, copy_word, is_below, part_of
+from pagestore.trees.kernels.folds import select
+from pagestore.trees.kernels.lookup import (
+    HEIGHT,
+    PAGE_WORDS,
+    READY,
+    ROOT,
+    SEEN,
+    SEEN_AT,
+    WORDS,
+    WORDS_AT,
+    find_record,
+    find_slot,
+)
+from pagestore.values.kernels.text_hash import FIRST, ROOM, copy_word, hash_text, is_below, part_of, word_from
 
 UNREADABLE = WORD_MIN
 LENGTH = 0xFFFF  # the bits of part 0 that hold it
@@ -159,3 +180,131 @@ def next_part(ready, words, page, slot, id_, part):
         there = field(words, page, 0, slot) == id_ and field(words, page, 1, slot) == part
         return page, slot if there else -1
     return find_slot(ready, as_array((id_, part)))
+
+
+ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id
+
+
+@kernel
+def rank_text(order, texts, data, length, low, high):
+    """Return how many texts are below the one of `length` bytes at address `data`, known to be `low` to `high`.
+
+    `order` and `texts` are addresses of packed trees, and the order's first scan is a count.  Returns ``-page_id`` for
+    a bad page, UNREADABLE where it would compare a long text.  O(log texts) steps of O(log texts).
+    """
+    ready, text = words_at(order, READY), bytes_at(data, length)
+    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
+    root, height, page_words = ready[ROOT], ready[HEIGHT], ready[PAGE_WORDS]
+    while low < high:
+        middle = (low + high) >> 1
+        page, slot = select(words, seen, page_words, root, height, ORDER_KEYS, 0, middle)
+        below = compare_text(texts, field(words, page, ORDER_ID, slot), text, length) if page > 0 else page
+        if below < 0:
+            return below
+        if below:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+TEXT_COUNT, POOL_WORDS = range(2)  # in `used`: the number of texts, and of words of the pool
+SIZE, ID, TEXT = range(3)  # offsets from a place in the pool
+HALF = 0xFFFFFFFF
+ODD = np.int64(-7046029254386353131)  # 2**64 divided by the golden ratio, as hashes by multiplication take it
+BLOCK = 32  # texts that are hashed before the first of them is looked up
+
+
+@kernel
+def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
+    """Set ids[i] to the id of text i in `size` bytes at address `data`, in Arrow's layout, from i = `first` on.
+
+    For a text without an id it is ~place; fresh[k] is the i of the k-th text entered by this call.  Returns the i
+    reached, which is less than n if an array is full; or -1 at a long text.
+    """
+    data, before = bytes_at(data, size), used[TEXT_COUNT]
+    for begin in range(first, ids.shape[0], BLOCK):
+        end = min(begin + BLOCK, ids.shape[0])
+        if not hash_block(slots, pool, offsets, data, begin, end, ids):
+            return -1
+        for i in range(begin, end):
+            start, length, tag = offsets[i], offsets[i + 1] - offsets[i], ids[i]
+            at, place = find(slots, pool, tag, data, start, length)
+            if place < 0:
+                place, after = used[POOL_WORDS], used[POOL_WORDS] + TEXT + (length + 7 >> 3)
+                if 2 * used[TEXT_COUNT] >= slots.shape[0] or after > pool.shape[0]:
+                    return i
+                add(pool, place, data, start, length)
+                slots[at] = tag << 32 | place + 1
+                fresh[used[TEXT_COUNT] - before] = i
+                used[TEXT_COUNT], used[POOL_WORDS] = used[TEXT_COUNT] + 1, after
+            ids[i] = pool[place + ID] or ~place
+    return ids.shape[0]
+
+
+@kernel
+def spread_slots(slots, wider):
+    """Copy the slots of a table to an empty, wider one."""
+    mask = wider.shape[0] - 1
+    for slot in slots:
+        if slot:
+            at = slot >> 32 & mask
+            while wider[at]:
+                at = at + 1 & mask
+            wider[at] = slot
+
+
+@inlined
+def hash_block(slots, pool, offsets, data, begin, end, tags):
+    """Set the tags of some texts, and prefetch their slots and places; return False if a text is long."""
+    mask = slots.shape[0] - 1
+    for i in range(begin, end):
+        if offsets[i + 1] - offsets[i] >= LONG:
+            return False
+        tags[i] = tag_of(data, offsets[i], offsets[i + 1] - offsets[i])
+        prefetch(slots, tags[i] & mask)
+    for i in range(begin, end):
+        prefetch(pool, max(0, (slots[tags[i] & mask] & HALF) - 1))
+    return True
+
+
+@inlined
+def tag_of(data, start, length):
+    """Return 32 bits that depend on all bytes of a text."""
+    mixed = length
+    for at in range(0, length, 8):
+        mixed = (mixed ^ word_from(data, start + at, length - at)) * ODD
+        mixed ^= mixed >> 29
+    return mixed * ODD >> 32 & HALF
+
+
+@inlined
+def find(slots, pool, tag, data, start, length):
+    """Return (slot, place in the pool) of a text; if it is absent, a free slot and -1."""
+    mask = slots.shape[0] - 1
+    at = tag & mask
+    while slots[at]:
+        place = (slots[at] & HALF) - 1
+        if slots[at] >> 32 & HALF == tag and is_text_at(pool, place, data, start, length):
+            return at, place
+        at = at + 1 & mask
+    return at, -1
+
+
+@inlined
+def is_text_at(pool, place, data, start, length):
+    """Return whether this text is at a place."""
+    if pool[place + SIZE] != length:
+        return False
+    for at in range(0, length, 8):
+        if pool[place + TEXT + (at >> 3)] != word_from(data, start + at, length - at):
+            return False
+    return True
+
+
+@inlined
+def add(pool, place, data, start, length):
+    """Write a text that has no id yet to a place."""
+    pool[place + SIZE], pool[place + ID] = length, 0
+    for at in range(0, length, 8):
+        pool[place + TEXT + (at >> 3)] = word_from(data, start + at, length - at)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.reading import read_batches
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.read import read_batches
 from tests.support.mirror import Mirror
 from tests.support.strategies import FULL, cases
 

@@ -17,7 +17,7 @@ from ivm.engine.installed import PLANNING, PROPERTY
 from ivm.engine.stored import BUILT
 from ivm.join import evaluate
 from ivm.lang import NOTHING, compile
-from ivm.lang.traverse import reads
+from ivm.lang.ir import reads
 from tests.support import naive
 from tests.support.strategies import DECLARATIONS, FULL, cases
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine import complement_join, engine
-from ivm.engine.complement_join import is_subset
+from ivm.engine import engine
 from ivm.lang import compile, query
+from ivm.plan import evaluation
+from ivm.plan.evaluation import is_subset
 from tests.support.mirror import Mirror
 from tests.support.naive import evaluate as truth_of
 
@@ -51,7 +52,7 @@ def counted(workspace, *names):
 def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance):
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(complement_join, "pays", lambda whole, part, passed: part <= whole)
+        patch.setattr(evaluation, "pays", lambda whole, part, passed: part <= whole)
         patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
         patch.setattr(engine, "LARGE_FROM", 0)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}", maintenance=maintenance)

@@ -8,7 +8,7 @@ import ivm
 from ivm.engine import schedule
 from ivm.engine.schedule import Flush, Schedule
 from pagestore.sorting import tuples
-from pagestore.trees import edit_queues
+from pagestore.trees import edit
 from pagestore_tools.bench.graphs import skewed
 from tests.support.simulator import compiled
 
@@ -92,15 +92,15 @@ def test_views_are_right_however_far_the_kernel_goes(program, tmp_path, taken):
 @compiled
 @pytest.mark.parametrize(
     ("module", "limit", "least"),
-    [(edit_queues, "PAGES", 12), (edit_queues, "PAGES", 13), (schedule, "MOST", 4), (schedule, "FEW", 3)],
+    [(edit, "PAGES", 12), (edit, "PAGES", 13), (schedule, "MOST", 4), (schedule, "FEW", 3)],
 )
 def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least, tmp_path, taken, monkeypatch):
     monkeypatch.setattr(module, limit, least)
     if limit == "PAGES":
-        monkeypatch.setattr(edit_queues, "PAGES_MAX", least)
-        monkeypatch.setattr(edit_queues, "PAGES_AGAIN", least)
+        monkeypatch.setattr(edit, "PAGES_MAX", least)
+        monkeypatch.setattr(edit, "PAGES_AGAIN", least)
     if limit == "MOST":
-        monkeypatch.setattr(edit_queues, limit, least)
+        monkeypatch.setattr(edit, limit, least)
         monkeypatch.setattr(schedule, "FEW", least)
     workspace = opened(tmp_path / "s.pages", PROGRAMS["a view of a view"][0], skewed(40))
     churn(workspace, 5)
@@ -111,8 +111,8 @@ def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least,
 
 @compiled
 def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monkeypatch):
-    monkeypatch.setattr(edit_queues, "PAGES", 12)
-    monkeypatch.setattr(edit_queues, "PAGES_MAX", 12)
+    monkeypatch.setattr(edit, "PAGES", 12)
+    monkeypatch.setattr(edit, "PAGES_MAX", 12)
     begun, carry = [], Schedule._carry
     monkeypatch.setattr(
         Schedule, "_carry", lambda self, begin, *given: begun.append(begin) or carry(self, begin, *given)

@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ivm.join import flat_layout
-from ivm.join.flat_join import FlatJoin
-from ivm.join.flat_layout import Layout
-from ivm.join.flat_trie import flatten
+from ivm.join import flat as flat_layout
+from ivm.join.flat import FlatJoin, Layout, flatten
 from ivm.join.join import Join
-from ivm.join.kernels import rank_bitmap
-from ivm.join.kernels.join_layout import EQ, GE, LE, NE
+from ivm.join.kernels import flat_trace as rank_bitmap
+from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.plan.plan import sensors_of
 from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import Coded

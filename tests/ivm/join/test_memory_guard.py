@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine, fill, head_edits
+from ivm.engine import engine, fill
+from ivm.engine import fill as head_edits
 from ivm.errors import RoomError
-from ivm.join import memory_guard
-from ivm.join.memory_guard import Limit
+from ivm.join import join
+from ivm.join.join import Limit
 
 PAIRS = "(x, y) <- a(x), a(y)."
 SCARCE = [Limit("the machine's memory", 1 << 40, 5 << 20)]
@@ -26,7 +27,7 @@ def ws(tmp_path, monkeypatch):
         ws.install("a(x) -> int(x).", name="base")
         with ws.transaction() as txn:
             txn.insert("a", [np.arange(1000)])
-        monkeypatch.setattr(memory_guard, "CHECK_BYTES", 1 << 20)
+        monkeypatch.setattr(join, "CHECK_BYTES", 1 << 20)
         yield ws
 
 
@@ -34,7 +35,7 @@ def ws(tmp_path, monkeypatch):
 def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
     ws.threads = threads
     assert len(ws.query("q" + PAIRS)) == 1_000_000
-    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    monkeypatch.setattr(join, "limits", lambda: SCARCE)
     left = (
         r"^query:1:1: finding rows: [3-9]\d\d,\d{3} rows so far take \d.\d MB; 5.2 MB of the machine's memory are left"
     )
@@ -46,7 +47,7 @@ def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
 
 def test_an_evaluation_takes_a_share_of_the_memory(ws, monkeypatch):
     """Also where nothing else limits it, and much is left; the user may allow more."""
-    monkeypatch.setattr(memory_guard, "limits", lambda: SMALL)
+    monkeypatch.setattr(join, "limits", lambda: SMALL)
     with pytest.raises(RoomError, match=r"one evaluation may take 25 % of the machine's memory, 21.0 MB"):
         ws.query("q" + PAIRS)
     monkeypatch.setenv("IVM_MEMORY_SHARE", "0.9")
@@ -58,7 +59,7 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
     for maintenance in ("match", "probe"):
         rule = f"on_{maintenance}(x) -> int(x). p_{maintenance}(x, y, z) <- a(x), a(y), on_{maintenance}(z)."
         ws.install(rule, name=maintenance, maintenance=maintenance)
-    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    monkeypatch.setattr(join, "limits", lambda: SCARCE)
     for maintenance in ("match", "probe"):
         with pytest.raises(RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"):
             ws.exec(f"+on_{maintenance}(1).")
@@ -70,15 +71,15 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance):
     version = ws.store.version
-    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    monkeypatch.setattr(join, "limits", lambda: SCARCE)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert ws.store.version == version and "pairs" not in ws
     monkeypatch.undo()
     ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert len(ws["pairs"]) == 1_000_000
-    monkeypatch.setattr(memory_guard, "CHECK_BYTES", 1 << 20)
-    monkeypatch.setattr(memory_guard, "limits", lambda: SCARCE)
+    monkeypatch.setattr(join, "CHECK_BYTES", 1 << 20)
+    monkeypatch.setattr(join, "limits", lambda: SCARCE)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
     monkeypatch.setattr(engine, "RELATION_SHARE_MAX", 0.0)  # both versions are evaluated
@@ -126,9 +127,9 @@ def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path
         (folder / most).write_text(f"{limit}\n")
         (folder / current).write_text(f"{3 << 20}\n")
         (folder / "memory.stat").write_text(f"anon 17\n{files} {1 << 20}\n")
-    monkeypatch.setattr(memory_guard, "PROC", proc)
-    monkeypatch.setattr(memory_guard, "GROUPS", groups)
-    assert memory_guard.memory_left() == left
+    monkeypatch.setattr(join, "PROC", proc)
+    monkeypatch.setattr(join, "GROUPS", groups)
+    assert join.memory_left() == left
 
 
 FILES = {
@@ -138,18 +139,18 @@ FILES = {
 
 
 def test_what_is_left_of_this_machine(tmp_path, monkeypatch):
-    assert 1 << 20 < memory_guard.memory_left() < 1 << 50
-    monkeypatch.setattr(memory_guard, "PROC", tmp_path)
-    assert memory_guard.memory_left() == memory_guard.UNLIMITED  # it does not say
+    assert 1 << 20 < join.memory_left() < 1 << 50
+    monkeypatch.setattr(join, "PROC", tmp_path)
+    assert join.memory_left() == join.UNLIMITED  # it does not say
 
 
 @pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
 def test_what_is_left_by_a_limit_of_the_process(monkeypatch, kind):
-    before = memory_guard.memory_left()
+    before = join.memory_left()
     monkeypatch.setattr(resource, "getrlimit", lambda asked: (1 << 36 if asked == kind else resource.RLIM_INFINITY, -1))
-    limit = [*memory_guard.limits()][-1]
+    limit = [*join.limits()][-1]
     assert limit.whose.endswith("allows") and limit.whole == 1 << 36 and 0 < limit.left < limit.whole
-    assert memory_guard.memory_left() <= before
+    assert join.memory_left() <= before
 
 
 REFUSED = r"""

@@ -5,9 +5,8 @@ import pytest
 import ivm
 from ivm.errors import ConstructError
 from ivm.lang import compile
-from ivm.lang.ir import Atom, Compare, Negation, Var, show_rule
+from ivm.lang.ir import Atom, Compare, Negation, Var, reads, show_rule, variables
 from ivm.lang.program import ATOMS_MAX
-from ivm.lang.traverse import reads, variables
 
 DECLARATIONS = """
     q(x) -> int(x).  a(x) -> int(x).  edge(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).

@@ -5,7 +5,7 @@ import importlib
 import pytest
 from lark.exceptions import UnexpectedInput
 
-from ivm.lang.syntax_errors import complaint
+from ivm.lang.parse import complaint
 
 parse = importlib.import_module("ivm.lang.parse")  # the package has its function by that name
 

@@ -4,9 +4,8 @@ import pytest
 
 from ivm.errors import RecursionRefusedError, RuleTypeError, UninstallError
 from ivm.lang import NOTHING, Program, compile
-from ivm.lang.dependencies import in_order, readers
-from ivm.lang.ir import show_rule
-from ivm.lang.traverse import reads, writes
+from ivm.lang.ir import reads, show_rule, writes
+from ivm.lang.program import in_order, readers
 
 STORED = compile("edge(x, y) -> int(x), int(y). cost[x] = c -> int(x), decimal(8, 2)(c).", source="stored")
 

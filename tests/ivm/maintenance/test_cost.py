@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import head_edits
+from ivm.engine import fill
 from ivm.engine.engine import Engine
 
 C = 4
@@ -166,8 +166,8 @@ def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path
         with ws.transaction() as txn:
             txn.insert("e", list(edges))
         before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
-        as_delta = Mock(wraps=head_edits.as_delta)
-        monkeypatch.setattr(head_edits, "as_delta", as_delta)
+        as_delta = Mock(wraps=fill.as_delta)
+        monkeypatch.setattr(fill, "as_delta", as_delta)
         with ws.transaction() as txn:
             txn.delete("e", list(edges[:, : edges.shape[1] // 2]))
         rows = sum(call.args[0].rows.shape[1] for call in as_delta.call_args_list)

@@ -7,7 +7,10 @@ from random import Random
 import pytest
 
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint, flat_facts, flat_rounds, shared_rounds
+from ivm.engine.recursion import fixpoint
+from ivm.engine.recursion import in_memory as flat_facts
+from ivm.engine.recursion import in_memory as flat_rounds
+from ivm.engine.recursion import in_memory as shared_rounds
 from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror

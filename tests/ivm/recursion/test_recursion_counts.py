@@ -101,6 +101,6 @@ def test_the_state_beside_a_view_is_small(tmp_path):
 
 
 def stat_pages(snap, name: str) -> int:
-    from pagestore.trees.reading import pages_of
+    from pagestore.trees.read import pages_of
 
     return len([*pages_of(snap.pages, snap.tree(name))])

@@ -11,7 +11,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.recursion import fixpoint, flat_facts
+from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
 from pagestore.host import SET, read_batches
 
@@ -90,8 +90,8 @@ def test_constants_go_into_two_strata(workspace):
 
 def test_in_memory_by_hashes(workspace, monkeypatch):
     monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
-    monkeypatch.setattr(flat_facts, "NUMBERS_MAX", 0)
-    monkeypatch.setattr(flat_facts, "FACTS_MIN", 2)
+    monkeypatch.setattr(in_memory, "NUMBERS_MAX", 0)
+    monkeypatch.setattr(in_memory, "FACTS_MIN", 2)
     asked = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), p(y, z), x != z.  q(x, y) <- p(x, y), !start(y)."
     assert list(workspace.query(asked)) == [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 2), (3, 4), (7, 8)]
     hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."

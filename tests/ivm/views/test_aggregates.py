@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from ivm import lang
-from ivm.engine import fill, head_edits
+from ivm.engine import fill
+from ivm.engine import fill as head_edits
 from ivm.errors import AggregateError, RuleTypeError, UnknownViewError
-from ivm.views import aggregate_state, invertible
+from ivm.views import aggregates
 from pagestore.host import is_operator
-from pagestore.trees.reading import pages_of
+from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
 from tests.support.recursive_programs import semilattice
 
@@ -226,7 +227,7 @@ def test_texts_as_keys_recursion_below_and_arithmetic_that_fails(program, tmp_pa
 def counting(patch: pytest.MonkeyPatch) -> list[int]:
     """Lists from now on how often an operator is applied, and how many records are looked at."""
     counts: list[int] = []
-    fold = aggregate_state.fold_many
+    fold = aggregates.fold_many
 
     def counted(*args):
         found = fold(*args)
@@ -237,9 +238,9 @@ def counting(patch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(args[-1]))
         return read(*args)
 
-    patch.setattr(aggregate_state, "fold_many", counted)
+    patch.setattr(aggregates, "fold_many", counted)
     for name in ("select", "select_weighted"):
-        patch.setattr(aggregate_state, name, partial(looked, getattr(aggregate_state, name)))
+        patch.setattr(aggregates, name, partial(looked, getattr(aggregates, name)))
     return counts
 
 
@@ -267,7 +268,7 @@ def test_a_delete_applies_its_operator_log_n_times(rule, after, tmp_path, monkey
                 txn.insert("s", [(0, y, f"{y};") for y in range(size if after is None else 1)])
             with monkeypatch.context() as patch:
                 counts = counting(patch)
-                patch.setattr(aggregate_state, "all_of", None)  # reading a whole group would fail
+                patch.setattr(aggregates, "all_of", None)  # reading a whole group would fail
                 left = list(range(size))
                 for y in (size - 1, size // 2, 0, 7, size // 3):
                     left.remove(y)
@@ -377,8 +378,8 @@ def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):
 def test_an_inverse_takes_back_many_at_once():
     """Bindings that are only counted come with how often they do."""
     rows = np.array([[1, 1, 1, 2], [5, 5, 7, 9], [10**12, -(10**12) + 3, 2, -1]])
-    assert invertible.folded("wrapped", rows).tolist() == [[1, 2], [29, -9], [5, -1]]
-    assert invertible.folded("bitdiff", rows).tolist() == [[1, 2], [5, 9], [5, -1]]
+    assert aggregates.folded("wrapped", rows).tolist() == [[1, 2], [29, -9], [5, -1]]
+    assert aggregates.folded("bitdiff", rows).tolist() == [[1, 2], [5, 9], [5, -1]]
 
 
 def test_an_operator_that_is_not_registered_is_refused(tmp_path):
@@ -418,7 +419,7 @@ def follow_magnitudes(path: Path, edits: int, checkpoints: int) -> None:
 def state_words(ws: ivm.Workspace) -> np.ndarray:
     with ws.store.snapshot() as snap:
         return np.concatenate(
-            [batch.copy() for batch in aggregate_state.read_batches(snap.pages, snap.tree("$apart:t"))], axis=1
+            [batch.copy() for batch in aggregates.read_batches(snap.pages, snap.tree("$apart:t"))], axis=1
         )
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.views import aggregate_state
-from pagestore.trees.range_folds import select
+from ivm.views import aggregates
+from pagestore.trees.folds import select
 from tests.support.mirror import Mirror
 
 BASE = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v)."
@@ -84,7 +84,7 @@ def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
             read.append(len(ranks))
             return select(pages, tree, ranks)
 
-        monkeypatch.setattr("ivm.views.aggregate_state.select", counted)
+        monkeypatch.setattr("ivm.views.aggregates.select", counted)
         for left in range(n - 1, n - 11, -1):
             assert list(ws["m"]) == [(0, left)]
             with ws.transaction() as txn:
@@ -96,7 +96,7 @@ def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["x", ""])
 def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path, monkeypatch):
     """Not where others come or go, however many there are; also beside an aggregate that counts what there is."""
-    drawn, read, all_of = random.Random(3), [], aggregate_state.all_of
+    drawn, read, all_of = random.Random(3), [], aggregates.all_of
 
     def counted(groups, records):
         found = all_of(groups, records)
@@ -110,7 +110,7 @@ def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path,
         there = {(x, y): f"{drawn.randrange(10**6)}" for x in range(2) for y in range(400)}
         with ws.transaction() as txn:
             txn.set("s", [(*key, text) for key, text in there.items()])
-        monkeypatch.setattr(aggregate_state, "all_of", counted)
+        monkeypatch.setattr(aggregates, "all_of", counted)
         passes = 0
         for _ in range(60):
             row = drawn.choice([*there]) if drawn.random() < 0.7 else best(there, key=there.get)

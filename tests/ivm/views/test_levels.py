@@ -11,7 +11,7 @@ import pytest
 import ivm
 from ivm.engine import installed
 from ivm.engine.installed import PLANNING_WITHOUT_COLUMNS, PLANNING_WITHOUT_RANGES, PROPERTY
-from ivm.views import aggregate_state
+from ivm.views import aggregates
 from pagestore.host import WORD_MAX, WORD_MIN
 from tests.ivm.views.test_aggregates import counting
 from tests.support import naive
@@ -172,7 +172,7 @@ def test_a_delete_applies_the_operator_of_each_level_log_n_times(tmp_path, monke
                 txn.insert("r", [np.zeros(size, np.int64), np.arange(size) % 50, np.arange(size)])
             with monkeypatch.context() as patch:
                 counts = counting(patch)
-                patch.setattr(aggregate_state, "all_of", None)  # reading a whole group would fail
+                patch.setattr(aggregates, "all_of", None)  # reading a whole group would fail
                 for y in (size - 1, size // 2, 0, 7, size - 2):
                     left.remove((0, y % 50, y))
                     ws.exec(f"-r(0, {y % 50}, {y}).")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.views import range_results
-from ivm.views.order_statistics import least_of
+from ivm.views import ranges
+from ivm.views.aggregates import least_of
 from tests.ivm.views.test_aggregates import BASE, edits_of, follow, lastone
 
 __all__ = ["lastone"]  # a fixture, which registers operators
@@ -144,7 +144,7 @@ def test_infinite_summands_of_a_range():
     ("v[x] = r <- agg<<r = total(v)>> f[x] = _, f[z] = v, z <= x, z > x - 7.", 3),
 ])  # fmt: skip
 def test_an_edit_folds_each_place_of_the_rows_that_it_moves(rule, places, monkeypatch):
-    applied, fold = [], range_results.fold_many
+    applied, fold = [], ranges.fold_many
 
     def counted(*args):
         found = fold(*args)
@@ -158,7 +158,7 @@ def test_an_edit_folds_each_place_of_the_rows_that_it_moves(rule, places, monkey
                 txn.set("i", [np.arange(size), np.arange(size) % 1000])
                 txn.set("f", [np.arange(size), np.arange(size) / 7])
             with monkeypatch.context() as patch:
-                patch.setattr(range_results, "fold_many", counted)
+                patch.setattr(ranges, "fold_many", counted)
                 for x in (0, size // 2, size - 1):
                     applied.clear()
                     ws.exec(f"^i[{x}] = 5000. ^f[{x}] = 0.7.")
@@ -168,13 +168,13 @@ def test_an_edit_folds_each_place_of_the_rows_that_it_moves(rule, places, monkey
 
 
 def test_an_edit_reads_the_texts_of_the_ranges_that_it_moves(monkeypatch):
-    read, select = [], range_results.select
+    read, select = [], ranges.select
 
     def counted(pages, tree, ranks):
         read.append(len(ranks))
         return select(pages, tree, ranks)
 
-    monkeypatch.setattr(range_results, "select", counted)
+    monkeypatch.setattr(ranges, "select", counted)
     with ivm.open(":memory:") as ws:
         ws.install(
             "s[t] = v -> int(t), string(v). v[x] = r <- agg<<r = min(v)>> s[x] = _, s[z] = v, z <= x, z > x - 7."

@@ -19,7 +19,7 @@ import ivm
 from ivm.engine.installed import PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES
 from ivm.engine.stored import saved_rules
 from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefusedError, RuleTypeError, SafetyError
-from ivm.views import range_results
+from ivm.views import ranges
 from tests.ivm.test_random_programs import NUMBERS
 from tests.support.mirror import Mirror
 from tests.support.range_programs import range_cases
@@ -257,7 +257,7 @@ def test_a_join_of_rows_with_rows_keeps_no_pairs(tmp_path):
 ])  # fmt: skip
 def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypatch):
     """Each row that may move is looked at once, and takes O(log n) applications of the operator."""
-    applied, fold = [], range_results.fold_many
+    applied, fold = [], ranges.fold_many
 
     def counted(*args):
         found = fold(*args)
@@ -271,7 +271,7 @@ def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypat
                 txn.insert("a", [np.arange(size)])
                 txn.insert("g", [np.arange(size), np.arange(size)])
             with monkeypatch.context() as patch:
-                patch.setattr(range_results, "fold_many", counted)
+                patch.setattr(ranges, "fold_many", counted)
                 for x in (0, size // 2, size - 1):
                     for sign in "-+":
                         applied.clear()

@@ -11,7 +11,8 @@ import zstandard
 from crc32c import crc32c
 
 import pagestore
-from pagestore.admin import backup, batches, dump, framing
+from pagestore.admin import backup, dump, framing
+from pagestore.admin import dump as batches
 from pagestore.admin.framing import BLOCK
 from pagestore.errors import CorruptionError, FormatError, PagestoreError
 from pagestore.storage.mapping import NO_RUN

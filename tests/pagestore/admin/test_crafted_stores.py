@@ -5,12 +5,11 @@ import pytest
 
 import pagestore
 from pagestore.errors import CorruptionError
-from pagestore.pages.enter import enter
-from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, SCAN, TYPE
-from pagestore.trees.bulk import bulk
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import pages_of, read_batches
+from pagestore.pages.operators import COUNT
+from pagestore.pages.verify import enter
+from pagestore.trees.build import bulk
+from pagestore.trees.read import get, pages_of, read_batches
 from pagestore.trees.tree import Spec, Tree
 from tests.reliability import crafted_stores
 from tests.support.memory import MemoryPager

@@ -9,9 +9,9 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore.trees.kernels.apply_layout import INSERT
+from pagestore.trees.kernels.node_buffer import INSERT
 from pagestore.values import dictionary, dictionary_writer
-from pagestore.values.text_search import PackedTexts, TextSearch
+from pagestore.values.text_order import PackedTexts, TextSearch
 
 COLUMNS = "id: int64, name: string, note: bytes?"
 

@@ -6,13 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagestore.pages.arguments import Entries, FreshPage
 from pagestore.pages.build import write_page
-from pagestore.pages.layout import ENTRY_COUNT, HEADER
+from pagestore.pages.layout import ENTRY_COUNT, HEADER, Entries, FreshPage
 from pagestore.pages.page import field, gallop, lower, run_end, unpack
 from pagestore.runtime.arguments import Door
-from pagestore.trees.kernels.delta import equal_values
-from pagestore.trees.kernels.point_lookup import lower_far
+from pagestore.trees.kernels.compare import equal_values
+from pagestore.trees.kernels.lookup import lower_far
 
 PAGE_WORDS = 512
 WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 56, 57, 58, 59, 63, 64]

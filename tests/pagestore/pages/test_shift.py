@@ -6,15 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagestore
-from pagestore.pages.arguments import Entries, FreshPage, Kept
-from pagestore.pages.build import write_page
-from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, page_type
+from pagestore.pages.build import PATIENCE, shift_page, write_page
+from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, Entries, FreshPage, Kept, page_type
 from pagestore.pages.page import column, unpack
-from pagestore.pages.shift import PATIENCE, shift_page
 from pagestore.runtime.arguments import Door, MappedWords
-from pagestore.trees.apply import apply
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
+from pagestore.trees.build import bulk
+from pagestore.trees.edit import apply
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
 from pagestore.trees.scratch import pages_shifted
 from pagestore.trees.tree import Spec
 from tests.support.memory import Recycling

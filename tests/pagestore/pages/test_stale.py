@@ -6,11 +6,10 @@ import pytest
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import BIRTH
-from pagestore.trees.apply import apply
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels.apply_layout import SET
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import read, read_batches
+from pagestore.trees.build import bulk
+from pagestore.trees.edit import apply
+from pagestore.trees.kernels.node_buffer import SET
+from pagestore.trees.read import get, read, read_batches
 from pagestore.trees.tree import Spec, Tree
 from tests.reliability import stale
 from tests.support.memory import MemoryPager

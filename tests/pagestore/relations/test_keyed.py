@@ -8,7 +8,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import ClosedError, DependantsError, SchemaError, WordError
-from pagestore.relations import text_keys
+from pagestore.relations import texts as text_keys
 
 BEFORE, BEHIND = (float("-inf"),), (float("inf"),)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pagestore
 from pagestore.errors import SchemaError
 from pagestore.relations.rope import PIECES
-from pagestore.trees import reading
+from pagestore.trees import read as reading
 
 
 def told(tmp_path, texts, **options):

@@ -10,7 +10,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import SchemaError, WordError
-from pagestore.relations import text_keys
+from pagestore.relations import texts as text_keys
 
 YEARS = range(2010, 2014)
 ITEMS = ["tea", "cake", "zebra", "apple", "teas", "", "tea\0", "\U00010000", "é"]  # as they are given ids

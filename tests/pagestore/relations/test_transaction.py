@@ -7,9 +7,8 @@ import pytest
 
 import pagestore
 from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
-from pagestore.relations.ephemeral import EphemeralTransaction
-from pagestore.relations.transaction import Transaction
-from pagestore.trees.edit_queues import EditQueue
+from pagestore.relations.transaction import EphemeralTransaction, Transaction
+from pagestore.trees.edit import EditQueue
 
 ROWS = [(i, f"text {i % 50}") for i in range(3000)]
 LATER = [(i, f"new {i}") for i in range(5000, 6000)]

@@ -139,8 +139,8 @@ def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
     root = Path(__file__).parents[3]
     sources = kernel_sources(root)
     names = {str(path.relative_to(root)) for path in sources}
-    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/apply_layout.py", "ivm/join/kernels/emit.py"} <= names
-    assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/apply.py"}
+    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/node_buffer.py", "ivm/join/kernels/tries.py"} <= names
+    assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/edit.py"}
     decorated = re.compile(r"^@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b", re.MULTILINE)
     for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
         assert not decorated.search(path.read_text()) or path in sources, path

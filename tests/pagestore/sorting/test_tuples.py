@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagestore.sorting import tuples
-from pagestore.sorting.codes import drop_repeats, sort_words
-from pagestore.sorting.merge import merge_order
+from pagestore.sorting.codes import drop_repeats, merge_order, sort_words
 from pagestore.sorting.tuples import (
     DIGIT,
     ascending,

@@ -34,7 +34,7 @@ from unittest import mock
 import pagestore
 from pagestore.admin.backup import restore_backup
 from pagestore.storage.file import written
-from pagestore_tools.cli.new_file import made
+from pagestore_tools.cli.progress import made
 path = Path(sys.argv[1])
 def stop(*_):
     print("here", flush=True)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pagestore.storage.free_list import FreeList
-from pagestore.storage.word_list import word_list
+from pagestore.storage.records import word_list
 
 
 def pages_in(extents: np.ndarray) -> set[int]:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 import pagestore
 from pagestore.errors import EditError
 from pagestore.sorting import tuples
-from pagestore.trees import apply as applying
-from pagestore.trees.apply import ALONE, apply, apply_indexed, compose_edits
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.reading import pages_of
+from pagestore.trees import edit as applying
+from pagestore.trees.build import bulk
+from pagestore.trees.edit import ALONE, apply, apply_indexed, compose_edits
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
+from pagestore.trees.read import pages_of
 from pagestore.trees.tree import Spec, Tree
 from tests.pagestore.trees.test_tree import SPEC, batches, changes, edited, rows_of
 from tests.support.memory import MemoryPager

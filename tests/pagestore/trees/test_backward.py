@@ -7,7 +7,7 @@ import pytest
 
 import pagestore
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
-from pagestore.trees.backward import read_backward
+from pagestore.trees.read import read_backward
 
 
 @pytest.mark.parametrize("seed", range(6))

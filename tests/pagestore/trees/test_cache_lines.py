@@ -9,27 +9,25 @@ import numpy as np
 import pytest
 
 from pagestore.pages import build as k_build
-from pagestore.pages import enter as k_enter
+from pagestore.pages import build as k_shift
 from pagestore.pages import layout
 from pagestore.pages import page as k_page
-from pagestore.pages import shift as k_shift
-from pagestore.pages.arguments import Shape
-from pagestore.pages.layout import LEAF, TYPE
-from pagestore.pages.page_map import Pages
+from pagestore.pages import verify as k_enter
+from pagestore.pages.layout import LEAF, TYPE, Pages, Shape
 from pagestore.runtime.intrinsics import LINE
-from pagestore.trees.apply import apply
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels import apply as k_apply
-from pagestore.trees.kernels import apply_layout as k_apply_layout
-from pagestore.trees.kernels import delta as k_delta
-from pagestore.trees.kernels import leaf_merge as k_leaf_merge
+from pagestore.trees.build import bulk
+from pagestore.trees.edit import apply
+from pagestore.trees.kernels import compare as k_delta
+from pagestore.trees.kernels import edit as k_apply
+from pagestore.trees.kernels import edit as k_leaf_merge
+from pagestore.trees.kernels import lookup as k_point_lookup
+from pagestore.trees.kernels import node_buffer as k_apply_layout
 from pagestore.trees.kernels import node_buffer as k_node_buffer
-from pagestore.trees.kernels import point_lookup as k_point_lookup
 from pagestore.trees.kernels import successor as k_successor
-from pagestore.trees.kernels.apply_layout import ALL, INSERT, WHOLE
 from pagestore.trees.kernels.arguments import Changes, Edits, Output, Part, Run
-from pagestore.trees.kernels.batch_lookup import LIKE, NEAR
-from pagestore.trees.reading import pages_of
+from pagestore.trees.kernels.lookup import LIKE, NEAR
+from pagestore.trees.kernels.node_buffer import ALL, INSERT, WHOLE
+from pagestore.trees.read import pages_of
 from pagestore.trees.scratch import Scratch
 from pagestore.trees.tree import Spec
 from tests.support.memory import MemoryPager

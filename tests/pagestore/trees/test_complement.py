@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagestore.errors import MissingError, OrderError
-from pagestore.pages.fold_operators import CHECKSUM, COUNT
-from pagestore.trees.bulk import bulk
-from pagestore.trees.complement import Complement, accountable, accounted, subset
+from pagestore.pages.operators import CHECKSUM, COUNT
+from pagestore.trees.build import bulk
+from pagestore.trees.compare import Complement, accountable, accounted, subset
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import pagestore
-from pagestore.pages.page_map import Pages
+from pagestore.pages.layout import Pages
 from pagestore.runtime.arguments import Door
-from pagestore.storage.page_writer import PageWriter
-from pagestore.trees import edit_queues as grouping
-from pagestore.trees.edit_queues import EditQueue
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.storage.file import PageWriter
+from pagestore.trees import edit as grouping
+from pagestore.trees.edit import EditQueue
 from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
-from pagestore.trees.kernels.flush_queue import flush_queue
-from pagestore.trees.reading import read_batches
+from pagestore.trees.kernels.edit_groups import flush_queue
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
+from pagestore.trees.read import read_batches
 from tests.support.simulator import compiled
 
 EDGES = EditQueue(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)

@@ -5,17 +5,15 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from pagestore.pages.arguments import Entries, FreshPage, Shape
+from pagestore.admin.tree_check import read_scan_tree
 from pagestore.pages.build import write_page
-from pagestore.pages.fold_operators import MAX
-from pagestore.pages.host_operators import code_of, register_operator
-from pagestore.pages.layout import LEAF, page_type
+from pagestore.pages.layout import LEAF, Entries, FreshPage, Shape, page_type
+from pagestore.pages.operators import MAX, code_of, register_operator
 from pagestore.pages.scan_tree import plant, work_words, write_tree
-from pagestore.pages.scan_tree_check import read_scan_tree
 from pagestore.runtime.arguments import Door, Words
-from pagestore.trees.bulk import bulk
-from pagestore.trees.interval_index import interval_spec, overlaps_counted, stab_many
-from pagestore.trees.kernels.range_fold import fold_page
+from pagestore.trees.build import bulk
+from pagestore.trees.folds import interval_spec, overlaps_counted, stab_many
+from pagestore.trees.kernels.folds import fold_page
 from pagestore.trees.tree import Spec, fold_array
 from tests.support.memory import MemoryPager
 from tests.support.paper import example

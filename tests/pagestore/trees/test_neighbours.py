@@ -5,8 +5,8 @@ from bisect import bisect_left
 import numpy as np
 import pytest
 
-from pagestore.trees.bulk import bulk
-from pagestore.trees.lookup import first_from, last_before
+from pagestore.trees.build import bulk
+from pagestore.trees.read import first_from, last_before
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 

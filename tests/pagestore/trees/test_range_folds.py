@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagestore.admin.tree_check import read_scan_tree, scan_tree_faults
 from pagestore.errors import MissingError
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
-from pagestore.pages.host_operators import code_of, register_operator
 from pagestore.pages.layout import ENTRY_COUNT, TYPE, page_type_fields
+from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, code_of, fold_of, register_operator
 from pagestore.pages.page import unpack
-from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_faults
-from pagestore.trees.apply import apply, compose_edits
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.range_folds import Rows, fold_many, ranks, rows_of, select, select_weighted
-from pagestore.trees.reading import pages_of, read_batches
+from pagestore.trees.build import bulk
+from pagestore.trees.edit import apply, compose_edits
+from pagestore.trees.folds import Rows, fold_many, ranks, rows_of, select, select_weighted
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.read import pages_of, read_batches
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager, Recycling

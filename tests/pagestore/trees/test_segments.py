@@ -10,8 +10,8 @@ import pytest
 
 import pagestore
 from pagestore.errors import CorruptionError, OrderError, SchemaError
-from pagestore.trees.reading import pages_of
-from pagestore.trees.segments import Segment, build_segment
+from pagestore.trees.build import Segment, build_segment
+from pagestore.trees.read import pages_of
 
 SCANS = ["count", "sum:v", "max:v"]
 

@@ -11,19 +11,28 @@ from hypothesis import strategies as st
 
 from pagestore.errors import CorruptionError, EditError, OrderError
 from pagestore.pages import layout
-from pagestore.pages.fold_operators import COUNT, MAX
 from pagestore.pages.layout import HEADER
+from pagestore.pages.operators import COUNT, MAX
 from pagestore.runtime.parallel import together
-from pagestore.trees import bulk as bulk_module
-from pagestore.trees import lookup as lookup_module
-from pagestore.trees.apply import PAGE_EDITS, apply, compose_edits
-from pagestore.trees.bulk import bulk, bulk_all
-from pagestore.trees.delta import Delta, delta
-from pagestore.trees.interval_index import interval_spec, stab_many
-from pagestore.trees.kernels.apply import cut_edits
-from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.lookup import SHARE, RecordFinder, count_prefixes, get
-from pagestore.trees.reading import count, pages_of, read, read_batches, read_blocks
+from pagestore.trees import build as bulk_module
+from pagestore.trees import read as lookup_module
+from pagestore.trees.build import bulk, bulk_all
+from pagestore.trees.compare import Delta, delta
+from pagestore.trees.edit import PAGE_EDITS, apply, compose_edits
+from pagestore.trees.folds import interval_spec, stab_many
+from pagestore.trees.kernels.edit import cut_edits
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
+from pagestore.trees.read import (
+    SHARE,
+    RecordFinder,
+    count,
+    count_prefixes,
+    get,
+    pages_of,
+    read,
+    read_batches,
+    read_blocks,
+)
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 
@@ -80,9 +89,9 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
     pager = MemoryPager(pages_max=1 << 16)
     pager.threads = threads
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pagestore.trees.apply.PART_EDITS", 1)
-        patch.setattr("pagestore.trees.apply.FEW", 0)  # few edits are never parted
-        patch.setattr("pagestore.trees.apply.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
+        patch.setattr("pagestore.trees.edit.PART_EDITS", 1)
+        patch.setattr("pagestore.trees.edit.FEW", 0)  # few edits are never parted
+        patch.setattr("pagestore.trees.edit.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
         follow_a_dict(steps, pager)
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import pagestore
 from pagestore.errors import SchemaError
-from pagestore.pages.fold_operators import MAX, SUM
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.reading import read
+from pagestore.pages.operators import MAX, SUM
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.read import read
 from pagestore.trees.tree import Spec
 
 SUMS = [f"sum:c{i}" for i in range(60)]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 import pagestore
 from pagestore.errors import CorruptionError
-from pagestore.trees.kernels.apply_layout import INSERT
+from pagestore.trees.kernels.node_buffer import INSERT
 from pagestore.values import dictionary, dictionary_writer
-from pagestore.values.text_search import PackedTexts, hashes_of
+from pagestore.values.text_order import PackedTexts, hashes_of
 
 
 @pytest.fixture(params=[1, dictionary_writer.MANY], ids=["by a table", "by Arrow"])

@@ -14,7 +14,7 @@ import pytest
 import pagestore
 from pagestore.errors import ExistsError, MissingError, SchemaError, WordError
 from pagestore.pages.layout import SCAN
-from pagestore.trees.reading import pages_of
+from pagestore.trees.read import pages_of
 
 pagestore.register_operator("bitor", lambda a, b: a | b, 0)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import pagestore
-from pagestore.values import dictionary, dictionary_writer, text_labels
+from pagestore.values import dictionary, dictionary_writer
+from pagestore.values import dictionary_writer as text_labels
 from pagestore.values.text_order import LABELS, ORDER, PLACES_KEPT, SortedOrder, StoredOrder, TextOrder
 
 

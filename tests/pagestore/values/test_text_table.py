@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 import pagestore
-from pagestore.values import dictionary_writer, text_table
-from pagestore.values.kernels.text_lookup import LONG
-from pagestore.values.kernels.text_table import HALF, ODD
-from pagestore.values.text_search import PackedTexts
-from pagestore.values.text_table import TextTable
+from pagestore.values import dictionary_writer
+from pagestore.values import dictionary_writer as text_table
+from pagestore.values.dictionary_writer import TextTable
+from pagestore.values.kernels.text_lookup import HALF, LONG, ODD
+from pagestore.values.text_order import PackedTexts
 
 
 class Ids:

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 
 import pagestore
 from pagestore.errors import PoisonedError
-from pagestore.storage.file import stamped
+from pagestore.storage.file import CLOSED, stamped
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
-from pagestore.storage.page_writer import CLOSED
-from pagestore.storage.word_list import word_list
+from pagestore.storage.records import word_list
 from pagestore.store import Store, empty_store
 from pagestore.versions import committer
 from pagestore.versions.commit_record import Commit

@@ -7,11 +7,11 @@ import pytest
 
 import pagestore
 from pagestore.errors import DependantsError, ExistsError, MissingError, WordError
-from pagestore.trees.bulk import bulk
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
+from pagestore.trees.build import bulk
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
 from pagestore.trees.tree import Tree
 from pagestore.versions import hosts
-from pagestore.versions.dependants import PROPERTY, Dependants
+from pagestore.versions.catalog import PROPERTY, Dependants
 from pagestore.versions.hosts import record_dependants, register_host
 
 

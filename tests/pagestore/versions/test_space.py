@@ -12,7 +12,7 @@ import pagestore
 from pagestore.errors import VersionError
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
-from pagestore.trees.delta import Delta
+from pagestore.trees.compare import Delta
 from pagestore.versions.committer import Committer
 
 

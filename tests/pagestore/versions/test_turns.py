@@ -16,7 +16,7 @@ import pagestore
 from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarning, TransactionError
 from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
 from pagestore.storage.meta import SLOT_SIZE, slot_of
-from pagestore.versions import turns
+from pagestore.versions import locks
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_who_waits_no_longer_holds_up_nobody(store):
 def test_waiting_collects_no_garbage_in_a_loop(store, monkeypatch):
     """Collecting costs as much as the process has objects: it is for a transaction that is open for long, and rare."""
     collections, begun = [], time.monotonic()
-    monkeypatch.setattr(turns.gc, "collect", lambda: collections.append(time.monotonic()))
+    monkeypatch.setattr(locks.gc, "collect", lambda: collections.append(time.monotonic()))
 
     def write(number):
         for row in range(20):
@@ -171,7 +171,7 @@ def test_waiting_collects_no_garbage_in_a_loop(store, monkeypatch):
 
     with waiting(store, write):
         time.sleep(0.2)
-    assert len(collections) <= (time.monotonic() - begun) / turns.LONG
+    assert len(collections) <= (time.monotonic() - begun) / locks.LONG
     assert len(store.snapshot()["r"]) == 161
 
 
@@ -180,7 +180,7 @@ def test_a_transaction_that_a_cycle_keeps_holds_up_nobody(store, monkeypatch, ti
     """Its thread lives on. Only a collection finds it: of who has waited for long, or before one gives up."""
     begun, ended = threading.Event(), threading.Event()
     if timeout is None:
-        monkeypatch.setattr(turns, "LONG", 0.1)
+        monkeypatch.setattr(locks, "LONG", 0.1)
 
     def leave_behind():
         cycle = [store.transaction()]

@@ -3,25 +3,129 @@
 edge(1, 2) is deleted                     delete
 price["tea"] = 3 becomes 4                delete 3, insert 4;  with computeUpdates update_preimage, update_postimage
 reach(1, 5) is derived once more          nothing: only a hidden word changes
+
+The commits of a change feed: versions of a branch, each with the version that it was made from.
+
+A batch read of the changes that commits made to a relation.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
-from pagestore.errors import SchemaError
-from pagestore.relations.diff import pages_of_both, values_of_both, visible_changes, was_made_anew
+from pagestore.admin.history import VersionInfo
+from pagestore.errors import SchemaError, VersionError
 from pagestore.relations.relation import Relation
-from pagestore.relations.snapshot import Snapshot
-from pagestore.trees.apply import Edits
-from pagestore.trees.kernels.apply_layout import ERASE, INSERT
-from pagestore.trees.reading import read_batches
+from pagestore.relations.snapshot import Snapshot, pages_of_both, values_of_both, visible_changes, was_made_anew
+from pagestore.store import Store
+from pagestore.trees.edit import Edits
+from pagestore.trees.kernels.node_buffer import ERASE, INSERT
+from pagestore.trees.read import read_batches
+from pagestore.versions.catalog import MAIN
 
-from .commits import Commit
-from .rows import batches_of, places_of
+from .options import Options, OptionsError, held, store_at
+from .read import batches_of, places_of
+from .sentences import sentences_first
 from .types import arrow_schema, spark_batches, spark_schema
+
+LISTED = 32  # versions that are listed at first, the newest ones
+KEEP = "keep versions for longer with store.retain or tags, and read more often"
+
+
+class Commit(NamedTuple):
+    """A version, and the earlier one that its changes are relative to."""
+
+    before: int
+    version: int
+    timestamp: datetime
+
+
+def commits_asked_for(store: Store, options: Options, newest: int) -> list[Commit]:
+    """Return the commits between the bounds in the options, oldest first, up to version `newest` of the branch.
+
+    Raises OptionsError, VersionError.
+    """
+    options.exclusive("startingVersion", "startingTimestamp")
+    options.exclusive("endingVersion", "endingTimestamp")
+    start, since = options.number("startingVersion"), options.moment("startingTimestamp")
+    if start is None and since is None:
+        raise OptionsError("a change feed begins at startingVersion, or at startingTimestamp: give one of them")
+    branch = options.text("branch", MAIN) or MAIN
+    end, until = options.number("endingVersion"), options.moment("endingTimestamp")
+    for name, number in ("startingVersion", start), ("endingVersion", end):
+        if number is not None and number > newest + (name == "startingVersion"):
+            raise VersionError(f"{name}={number}: the newest version of branch {branch!r} is {newest}")
+    first_in, last_in = options.flag("startingBoundInclusive", True), options.flag("endingBoundInclusive", True)
+    first = 0 if start is None else start + (not first_in)
+    infos = [info for info in _versions_since(store, branch, first) if info.version <= newest]
+    if since is not None:
+        infos = [info for info in infos if info.timestamp > since or (first_in and info.timestamp == since)]
+        first = infos[0].version if infos else newest + 1
+    if end is not None:
+        infos = [info for info in infos if info.version < end or (last_in and info.version == end)]
+    if until is not None:
+        infos = [info for info in infos if info.timestamp < until or (last_in and info.timestamp == until)]
+    return chain(store, infos, first, options)
+
+
+def commits_after(store: Store, version: int, newest: int, options: Options) -> list[Commit]:
+    """Return the commits of the branch after a version, up to `newest`, oldest first. Raises VersionError."""
+    infos = _versions_since(store, options.text("branch", MAIN) or MAIN, version + 1)
+    return chain(store, [info for info in infos if info.version <= newest], version + 1, options)
+
+
+def is_net(options: Options) -> bool:
+    """Return whether a feed has only the net changes between its bounds."""
+    modes = "none", "dropCarryovers", "netChanges"  # commits never rewrite unchanged rows
+    return options.one_of("deduplicationMode", "dropCarryovers", modes) == "netChanges"
+
+
+def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Options) -> list[Commit]:
+    """Return the commits of consecutive versions from `first` on; a single one for all if the feed is net.
+
+    Raises VersionError if a version between them, or the one before them, is no longer retained.
+    """
+    if not infos:
+        return []
+    if is_net(options):
+        infos = [infos[-1]._replace(parent=infos[0].parent)]
+    before = infos[0].parent
+    lost = before if before >= max(first, 1) else None  # version 0 changed nothing
+    for info in infos:
+        lost = info.parent if lost is None and info.parent != before else lost
+        before = info.version
+    if lost is not None:
+        raise VersionError(
+            f"{store.path}: what version {lost} changed is not known, since it is no longer retained; {KEEP}, "
+            "or read deduplicationMode=netChanges"
+        )
+    origin = infos[0].parent
+    try:
+        store.at(origin).close()
+    except VersionError:
+        raise VersionError(
+            f"{store.path}: what version {infos[0].version} changed is not known, since version {origin}, which it was "
+            f"made from, is no longer retained; {KEEP}, or begin at a later version"
+        ) from None
+    return [Commit(info.parent, info.version, info.timestamp) for info in infos]
+
+
+def _versions_since(store: Store, branch: str, first: int) -> list[VersionInfo]:
+    """Return the retained versions of a branch from `first` on, oldest first; version 0 changed nothing."""
+    limit = LISTED
+    while True:
+        infos = store.history(limit, branch)
+        if len(infos) < limit or infos[-1].version < first:
+            return [info for info in reversed(infos) if info.version >= max(first, 1)]
+        limit *= 4
+
 
 FEED = (
     T.StructField("_change_type", T.StringType(), False),
@@ -128,3 +232,47 @@ def _all(relation: Relation, action: int) -> Iterator[Edits]:
     pages, tree = relation.view()
     for words in read_batches(pages, tree):
         yield np.full(words.shape[1], action), words
+
+
+PARTITIONS = 8  # unless an option gives the number
+
+
+@dataclass
+class Commits(InputPartition):
+    """Consecutive commits that a task reads."""
+
+    commits: list[Commit]
+
+
+@sentences_first
+class ChangeFeedReader(DataSourceReader):
+    """Reads the changes of a relation commit by commit, up to the version that was newest when it was planned."""
+
+    def __init__(self, options: Options, version: int, schema: StructType) -> None:
+        self._options, self._version, self._schema = options, version, schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the requested commits, in runs of about the same length."""
+        with store_at(self._options.required("path", "the store's file")) as store:
+            commits = commits_asked_for(store, self._options, self._version)
+        return [*runs(commits, self._options.number("numPartitions", least=1) or PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a run of commits, in batches."""
+        assert isinstance(partition, Commits)
+        yield from feed_batches(partition.commits, self._options, self._schema)
+
+
+def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:
+    """Yield at most `wanted` runs of commits; an empty one if there are none."""
+    each = max(1, -(-len(commits) // wanted))
+    yield from (Commits([*commits[at : at + each]]) for at in range(0, max(1, len(commits)), each))
+
+
+def feed_batches(commits: Sequence[Commit], options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that commits made, in batches."""
+    updates, name = options.flag("computeUpdates"), options.required("relation", "whose changes are read")
+    with store_at(options.required("path", "the store's file")) as store:
+        for commit in commits:
+            with held(store, commit.before) as old, held(store, commit.version) as new:
+                yield from change_batches(old, new, name, commit, schema, updates)

@@ -11,16 +11,13 @@ from pyspark.sql.types import StructType
 
 from pagestore.errors import SchemaError
 
-from .batch_read import RelationReader
-from .change_feed import ChangeFeedReader
-from .changes import FEED
-from .opening import held, store_at, version_asked_for
-from .options import READING, WRITING, Options
-from .rows import columns_asked_for, key_bound, relation_asked_for
+from .changes import FEED, ChangeFeedReader
+from .options import READING, WRITING, Options, held, store_at, version_asked_for
+from .read import RelationReader, columns_asked_for, key_bound, relation_asked_for
 from .sentences import sentences_first
 from .stream_read import RelationStreamReader
-from .target import target_of
 from .types import spark_schema
+from .write import target_of
 
 STORE = "the store's file, as in load(path)"
 
@@ -76,14 +73,14 @@ class PagestoreSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a batch write."""
-        from .batch_write import RelationWriter  # imports `ivm`, which reads do not need
+        from .write import RelationWriter  # imports `ivm`, which reads do not need
 
         options = Options(self.options, WRITING)
         return RelationWriter(target_of(options, schema, overwrite), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a streaming write; `overwrite` is set in the output mode complete."""
-        from .stream_write import RelationStreamWriter
+        from .write import RelationStreamWriter
 
         options = Options(self.options, WRITING)
         options.exclusive("txnAppId", "checkpointLocation")

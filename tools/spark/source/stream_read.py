@@ -27,15 +27,20 @@ from pagestore.admin.tree_check import Walk
 from pagestore.errors import VersionError
 from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
-from pagestore.versions.settings import MAIN
+from pagestore.versions.catalog import MAIN
 
-from .batch_read import parts_of, words_of
-from .change_feed import Commits, feed_batches, runs
-from .changes import inserted_batches, kinds_of_changes
-from .commits import Commit, commits_after, commits_asked_for
-from .key_ranges import KeyRange
-from .opening import held, newest_of, snapshot_at
-from .options import Options, OptionsError
+from .changes import (
+    Commit,
+    Commits,
+    commits_after,
+    commits_asked_for,
+    feed_batches,
+    inserted_batches,
+    kinds_of_changes,
+    runs,
+)
+from .options import Options, OptionsError, held, newest_of, snapshot_at
+from .read import KeyRange, parts_of, words_of
 from .sentences import sentences_first
 
 Offset = dict[str, Any]

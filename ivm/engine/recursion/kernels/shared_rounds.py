@@ -10,7 +10,7 @@
 Each fact belongs to the thread that owns its slot in the table of facts, or its number; each chain likewise.
 """
 
-from ivm.engine.recursion.kernels.flat_rounds import (
+from ivm.engine.recursion.kernels.rounds import (
     CHAINED,
     CHOSEN,
     DONE,

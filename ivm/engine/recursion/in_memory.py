@@ -1,0 +1,333 @@
+"""Evaluate a recursive stratum from scratch in memory, if its bodies are plain (flat_bodies.py), with several threads.
+
+path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, since a path has the same x as the
+                                                    path it derives from
+same(x, y) <- edge(a, x), same(a, b), edge(b, y).   threads share large rounds (shared_rounds.py)
+
+Derive the facts of a recursive stratum in memory, in rounds (kernels/flat_rounds.py).
+
+Large rounds of a recursion in memory, which threads share (kernels/shared_rounds.py).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from ivm.engine.recursion.facts import ROUNDS_MAX, Limits
+from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
+from ivm.engine.recursion.kernels import rounds
+from ivm.engine.recursion.kernels import rounds as kernel
+from ivm.engine.recursion.kernels import shared_rounds as shared
+from ivm.join.join import memory_left
+from pagestore.compiled import Door, Table, Words
+from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
+
+FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
+GROWTH = 4
+SAMPLED = 1 << 14
+NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
+
+RUN = Door(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
+RELINK = Door(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
+SEED = Door(kernel.seed, rounds.Bodies, rounds.Facts, rounds.Run, int, Table, Words)
+
+Base = Sequence[tuple[str, np.ndarray]]  # facts derived from no others: a view, and words int64[K, n]
+
+
+class FlatFacts:
+    """The facts derived from given base facts, or from a range of them."""
+
+    def __init__(self, bodies: FlatBodies, arrays: rounds.Bodies, base: Base, limits: Limits, threads: int) -> None:
+        self._bodies, self._arrays, self._base, self._threads = bodies, arrays, base, threads
+        self._progress = progress = np.zeros(kernel.PROGRESS, np.int64)
+        progress[kernel.SIZE_MAX] = limits.rows_max or WORD_MAX
+        progress[kernel.RANK_MAX] = (0 if bodies.fold else limits.rounds_max) or WORD_MAX
+        progress[kernel.FOLD] = bodies.fold
+        progress[kernel.SHARED_MIN] = SHARED_MIN if threads > 1 else WORD_MAX
+        self._number()
+        self._facts = self._room(max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base)))
+
+    def derive(self) -> int:
+        """Derive all facts. Return DONE, or the status that says why that was impossible."""
+        bodies, progress = self._bodies, self._progress
+        values, none = np.zeros(bodies.variables + bodies.words, np.int64), np.zeros(0, np.int64)
+        empty = none.reshape(0, 1)
+        at, costs, ranks = (np.zeros(bodies.depth, np.int64) for _ in range(3))
+        run = rounds.Run(progress, values, at, costs, ranks, empty, none, none)
+        shared = SharedRounds(self._arrays, run, bodies.keys, bodies.words, self._threads)
+        todo = [(bodies.names.index(name), rows) for name, rows in self._base]
+        while todo or progress[kernel.WAIT]:
+            if todo:
+                p, rows = todo[0]
+                terms = np.arange(bodies.keys[p])
+                status = SEED.call(self._arrays, self._facts, run, p, np.ascontiguousarray(rows), terms)
+                if status == kernel.DONE:
+                    todo.pop(0)
+                    progress[kernel.OPERATIONS] = 0
+            else:
+                status = RUN.call(self._arrays, self._facts, run)
+            if status == kernel.SHARE:
+                status = shared.round(self._facts, self._grow)
+            if status == kernel.GROW and self._grow():
+                continue
+            if status != kernel.DONE:
+                return int(status)
+        self._facts = self._facts._replace(nexts=empty, begins=empty, ring=none, dense=none)  # free memory
+        return kernel.DONE
+
+    @property
+    def count(self) -> int:
+        """How many facts there are."""
+        return int(self._progress[kernel.SIZE])
+
+    @property
+    def operations(self) -> int:
+        """How many rows were read."""
+        return int(self._progress[kernel.OPERATIONS])
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """The ranks int64[n] of all facts."""
+        return self._facts.rows[: self.count, self._bodies.words + kernel.RANK]
+
+    def sample(self, p: int) -> np.ndarray:
+        """Return the first words of an evenly spaced sample of a predicate's facts."""
+        rows = self._facts.rows[: self.count : 1 + self.count // SAMPLED]
+        first: np.ndarray = rows[rows[:, self._bodies.words + kernel.PREDICATE] == p, 0]
+        return first
+
+    def table(self, p: int, low: int | None = None, high: int | None = None) -> np.ndarray:
+        """Return the facts of a predicate with low <= first word < high, sorted: words and ranks int64[C, n]."""
+        bodies, rows = self._bodies, self._facts.rows[: self.count]
+        if len(bodies.names) > 1:
+            rows = rows[rows[:, bodies.words + kernel.PREDICATE] == p]
+        if low is not None:
+            rows = rows[rows[:, 0] >= low]
+        if high is not None:
+            rows = rows[rows[:, 0] < high]
+        values = [bodies.words - 1] if bodies.folds else []
+        table = np.ascontiguousarray(rows[:, [*range(bodies.keys[p]), *values, bodies.words + kernel.RANK]].T)
+        return table.take(sort_order(table[: bodies.keys[p]]), axis=1)
+
+    def _number(self) -> None:
+        """Number facts by their words, if all words lie in a span that is small enough."""
+        bodies, arrays = self._bodies, self._arrays
+        most = int(bodies.keys.max())
+        self._progress[kernel.MOST_KEYS], self._dense = most, np.zeros(1, np.int64)
+        columns = [rows[: bodies.keys[bodies.names.index(name)]] for name, rows in self._base]
+        parts = [*columns, *(arrays.data[at : at + n * width] for at, n, width, *_ in arrays.relations.tolist())]
+        ends = [int(end) for part in parts if part.size for end in (part.min(), part.max())] + bodies.constants
+        span = max(ends, default=0) - min(ends, default=0) + 1
+        room = len(bodies.names) * span**most
+        if bodies.computes_keys or room > (NUMBERS_MAX if bodies.fold else 64 * NUMBERS_MAX):
+            return
+        self._progress[[kernel.SPAN, kernel.LOW]] = span, min(ends, default=0)
+        self._dense = np.zeros(room + 1 if bodies.fold else room // 64 + 1, np.int64)
+
+    def _room(self, facts: int) -> rounds.Facts:
+        indices = len(self._arrays.indices)
+        size = 1 << int(2 * facts - 1).bit_length()
+        waiting = (2 if self._bodies.fold else 1) * facts + 1  # improved values are queued again in a shared round
+        return rounds.Facts(
+            np.zeros((facts, self._bodies.words + kernel.FACT), np.int64), np.zeros((indices, facts), np.int64),
+            np.zeros((indices, size), np.int64), np.zeros(waiting, np.int64), self._dense,
+        )  # fmt: skip
+
+    def _grow(self) -> rounds.Facts | None:
+        """Increase the capacity, if there is memory for that and as much again for the trees that facts become."""
+        old, progress = self._facts, self._progress
+        nbytes = old.rows.nbytes + old.nexts.nbytes + old.begins.nbytes
+        if len(old.rows) >= FACTS_MAX or 2 * GROWTH * nbytes >= memory_left():
+            return None
+        size, wait, begin = progress[[kernel.SIZE, kernel.WAIT, kernel.RING]].tolist()
+        self._facts = new = self._room(GROWTH * len(old.rows))
+        new.rows[:size] = old.rows[:size]
+        new.ring[:wait] = np.roll(old.ring, -begin)[:wait]
+        progress[kernel.RING] = 0
+        first, parts = int(not progress[kernel.SPAN]), self._threads
+        relink = partial(RELINK.call, self._arrays, new, self._bodies.keys, size, first)
+        together([partial(relink, part, parts) for part in range(parts)])
+        return new
+
+
+RANGED_MIN = 1 << 10  # facts; ranges of fewer are not worth a thread
+RANGES = 2  # ranges per thread, since some derive more facts than others
+
+
+class FlatRounds:
+    """One evaluation of a stratum."""
+
+    def __init__(self, bodies: FlatBodies, limits: Limits, threads: int) -> None:
+        """Raises NotPlain."""
+        if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
+            raise NotPlain  # ranks of aggregated values are not numbers of rounds
+        self._bodies, self._limits, self._threads = bodies, limits, threads
+        self.below = bodies.below  # how many rows are read into memory
+        self.operations = 0
+
+    def run(self, base: Base) -> dict[str, np.ndarray] | None:
+        """Derive all facts from `base`, by view: words int64[K, n], a value if aggregated, then the rank.
+
+        Return None if a value overflows, is better than one that it derives from, or memory is short. Raises
+        LimitError.
+        """
+        arrays = self._bodies.arrays()
+        column = min(self._bodies.kept, default=None)
+        found = None if column is None else self._ranges(arrays, base, column)
+        if not found:
+            found = [FlatFacts(self._bodies, arrays, base, self._limits, self._threads)]
+            status = found[0].derive()
+            if status == kernel.LIMIT:
+                by_rank = np.bincount(found[0].ranks)[1:].tolist()
+                self._limits.check([*by_rank, 1], found[0].count + 1)
+            if status != kernel.DONE:
+                return None
+        self.operations = sum(facts.operations for facts in found)
+        return {name: self._table(found, p, column) for p, name in enumerate(self._bodies.names)}
+
+    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int) -> list[FlatFacts]:
+        """Derive facts for each range of a column that every fact copies from its parent.
+
+        Return [] if threads do not help, or if a range cannot be evaluated.
+        """
+        words = np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
+        cuts = _cuts(words, RANGES * self._threads)
+        if self._threads == 1 or self._limits.rows_max is not None or len(cuts) < self._threads:
+            return []
+        left = deque(pairwise([WORD_MIN, *cuts, WORD_MAX]))
+        found: dict[int, FlatFacts] = {}
+
+        def work() -> bool:
+            """Evaluate ranges until none is left; return whether all could be evaluated."""
+            while True:
+                try:
+                    low, high = left.popleft()
+                except IndexError:
+                    return True
+                chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
+                found[low] = FlatFacts(self._bodies, arrays, chosen, self._limits, threads=1)
+                if found[low].derive() != kernel.DONE:
+                    return False
+
+        done = all(together([work] * self._threads))
+        return [facts for _, facts in sorted(found.items())] if done else []
+
+    def _table(self, found: list[FlatFacts], p: int, column: int | None) -> np.ndarray:
+        """Return all facts of a predicate, sorted: words and ranks int64[C, n]."""
+        if len(found) == 1:
+            cuts = _cuts(found[0].sample(p), self._threads)
+            tasks = [partial(found[0].table, p, low, high) for low, high in pairwise([None, *cuts, None])]
+        else:
+            tasks = [partial(facts.table, p) for facts in found]
+        table = np.concatenate(together(tasks), axis=1)
+        if len(found) > 1 and column != 0:
+            table = table.take(sort_order(table[: self._bodies.keys[p]]), axis=1)
+        return table
+
+
+def _cuts(words: np.ndarray, parts: int) -> list[int]:
+    """Return the words at which all ranges but the first begin, of about equal size; none if there are few words."""
+    if len(words) < RANGED_MIN or parts == 1:
+        return []
+    cuts: list[int] = np.unique(np.sort(words)[:: -(-len(words) // parts)])[1:].tolist()
+    return cuts
+
+
+SHARED_MIN = 1 << 11  # queued facts; joining fewer takes no longer than waking threads
+ASIDE = 1 << 15  # facts that a thread puts aside before all are added: these fit in its cache
+APART = 16  # words between what two threads write, so that they share no cache line
+
+PROPOSE = Door(shared.propose, rounds.Bodies, rounds.Facts, rounds.Run, int, int, int)
+CHOOSE = Door(shared.choose, rounds.Facts, Words, Table, Table, Words, int)
+PLACE = Door(shared.place, rounds.Facts, Words, Table, Table, int, int)
+LEARN = Door(shared.learn, rounds.Facts, Words, Words, int)
+CHAIN = Door(shared.chain, rounds.Bodies, rounds.Facts, int, int, int, int)
+
+
+class SharedRounds:
+    """The buffers of one evaluation's threads: a run each, and facts that they put aside."""
+
+    def __init__(self, bodies: rounds.Bodies, run: rounds.Run, keys: np.ndarray, words: int, threads: int) -> None:
+        self._bodies, self._run, self._keys, self._threads = bodies, run, keys, threads
+        self._aside = np.zeros((threads * threads * (ASIDE // threads), words + kernel.ASIDE), np.int64)
+        self._recent = np.zeros((threads, 2 * ASIDE), np.int64)
+        # Each thread's own table of numbered facts has those that it put aside, and the first `_learnt` of all facts.
+        self._dense: list[np.ndarray] = []
+        self._learnt = 0
+
+    def round(self, facts: rounds.Facts, grow: Callable[[], rounds.Facts | None]) -> int:
+        """Join all queued facts, and add the facts derived; `grow` increases the capacity, if there is memory.
+
+        Return DONE, or why it stopped.
+        """
+        progress = self._run.progress
+        waiting, parts = int(progress[kernel.WAIT]), range(self._threads)
+        at = [part * shared.BLOCK for part in parts]
+        status = kernel.GROW
+        while status == kernel.GROW:
+            while progress[kernel.SIZE] + len(self._aside) > len(facts.rows):
+                grown = grow()
+                if grown is None:
+                    return kernel.GROW
+                facts = grown
+            runs = self._runs(at)
+            known = [facts._replace(dense=dense) for dense in self._own_dense(facts)]
+            tasks = [partial(PROPOSE.call, self._bodies, known[p], runs[p], p, len(runs), waiting) for p in parts]
+            status = int(max(together(tasks)))
+            if status > kernel.GROW:
+                return status
+            at = [int(run.progress[kernel.NEXT]) for run in runs]
+            progress[kernel.OPERATIONS] += sum(run.progress[kernel.OPERATIONS] for run in runs)
+            if not self._add(facts, np.stack([run.puts for run in runs])):
+                return kernel.LIMIT
+        progress[kernel.RING] = (progress[kernel.RING] + waiting) % len(facts.ring)
+        progress[kernel.WAIT] -= waiting
+        return kernel.DONE
+
+    def _own_dense(self, facts: rounds.Facts) -> list[np.ndarray]:
+        """Return each thread's table of numbered facts; all share one unless it is written in `propose`."""
+        progress = self._run.progress
+        if progress[kernel.FOLD] or not progress[kernel.SPAN]:
+            return [facts.dense] * self._threads
+        if not self._dense:
+            self._dense = [np.zeros(len(facts.dense), np.int64) for _ in range(self._threads)]
+        known = [facts._replace(dense=dense) for dense in self._dense]
+        together([partial(LEARN.call, own, progress, self._keys, self._learnt) for own in known])
+        self._learnt = int(progress[kernel.SIZE])
+        return self._dense
+
+    def _runs(self, starts: list[int]) -> list[rounds.Run]:
+        """Return a run for each thread, which takes the queued facts from its start on."""
+        runs = []
+        for aside, recent, start in zip(np.split(self._aside, self._threads), self._recent, starts, strict=True):
+            puts = np.zeros(self._threads + APART, np.int64)[: self._threads]
+            progress, values, at, costs, ranks = (np.append(own, np.zeros(APART, np.int64)) for own in self._run[:5])
+            progress[[kernel.OPERATIONS, kernel.NEXT]] = 0, start
+            runs.append(rounds.Run(progress, values, at, costs, ranks, aside, puts, recent))
+        return runs
+
+    def _add(self, facts: rounds.Facts, counts: np.ndarray) -> bool:
+        """Add the facts that were put aside; return whether the limits allow it."""
+        progress, parts = self._run.progress, range(self._threads)
+        again = [np.zeros(int(counts[:, p].sum()) + APART, np.int64) for p in parts]
+        chosen, waiting = zip(
+            *together([partial(CHOOSE.call, facts, progress, self._aside, counts, again[p], p) for p in parts]),
+            strict=True,
+        )
+        if sum(chosen) and not progress[kernel.FOLD] and progress[kernel.LEVEL] >= progress[kernel.RANK_MAX]:
+            return False
+        size = int(progress[kernel.SIZE])
+        *firsts, end = (size + np.cumsum([0, *chosen])).tolist()
+        together([partial(PLACE.call, facts, progress, self._aside, counts, firsts[p], p) for p in parts])
+        if len(self._bodies.indices) > 1:
+            together([partial(CHAIN.call, self._bodies, facts, size, end, p, len(parts)) for p in parts])
+        progress[kernel.SIZE] = end
+        progress[kernel.WAIT] += end - size
+        rows = np.concatenate([rows[:n] for rows, n in zip(again, waiting, strict=True)])
+        behind = progress[kernel.RING] + progress[kernel.WAIT] + np.arange(len(rows))
+        facts.ring[behind % len(facts.ring)] = rows
+        progress[kernel.WAIT] += len(rows)
+        return bool(end <= progress[kernel.SIZE_MAX])

@@ -1,0 +1,143 @@
+"""t(x, y), !s(x, y) where s is a subset of t: a join over the rows that s lacks (*Efficient iteration of complements*).
+
+    r(x, y, z) <- t(x, y), !s(x, y), u(y, z).      t has 1,000,000 rows, s all of these but (3, 7) and (5, 1)
+
+Comparing counts of ranges finds the missing rows in O(missing log n). They become a change oracle (join/oracle.py) with
+single values at the levels of x and y, so the join over all tries runs only where bindings can exist.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.evaluate import Bindings, Evaluation, evaluate
+from ivm.join.join import Join
+from ivm.join.kernels.tries import EQ
+from ivm.join.plan_arrays import change_oracle
+from ivm.lang.ir import Atom, Disjunct, Rule, Var
+from ivm.plan.plan import Plan
+from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of
+
+LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured
+
+
+class Pair(NamedTuple):
+    """The numbers of the tries t and !s of a plan, over the same variables in the same columns."""
+
+    whole: int
+    part: int
+
+
+class Choice(NamedTuple):
+    """Whether a plan is joined over the rows of t that s lacks, and why."""
+
+    taken: bool
+    reason: str
+
+
+def evaluate_in_full(
+    pages: Pages,
+    plan: Plan,
+    trees: Sequence[Tree],
+    rules: Sequence[Rule],
+    threads: int = 1,
+    asked: frozenset[int] | None = None,
+) -> Evaluation:
+    """Return all bindings of a plan, without recording sensitivity; join only rows that a subset lacks if cheaper.
+
+    `rules` are all installed rules, `asked` the levels whose values must be listed (join/evaluate.py).  With a pair
+    O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError.
+    """
+    for pair in pairs(plan):
+        if choice(plan, trees, rules, pair).taken:
+            found = _among_missing(pages, plan, trees, rules, pair)
+            if found:
+                return found
+    return evaluate(pages, plan.shape, trees, threads=threads, asked=asked)
+
+
+def pairs(plan: Plan) -> list[Pair]:
+    """Return the pairs whose variables begin the plan's key order, so that missing rows are regions of the oracle."""
+    return [
+        Pair(w, p)
+        for p, part in enumerate(plan.tries)
+        for w, whole in enumerate(plan.tries)
+        if part.negated and not whole.negated and part.levels[0] == 0
+        if (part.levels, part.index.order) == (whole.levels, whole.index.order)
+    ]
+
+
+def choice(plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair) -> Choice:
+    """Decide whether to compute the complement of a pair, and why.  O(rules)."""
+    whole, part = trees[pair.whole], trees[pair.part]
+    t, s = (plan.tries[i].index.predicate for i in pair)
+    keys = len(plan.tries[pair.part].levels)
+    if not whole.spec.keys == part.spec.keys == keys or any(b.level == 0 and b.kind == EQ for b in plan.bounds):
+        return Choice(False, "looked up: it is about parts of keys")
+    if not all(rows_of(tree.spec, ((COUNT, 0),)) for tree in (whole, part)):
+        return Choice(False, f'looked up: {t} and {s} do not both carry a "count" scan')
+    if not (is_subset(rules, s, t, keys) or accountable(whole, part)):
+        return Choice(False, f'looked up: the rules do not say that {s} is a subset of {t}, and no "checksum" scans do')
+    missing = f"{max(0, whole.count - part.count):,} of {whole.count:,} rows of {t} are missing in {s}"
+    first = min(trees[i].count for i, trie in enumerate(plan.tries) if trie.levels[0] == 0 and not trie.negated)
+    if not pays(whole.count, part.count, LOOK_UP * first):
+        return Choice(False, f"{missing}: passing over all of them costs less than counting")
+    return Choice(True, f"{missing}: these are found by counting, and the rest is not looked at")
+
+
+def _among_missing(
+    pages: Pages, plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair
+) -> Evaluation | None:
+    """Return all bindings of a plan, found by a pair's missing rows; None if s turns out to be no subset of t."""
+    whole, part = trees[pair.whole], trees[pair.part]
+    levels = plan.tries[pair.part].levels
+    complement = Complement(pages, whole, pages, part)
+    none = [np.empty((whole.spec.columns, 0), np.int64)]
+    rows = np.concatenate(none + list(complement), axis=1)[: len(levels)]
+    t, s = (plan.tries[i].index.predicate for i in pair)
+    known = is_subset(rules, s, t, len(levels)) and rows.shape[1] == complement.missing
+    if not known and not accounted(pages, whole, pages, part, rows):
+        return None
+    if not rows.shape[1]:
+        return Evaluation([Bindings(np.empty((len(plan.columns), 0), np.int64))], [], complement.probes)
+    lead = sum(depth == level for depth, level in enumerate(levels))
+    oracle = change_oracle(plan.shape.levels, [(lead - 1, np.concatenate([rows[:lead], rows[lead - 1 : lead]]))])
+    join = Join(pages, plan.shape, trees, regions=oracle)
+    return Evaluation([Bindings(join.bindings())], [], join.operations + complement.probes)
+
+
+def is_subset(rules: Iterable[Rule], part: str, whole: str, keys: int) -> bool:
+    """Return whether the rules imply that `part`, by its first `keys` columns, is a subset of `whole`.
+
+    They do if each conjunction of s has t with the head's arguments, s(x, y) <- t(x, y), ..., or if a conjunction
+    of t is s alone, t(x, y) <- s(x, y) ; ..., or through intermediate views.  O(views * rules).
+    """
+    clauses: dict[str, list[tuple[Atom, Disjunct]]] = {}
+    for rule in rules:
+        for head in rule.heads:
+            clauses.setdefault(head.predicate, []).extend((head, body) for body in rule.body)
+    known, before = {whole}, set[str]()
+    while known != before:
+        before = set(known)
+        for name, bodies in clauses.items():
+            if all(any(_same(head, x, keys) and x.predicate in before for x in _atoms(b)) for head, b in bodies):
+                known.add(name)
+            if name in before:
+                known |= {x.predicate for head, b in bodies for x in _copied(b) if _same(head, x, keys)}
+    return part in known
+
+
+def _atoms(body: Disjunct) -> list[Atom]:
+    return [literal for literal in body if isinstance(literal, Atom)]
+
+
+def _same(head: Atom, atom: Atom, keys: int) -> bool:
+    return head.terms[:keys] == atom.terms[:keys]
+
+
+def _copied(body: Disjunct) -> list[Atom]:
+    """Return [atom] if the conjunction is one atom of which it copies all rows; else []."""
+    atoms = _atoms(body)
+    terms = [term for atom in atoms for term in atom.terms]
+    return atoms if len(body) == len(atoms) == 1 and len({t for t in terms if isinstance(t, Var)}) == len(terms) else []

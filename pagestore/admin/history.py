@@ -1,0 +1,156 @@
+"""Branches: several lines of versions may continue from one version, and all share its pages.
+
+A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
+origin belong to the branch below and are left alone; the origin is retained as long as the branch is.
+
+Tags: names of versions; a version is retained as long as it has one.
+
+The history of a store, a line for each version.
+"""
+
+from datetime import datetime
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, ExistsError, MissingError, RetainedError
+from pagestore.pages.layout import BIRTH
+from pagestore.relations.snapshot import moment
+from pagestore.trees.read import pages_of
+from pagestore.versions.catalog import FIRST_TREE, MAIN, check_name
+from pagestore.versions.commit_record import Commit
+from pagestore.versions.handle import Handle
+from pagestore.versions.store_state import Head
+from pagestore.versions.version_table import Entry
+
+
+def begin_branch(handle: Handle, name: str, from_version: int | str | None) -> None:
+    """See Store.branch."""
+    state = handle.state
+    settings = state.settings
+    check_name(name, "branch")
+    if name in settings.branches or name in settings.tags:
+        raise ExistsError(f"there is a branch or tag {name!r} already; choose another name")
+    entry = handle.entry(handle.version if from_version is None else handle.number(from_version))
+    number = state.next_branch
+    handle.administer(
+        settings=settings._replace(branches={**settings.branches, name: number}),
+        heads={**state.heads, number: Head(entry.version, entry.run, entry.version)},
+        next_branch=number + 1,
+    )
+
+
+def delete_branch(handle: Handle, name: str) -> None:
+    """See Store.delete_branch."""
+    state = handle.state
+    number = handle.branch_id(name)
+    if name == MAIN:
+        raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
+    entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
+    _refuse_needed(handle, number, name, {entry.version for entry in entries})
+    try:
+        doomed = handle.committer.locks.lock(entries)
+        if len(doomed) < len(entries):
+            busy = next(entry.version for entry in entries if entry not in doomed)
+            raise RetainedError(f"version {busy} of branch {name!r} is being read; close its readers first")
+        settings = state.settings
+        handle.administer(
+            settings=settings._replace(branches={n: i for n, i in settings.branches.items() if i != number}),
+            heads={i: head for i, head in state.heads.items() if i != number},
+            doomed=doomed,
+            freed=_own_pages(handle, number),
+        )
+    finally:
+        handle.committer.locks.unlock()
+
+
+def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -> None:
+    state = handle.state
+    for tag, version in state.settings.tags.items():
+        if version in versions:
+            raise RetainedError(f"tag {tag!r} names version {version} of branch {name!r}; untag it first")
+    for other, other_number in state.settings.branches.items():
+        if other_number != number and state.heads[other_number].origin in versions:
+            raise RetainedError(f"branch {other!r} begins on branch {name!r}; delete it first")
+
+
+def _own_pages(handle: Handle, number: int) -> list[int]:
+    """Return the pages of a branch's newest version that were born on it. O(pages of the changed relations)."""
+    head = handle.state.heads[number]
+    if head.version == head.origin:
+        return []
+    newest, origin = handle.version_of(head.version), handle.version_of(head.origin)
+    assert newest is not None
+    words, _, page_words = handle.mapping.pages
+    own: list[int] = []
+    for tree_id, tree in newest.trees.items():
+        shared = origin is not None and origin.trees.get(tree_id) == tree
+        if tree_id >= FIRST_TREE and tree.root and not shared:
+            ids = pages_of(handle.mapping.pages, tree)
+            own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    ids = np.array(newest.catalog.run.ids(page_words), np.int64)
+    own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    return own
+
+
+def add_tag(handle: Handle, name: str, version: int | str | datetime | None = None) -> None:
+    """See Store.tag."""
+    check_name(name, "tag")
+    settings = handle.state.settings
+    if name in settings.tags:
+        raise ExistsError(f"tag {name!r} names version {settings.tags[name]} already; untag it first")
+    if name in settings.branches:
+        raise ExistsError(f"there is a branch {name!r}, which the tag would hide; choose another name")
+    number = handle.entry(handle.version if version is None else handle.number(version)).version
+    handle.administer(settings=settings._replace(tags={**settings.tags, name: number}))
+
+
+def remove_tag(handle: Handle, name: str) -> None:
+    """See Store.untag."""
+    settings = handle.state.settings
+    tags = dict(settings.tags)
+    if name not in tags:
+        raise MissingError(f"there is no tag {name!r}; there is {', '.join(tags) or 'none'}")
+    del tags[name]
+    handle.administer(settings=settings._replace(tags=tags))
+
+
+class VersionInfo(NamedTuple):
+    """A line of the history."""
+
+    version: int
+    timestamp: datetime
+    message: str
+    branch: str
+    parent: int
+    tags: tuple[str, ...]
+
+
+def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> list[VersionInfo]:
+    """See Store.history."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit={limit}: give a number of versions, 0 or more, or None for all")
+    state = handle.refresh()
+    wanted = None if branch is None else handle.branch_id(branch)
+    while True:
+        entries = (e for e in state.versions.newest_first(handle.mapping.pages) if wanted in (None, e.branch))
+        described = list(islice((info for e in entries if (info := _described(handle, e))), limit))
+        if described or limit == 0 or wanted is not None:
+            return described
+        state = handle.refresh()  # all of the entries were dropped while they were read
+
+
+def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
+    """Return a line of the history; None if the writer drops the version meanwhile."""
+    settings = handle.state.settings
+    try:
+        commit = Commit.read(handle.mapping, entry.run, entry.version)
+    except CorruptionError as error:
+        if handle.refresh().versions.find(handle.mapping.pages, entry.version):
+            fact = f"it holds the record of version {entry.version}, which does not read"
+            raise CorruptionError(fact, page=error.page) from None
+        return None
+    tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
+    branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
+    return VersionInfo(entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags)

@@ -1,0 +1,230 @@
+"""How kernels reach pages: a page is verified when it is first touched.
+
+    root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
+
+``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX if it has more. One
+comparison thus says that the page was verified and has every column that the caller will read: a page reached through
+another tree may have fewer. To read more than SEEN_MAX columns, the page's own header is checked each time.
+
+For a bad page `enter` and `child` return ``-page_id``; every kernel passes a negative page up as its status, and the
+Python wrapper raises CorruptionError. If the disk lost a write, the page is intact but old: its birth is not the one
+that its parent records.
+
+crc32c of pages, one word per step: by the processor's instruction, or by tables if it has none.
+
+The instruction takes three cycles, and one can begin every cycle. So `stamp` interleaves three pages, each an
+independent chain.
+"""
+
+import numpy as np
+
+from pagestore.pages.layout import (
+    BIRTH,
+    BIRTH_MASK,
+    CRC,
+    ENTRY_COUNT,
+    HEADER,
+    ID,
+    INDEX,
+    LEAF,
+    PAGE_MASK,
+    SCAN,
+    TYPE,
+    pointer_birth,
+    pointer_columns,
+)
+from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_max, type_word
+from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
+from pagestore.runtime.intrinsics import crc_of_word, has_crc_instruction
+from pagestore.runtime.kernel import kernel
+
+KIND_AND_LEVEL = 0xFF0F  # bits of a type word
+FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same
+SEEN_MAX = 255  # a byte
+DEPTH_MAX = 15  # of a ScanTree
+
+columns_below = kernel(pointer_columns)
+birth_of = kernel(pointer_birth)
+
+
+@kernel
+def enter(words, seen, page_words, root, level, columns):
+    """Return the first word of the page that pointer `root` leads to, verified to be of `level`, or ``-page_id``."""
+    page_id = root & PAGE_MASK
+    if page_id == 0 or page_id >= seen.shape[0]:
+        return -max(page_id, 1)
+    if seen[page_id] < columns:
+        return look(words, seen, page_words, page_id, level, columns, 0, birth_of(root))
+    return page_id * page_words
+
+
+@kernel
+def child(words, seen, page_words, page, keys, slot, level, columns):
+    """Like `enter`, for the child at a slot of an index page; if its number is out of range, the parent is bad."""
+    page_id = field(words, page, keys, slot)
+    if page_id <= 0 or page_id >= seen.shape[0]:
+        return -words[page + ID]
+    if seen[page_id] < columns:
+        kin, birth = words[page + TYPE] >> FOLDS_AND_TREE, birth_at(words, page, keys, slot)
+        return look(words, seen, page_words, page_id, level, columns, kin, birth)
+    return page_id * page_words
+
+
+@kernel
+def columns_at(root, keys, level):
+    """Return how many columns a kernel that reads no folds reads of the pages at a level below a pointer."""
+    return keys + 1 if level > 0 else max(keys, columns_below(root))
+
+
+@kernel
+def look(words, seen, page_words, page_id, level, columns, kin, birth):
+    """Like `enter`, for a page that is not verified yet, or has too few columns.
+
+    `kin` holds the folds and tree id, `birth` the birth that the parent expects; 0 means any.
+    """
+    page = page_id * page_words
+    if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
+        seen[page_id] = min(columns_of(words, page), SEEN_MAX)
+    enough = seen[page_id] >= columns or (seen[page_id] == SEEN_MAX and columns_of(words, page) >= columns)
+    return page if enough else -page_id
+
+
+@kernel
+def mark(arena, ids, seen, page_words):
+    """Mark pages ids[n], just written from an arena, as verified; pages of runs, which no tree enters, stay at 0."""
+    for i in range(ids.shape[0]):
+        seen[ids[i]] = min(columns_of(arena, i * page_words), SEEN_MAX)
+
+
+@kernel
+def is_meant(words, page, page_id, level, kin, birth):
+    """Return whether a page's number, kind, level, tree and birth agree with its parent."""
+    kind = words[page + TYPE]
+    if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
+        return False
+    if kin and kind >> FOLDS_AND_TREE != kin:
+        return False
+    return birth == 0 or (words[page + BIRTH] ^ birth) & BIRTH_MASK == 0
+
+
+@kernel
+def is_whole(words, page, page_words):
+    """Return whether a page's bytes match its checksum, and its columns and its ScanTree lie inside it."""
+    if words[page + CRC] != checksum(words, page, page_words):
+        return False
+    n, columns = words[page + ENTRY_COUNT], columns_of(words, page)
+    first = HEADER + 2 * columns
+    if n < 1 or n > records_max(page_words) or columns == 0:
+        return False
+    return lie_inside(words, page, page + HEADER, columns, n, first, page_words) and (
+        words[page + SCAN] & 255 == 0 or scan_tree_is_whole(words, page, n, page_words)
+    )
+
+
+@kernel
+def lie_inside(words, page, descriptors, columns, n, first, page_words):
+    """Return whether columns of n entries lie between word `first` of a page and its last one, which stays free."""
+    if descriptors - page + 2 * columns > page_words:
+        return False
+    for c in range(columns):
+        offset, width = words[descriptors + 2 * c + 1] >> 8, words[descriptors + 2 * c + 1] & 255
+        if width > 64 or offset < first or offset + (n * width + 63 >> 6) > page_words - 1:
+            return False
+    return True
+
+
+@kernel
+def scan_tree_is_whole(words, page, n, page_words):
+    """Return whether a page's ScanTree lies inside the page and the starts of its leaves ascend."""
+    header, folds = words[page + SCAN], folds_of(words, page)
+    depth, at = header & 255, header >> 8 & 0xFFFFFF
+    if depth > DEPTH_MAX or ENTRIES_MIN << depth > records_max(page_words) or at < HEADER:
+        return False
+    leaves, area, first = 1 << depth, page + at, at + 2 * (1 + folds)
+    if not lie_inside(words, page, area, 1, leaves, first, page_words):
+        return False
+    if not lie_inside(words, page, area + 2, folds, 2 * leaves - 1, first, page_words):
+        return False
+    for j in range(leaves):
+        start = tree_start(words, page, area, n, depth, j)
+        if start < 0 or start >= tree_start(words, page, area, n, depth, j + 1) or (start > 0 and j == 0):
+            return False
+    return tree_start(words, page, area, n, depth, leaves - 1) < n
+
+
+ONES = 0xFFFFFFFF  # the initial value of a crc, and its final xor
+
+
+def _tables() -> np.ndarray:
+    """Compute eight tables of the reflected Castagnoli polynomial: eight bytes per step ("slicing by eight")."""
+    table = np.empty((8, 256), np.int64)
+    crc = np.arange(256)
+    for _ in range(8):
+        crc = crc >> 1 ^ (crc & 1) * 0x82F63B78
+    table[0] = crc
+    for k in range(1, 8):
+        table[k] = table[k - 1] >> 8 ^ table[0][table[k - 1] & 255]
+    return table
+
+
+TABLES = _tables()
+
+
+@kernel
+def look_up(crc, word):
+    """Like `crc_of_word`, by tables."""
+    x = word ^ crc
+    return (
+        TABLES[7, x & 255]
+        ^ TABLES[6, x >> 8 & 255]
+        ^ TABLES[5, x >> 16 & 255]
+        ^ TABLES[4, x >> 24 & 255]
+        ^ TABLES[3, x >> 32 & 255]
+        ^ TABLES[2, x >> 40 & 255]
+        ^ TABLES[1, x >> 48 & 255]
+        ^ TABLES[0, x >> 56 & 255]
+    )
+
+
+@kernel
+def add(crc, word):
+    """Extend the crc32c `crc` of some bytes by one word."""
+    return crc_of_word(crc, word) if has_crc_instruction() else look_up(crc, word)
+
+
+@kernel
+def checksum(words, page, page_words):
+    """Return the crc32c of the bytes of a page after its first word."""
+    return crc_of(words, page + 1, page + page_words)
+
+
+@kernel
+def crc_of(words, begin, end):
+    """Return the crc32c of the bytes of words[begin:end]."""
+    crc = ONES
+    for i in range(begin, end):
+        crc = add(crc, words[i])
+    return crc ^ ONES
+
+
+@kernel
+def stamp(arena, lo, hi, page_words):
+    """Write the checksums into pages lo..hi of an arena."""
+    if not has_crc_instruction():
+        for page in range(lo * page_words, hi * page_words, page_words):
+            arena[page + CRC] = checksum(arena, page, page_words)
+        return
+    last = (hi - 1) * page_words
+    for page in range(lo * page_words, hi * page_words, 3 * page_words):
+        stamp_three(arena, page, min(page + page_words, last), min(page + 2 * page_words, last), page_words)
+
+
+@kernel
+def stamp_three(arena, p, q, r, page_words):
+    """Write the checksums into the pages that begin at words p, q and r, which may be the same page."""
+    a = b = c = ONES
+    end = page_words  # unlike indices into the arena, indices into slices need no check for being negative
+    first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]
+    for i in range(page_words - 1):
+        a, b, c = add(a, first[i]), add(b, second[i]), add(c, third[i])
+    arena[p + CRC], arena[q + CRC], arena[r + CRC] = a ^ ONES, b ^ ONES, c ^ ONES

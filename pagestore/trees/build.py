@@ -1,0 +1,274 @@
+"""Build trees from records in key order, from the leaves up; several trees at once on several threads.
+
+level 1    (1, page 7) (5, page 8) ...         a page's entry waits in the buffer of the level above
+             |           |
+level 0    [1 2 3 4]   [5 6 7 8]   9 10 ..     records wait until they fill a page
+
+Trees built by several processes, a range of keys each, as segments: files of pages, which one process appends.
+
+    segment 0   [..][..][..]     pages 40 41 42, numbered from the page where it was expected to begin
+    segment 1   [..][..]         pages 40 41, which begin at 43: each says its number plus 3, as the index pages
+                                 say of their children, whose column gets another base
+    the tree    [..][..][..] [..][..] [.. a root over both ..]
+
+Page numbers, and the bases of the columns of children, are all that depends on where a segment begins. A tree of one
+segment that begins where it was expected to is, byte for byte, the tree that `bulk` builds.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, OrderError
+from pagestore.pages.layout import HEADER, HEIGHT_MAX, ID, INDEX, RECORDS_A_WORD, TYPE, WORD, Pages, Shape
+from pagestore.runtime.arguments import Door, Table, Words
+from pagestore.runtime.parallel import together
+from pagestore.sorting.tuples import Coded, ascending, count_of
+from pagestore.storage.file import File
+from pagestore.storage.mapping import page_fault
+from pagestore.trees.kernels import build as k_bulk
+from pagestore.trees.kernels.arguments import FreshPages, Loading
+from pagestore.trees.scratch import node_buffers, scratch
+from pagestore.trees.tree import FreshPager, Pager, Spec, Tree, shape_of
+
+PARALLEL_FROM = 1 << 14  # records from which trees are built in parallel
+BULK_PAGES = 256  # pages that `bulk` writes at once
+UNSHARED = nullcontext()
+
+LOAD = Door(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
+FINISH = Door(k_bulk.finish_level, Shape, FreshPages, int, Loading)
+
+
+class Built(NamedTuple):
+    """A tree, the entry of its root on the level above (key, page, folds, birth), and the greatest key."""
+
+    tree: Tree
+    entry: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
+    """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
+
+    A sixteenth of each page stays free for the first edits.
+
+    The lock `turn` is held while the pager is used, since other threads may use it too. Raises OrderError naming the
+    first record out of order.  Memory is bounded by the arena.
+    """
+    return build(pager, spec, batches, turn).tree
+
+
+def build(
+    pager: FreshPager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
+) -> Built:
+    """Do as `bulk`; return also what a level above the root needs."""
+    pages, room = pager.pages, scratch()
+    room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
+    node = node_buffers(*room.node.shape[1:])  # not the scratch's: `batches` may apply edits while records wait here
+    loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
+    last = np.zeros(spec.keys, np.int64)
+    shape, progress = shape_of(spec), loading.progress
+    count = 0
+    for batch in batches:
+        batch = np.ascontiguousarray(batch, np.int64)
+        progress.fill(0)
+        while progress[k_bulk.TAKEN] < batch.shape[1]:
+            with turn:
+                fresh = FreshPages(room.arena, pager.reserve(BULK_PAGES), pager.version, pages.page_words)
+            LOAD.call(shape, batch, fresh, last, loading)
+            with turn:
+                _flush(pager, fresh, int(progress[k_bulk.USED]))
+            if progress[k_bulk.UNSORTED]:
+                row = int(progress[k_bulk.TAKEN])
+                raise OrderError(
+                    f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not above its "
+                    "predecessor; sort the input by its key and drop duplicates"
+                )
+        count += batch.shape[1]
+    with turn:
+        tree = _finish_bulk(pager, spec, room.arena, loading, count)
+    entry = loading.node[tree.height, : spec.keys + 2 + len(spec.scans), 0] if count else last[:0]
+    return Built(tree, tuple(entry.tolist()), tuple(last.tolist()))
+
+
+def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
+    """Build a tree from each spec and its records, parts[C, n] in any order; uses the pager's threads."""
+    turn, jobs = Lock(), iter(enumerate(loads))
+
+    def work() -> list[tuple[int, Tree]]:
+        return [(i, bulk(pager, spec, ascending(parts), turn)) for i, (spec, parts) in jobs]
+
+    many = sum(count_of(part) for _, parts in loads for part in parts) >= PARALLEL_FROM
+    found = together([work] * min(pager.threads if many else 1, len(loads)))
+    return [tree for _, tree in sorted(chain(*found))]
+
+
+def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) -> np.ndarray:
+    """Write the pages of a level over entries[C, n] of the level below; return the entries of the pages written.
+
+    At most RECORDS_A_WORD entries for each word of a page."""
+    room = scratch()
+    room.fit(pager.pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
+    loading = Loading(room.node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
+    columns, n = entries.shape
+    loading.node[level, :columns, :n] = entries
+    loading.sizes[level] = n
+    _finish_level(pager, spec, room.arena, loading, level)
+    return loading.node[level + 1, :columns, : loading.sizes[level + 1]].copy()
+
+
+def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
+    """Write the entries waiting on each level, up to the root."""
+    sizes = loading.sizes
+    sizes[-1] = 0
+    if not count:
+        return Tree.empty(spec)
+    level = 0
+    while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
+        _finish_level(pager, spec, arena, loading, level)
+        level += 1
+    return Tree.at(int(loading.node[level, spec.keys, 0]), level, count, spec, pager.version)
+
+
+def _finish_level(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, level: int) -> None:
+    """Write the entries waiting on a level."""
+    loading.progress.fill(0)
+    while loading.sizes[level]:
+        fresh = FreshPages(arena, pager.reserve(BULK_PAGES), pager.version, pager.pages.page_words)
+        FINISH.call(shape_of(spec), fresh, level, loading)
+        _flush(pager, fresh, int(loading.progress[k_bulk.USED]))
+
+
+def _flush(pager: FreshPager, fresh: FreshPages, used: int) -> None:
+    """Write the first pages of the arena, and give back the numbers of the others."""
+    pager.write(fresh.arena, fresh.ids[:used])
+    pager.release(fresh.ids[used:])
+
+
+KIND = 255  # the bits of a type word that hold a page's kind
+
+
+class Segment(NamedTuple):
+    """A tree in a file of its own: `pages` pages, numbered from `first` on, the root last.
+
+    `entry` is what a page above says of the root: its least key, its number, its folds, its birth. `last` is the
+    greatest key.
+    """
+
+    file: str
+    pages: int
+    first: int
+    records: int
+    height: int
+    entry: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+class SegmentPager:
+    """Fresh pages at the end of a segment's file."""
+
+    def __init__(self, file: Path, first: int, version: int, page_words: int) -> None:
+        file.touch(exist_ok=False)
+        self.version, self.first, self.next = version, first, first
+        self.pages = Pages(np.zeros(0, np.int64), np.zeros(0, np.uint8), page_words)
+        self._file = File(file, writable=True)
+
+    def reserve(self, n: int) -> np.ndarray:
+        """Return the next n pages."""
+        self.next += n
+        return np.arange(self.next - n, self.next)
+
+    def release(self, ids: np.ndarray) -> None:
+        """Give back the pages that were reserved last."""
+        self.next -= len(ids)
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        """Write the first pages of an arena, checksums included."""
+        if len(ids):
+            self._file.write_pages(arena, ids - self.first, self.pages.page_words)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def build_segment(
+    file: Path, spec: Spec, version: int, first: int, page_words: int, batches: Iterable[np.ndarray]
+) -> Segment:
+    """Build a tree from batches[C, n] that ascend strictly by key as a new file of pages numbered from `first` on.
+
+    As `bulk`, but into that file; any process may do it, and `version` is the one that will append it.
+    """
+    pager = SegmentPager(file, first, version, page_words)
+    try:
+        built = build(pager, spec, batches)
+    finally:
+        pager.close()
+    pages, tree = pager.next - first, built.tree
+    return Segment(str(file), pages, first, tree.count, tree.height, built.entry, built.last)
+
+
+def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
+    """Append segments, which ascend by key, and put one tree over them. O(pages), which are copied.
+
+    A lower one gets pages of one entry until it is as high as the others. Raises OrderError where one does not
+    begin above the last key of the one before, CorruptionError for a file that is not what was built.
+    """
+    segments = [segment for segment in segments if segment.records]
+    for one, other in pairwise(segments):
+        if one.last >= (begin := other.entry[: spec.keys]):
+            raise OrderError(f"a segment begins with the key {begin}, which is not above {one.last}, where one ends")
+    if not segments:
+        return Tree.empty(spec)
+    height, tops = max(segment.height for segment in segments), []
+    for segment in segments:
+        top = _append(pager, spec, segment)[:, None]
+        for level in range(segment.height, height):
+            top = level_above(pager, spec, level, top)
+        tops.append(top)
+    entries = np.concatenate(tops, axis=1)
+    while entries.shape[1] > 1:
+        entries = np.concatenate([level_above(pager, spec, height, part) for part in _parts(pager, entries)], axis=1)
+        height += 1
+    records = sum(segment.records for segment in segments)
+    return Tree.at(int(entries[spec.keys, 0]), height, records, spec, pager.version)
+
+
+def _parts(pager: Pager, entries: np.ndarray) -> list[np.ndarray]:
+    """Split entries into parts that fit a node buffer."""
+    most = RECORDS_A_WORD * pager.pages.page_words
+    return np.array_split(entries, -(-entries.shape[1] // most), axis=1)
+
+
+def _append(pager: Pager, spec: Spec, segment: Segment) -> np.ndarray:
+    """Append a segment's pages; returns the entry of its root, int64[C]."""
+    page_words = pager.pages.page_words
+    ids = pager.reserve_consecutive(segment.pages)
+    moved = int(ids[0]) - segment.first
+    with open(segment.file, "rb", buffering=0) as source:
+        if os.fstat(source.fileno()).st_size != segment.pages * page_words * WORD:
+            raise CorruptionError(f"{segment.file} has not the {segment.pages} pages that were built; load again")
+        for at in range(0, segment.pages, BULK_PAGES):
+            some = ids[at : at + BULK_PAGES]
+            arena = np.fromfile(source, np.int64, len(some) * page_words)
+            _move(arena.reshape(-1, page_words), some, moved, spec, segment.file)
+            pager.write(arena, some)
+    entry = np.array(segment.entry, np.int64)
+    entry[spec.keys] += moved
+    return entry
+
+
+def _move(pages: np.ndarray, ids: np.ndarray, moved: int, spec: Spec, file: str) -> None:
+    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the checksums."""
+    for page, id_ in zip(pages, ids.tolist(), strict=True):
+        fault = page_fault(page, id_ - moved)
+        if fault:
+            raise CorruptionError(f"{file}: page {id_ - moved}: {fault}; load again")
+    pages[:, ID] = ids
+    pages[pages[:, TYPE] & KIND == INDEX, HEADER + 2 * spec.keys] += moved

@@ -1,0 +1,451 @@
+"""Apply edits to a tree: sorted, one a key, in one descent; by several threads where they are many.
+
+A large batch is cut where entries of the root begin. Each thread takes its part of the edits to the leaves and back
+up, into an arena of its own; then the root is written over all parts.
+
+    root          | a  b  c | d  e  f |           edits below a to c in one thread, below d to f in another
+                  |  runs   |  runs   |           the resulting entries meet in the root's buffer
+
+Edit queues: a few edits of several groups of trees, flushed within one call of a host's kernel.
+
+    queues.clear()
+    queues.wait(0, actions, rows)
+    txn.flush_queues(queues, host)      `host` calls a kernel, which flushes one queue after the other
+    queues.changes(0)                   what changed in the first tree
+
+Python takes longer between two calls of kernels than the calls take. See kernels/flush_queue.py.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from operator import add, attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, EditError
+from pagestore.pages.layout import Pages
+from pagestore.runtime.arguments import Bytes, Door, Flags, MappedWords, Table, Tables, Words
+from pagestore.runtime.parallel import together
+from pagestore.sorting.codes import ascends
+from pagestore.sorting.tuples import FEW, MERGED, sort_order
+from pagestore.storage.pager import Pager as StorePager
+from pagestore.trees.build import bulk
+from pagestore.trees.kernels import edit as k_apply
+from pagestore.trees.kernels import edit_groups as k_indexed
+from pagestore.trees.kernels import edit_groups as kernel
+from pagestore.trees.kernels.arguments import Edits as Batch
+from pagestore.trees.kernels.arguments import FlushRoom, IndexedTrees, Output, PageBooks, Part, Queues, Reordering, Room
+from pagestore.trees.kernels.edit_groups import HEIGHT, ROOT, apply_indexed_at, compose_few, compose_ordered
+from pagestore.trees.kernels.node_buffer import (
+    ADD,
+    ALL,
+    BELOW,
+    CORRUPT,
+    DELTA,
+    ERASE,
+    GAIN,
+    INSERT,
+    NEGATIVE,
+    NEW_HEIGHT,
+    NEW_ROOT,
+    OK,
+    ROOT_ON,
+    SHORT,
+    WHOLE,
+    WORDS,
+    WRITTEN,
+)
+from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
+from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
+
+EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
+ARENA_PAGES_MAX = 512
+PART_EDITS = 1 << 11  # edits that are worth a thread of their own; half a millisecond of work
+PAGE_EDITS = 16  # edits that take as long as reading, making and writing a page
+ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
+
+Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
+
+APPLY = Door(
+    k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
+)
+
+ADOPT = Door(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
+ASCENDS = Door(ascends, Table)
+COMPOSE = Door(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
+COMPOSE_FEW = Door(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
+CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
+
+
+def apply(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
+) -> tuple[Tree, np.ndarray, np.ndarray]:
+    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and return what they changed.
+
+    Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
+    value is ERASE of the old row, then INSERT of the new one.  A change of values after the first
+    `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
+    the last one is the support, and a record whose support reaches 0 is deleted.
+
+    Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
+    tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
+    pages are read and written once per batch.
+    """
+    news, ((actions, rows),) = apply_indexed(pager, (tree,), ALONE, actions, edits, visible)
+    return news[0], actions, rows
+
+
+def apply_indexed(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray,
+    visible: int | None = None,
+) -> tuple[list[Tree], list[Edits]]:  # fmt: skip
+    """Apply edits to the first tree as `apply`, and its delta to the others, which hold its columns in other orders.
+
+    Row t of places[T, C] lists the columns of tree t, in its order; row 0 is ignored.  Returns the new trees,
+    and the delta of each.  A few edits take one call of a kernel for all trees.
+    """
+    actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
+    if not len(actions):
+        return list(trees), [(actions, edits)] * len(trees)
+    visible = trees[0].spec.columns if visible is None else visible
+    if len(actions) <= FEW and len(trees) <= TREES_MAX:
+        few = _apply_few(pager, trees, places, actions, edits, visible)
+        if few:
+            return few
+    new, delta = _apply_many(pager, trees[0], actions, edits, visible)
+    news, deltas = [new], [delta]
+    for tree, columns in zip(trees[1:], places[1:], strict=True):
+        edited = compose_edits(delta[0], delta[1][columns[: tree.spec.columns]], tree.spec)
+        new, change = _apply_many(pager, tree, *edited, tree.spec.columns)
+        news.append(new)
+        deltas.append(change)
+    return news, deltas
+
+
+def _apply_few(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[list[Tree], list[Edits]] | None:
+    """Do as `apply_indexed`, in one call of a kernel; return None, with nothing changed, if its room is too small."""
+    page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
+    _, heights, counts, specs = zip(*trees, strict=True)
+    reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
+    wanted = len(trees) * (2 * n + reserve)
+    room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
+    ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
+    output = Output(room.arena, ids, room.dead, pager.version, reserve)
+    done = APPLY.call(
+        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), pager.pages,
+        IndexedTrees(_rows_of(trees), places, fold_array(specs[0])), Batch(actions, edits, visible),
+        Part(WHOLE, 0, ALL), output, deltas, room.tallies, room.room, room.reordering,
+    )  # fmt: skip
+    if done < len(trees):
+        pager.release(ids)
+        status, evidence, *_ = room.tallies[done].tolist()
+        if status not in (OK, SHORT):
+            raise _failure(status, evidence, specs[done], edits)
+        return None
+    _, _, used, gone, changed, _, gains, roots, heights, written = zip(*room.tallies[:done].tolist(), strict=True)
+    made, replaced = sum(used), sum(gone)
+    pager.wrote(room.arena, ids[:made], written[0])
+    pager.release(ids[made:])
+    pager.retire(room.dead[:replaced])
+    widths = [1 + spec.columns for spec in specs]
+    changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
+    return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
+
+
+def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
+    """Return trees as the rows that kernels take, see trees/kernels/apply_indexed.py."""
+    return np.array([*map(_ROW, trees)], np.int64)
+
+
+_ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values")
+
+
+def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
+    """Do as `apply`, in as many descents as needed."""
+    if not tree.root:
+        built = _build(pager, tree, actions, edits)
+        if built:
+            return built
+    tree, left, delta = _descend(pager, tree, actions, edits, visible)
+    if not left:
+        return tree, delta
+    deltas = [delta]
+    while left:
+        tree, left, delta = _descend(pager, tree, *one_batch(left), visible)
+        deltas.append(delta)
+    actions, rows = one_batch(deltas)
+    order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
+    return tree, (actions[order], rows.take(order, axis=1))
+
+
+def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
+    """Do as `apply` to an empty tree, by a bulk build; return None for few edits, and for a support to be refused."""
+    there = actions != ERASE
+    if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
+        return None
+    rows = edits.compress(there, axis=1)
+    return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
+
+
+class Share(NamedTuple):
+    """A part of the edits, the pages that its run of the kernel may write, and its scratch."""
+
+    actions: np.ndarray
+    edits: np.ndarray
+    ids: np.ndarray
+    reserve: int
+    room: Scratch
+    deltas: np.ndarray
+
+
+def _descend(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[Tree, list[Edits], Edits]:
+    """Apply edits in one descent; return the new tree, the edits left over, and the effective delta."""
+    slots, starts = _cut(pager, tree, edits)
+    parts = _parts(pager, tree, actions, edits, starts)
+    try:
+        if len(parts) == 1:
+            page_writer = pager.page_writer(1 + int(parts[0].ids[-1]))
+            _run(pager, page_writer, tree, visible, parts[0], Part(WHOLE, 0, ALL))
+        else:
+            _run_together(pager, tree, visible, parts, slots)
+    except (CorruptionError, EditError):
+        for part in parts:
+            pager.release(part.ids)
+        raise
+    left, deltas, count = [], [], tree.count
+    for part in parts:
+        _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
+        pager.release(part.ids[used:])
+        pager.retire(part.room.dead[:gone])
+        deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
+        count += gain
+        if took < len(part.actions):
+            left.append((part.actions[took:], part.edits[:, took:]))
+    if starts[-1] < len(actions):
+        left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
+    root, height = parts[0].room.tallies[0, [NEW_ROOT, NEW_HEIGHT]].tolist()
+    return Tree(root, height, count, tree.spec), left, one_batch(deltas)
+
+
+def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
+    """Return the root entries and the edits at which the parts of a batch begin, each list with its end."""
+    n = edits.shape[1]
+    pages = min(n, tree.count // (2 * pager.pages.page_words))  # if each holds as many records as it can
+    threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
+    if threads < 2 or tree.height < 2:
+        return [0, ALL], [0, min(n, EDITS_MAX)]
+    cuts = np.zeros((2, threads + 1), np.int64)
+    some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
+    top = tree.pointer, tree.height - 1
+    parts = checked(CUT.call(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    slots, starts = cuts[:, : parts + 1].tolist()
+    return slots, starts
+
+
+def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Share]:
+    """Return the parts of a batch, each from one of `starts` to the next, with the pages and scratch for it."""
+    columns, page_words = tree.spec.columns, pager.pages.page_words
+    sizes = [b - a for a, b in pairwise(starts)]
+    reserves = [k_apply.reserve_of(tree.height, n, columns, page_words) for n in sizes]
+    wanted = [min(ARENA_PAGES_MAX, 2 * n) + reserve for n, reserve in zip(sizes, reserves, strict=True)]
+    ids, parts = pager.reserve(sum(wanted)), []
+    for number, (a, n) in enumerate(zip(starts, sizes, strict=False)):
+        room = scratch(number)
+        room.fit(page_words, wanted[number], columns, len(tree.spec.scans), n)
+        some = actions[a : a + n], np.ascontiguousarray(edits[:, a : a + n])
+        deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
+        parts.append(Share(*some, ids[: wanted[number]], reserves[number], room, deltas))
+        ids = ids[wanted[number] :]
+    return parts
+
+
+def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share: Share, stages: Part) -> None:
+    """Run the kernel and write the pages that it makes; the result is the first tally of the part's scratch.
+
+    Raises CorruptionError or EditError.
+    """
+    actions, edits, ids, reserve, room, deltas = share
+    tally = room.tallies[0]
+    begin = 0 if stages.stages & BELOW else int(tally[WRITTEN])
+    output = Output(room.arena, ids, room.dead, pager.version, reserve)
+    APPLY.call(
+        page_writer, k_indexed.apply_indexed_at.address(), pager.pages,
+        IndexedTrees(_rows_of((tree,)), ALONE, fold_array(tree.spec)), Batch(actions, edits, visible), stages,
+        output, deltas, room.tallies, room.room, room.reordering,
+    )  # fmt: skip
+    status, evidence, used, *_, written = tally.tolist()
+    assert status != SHORT, "what a run reserves is there, see _parts"
+    if status != OK:
+        raise _failure(status, evidence, tree.spec, edits)
+    pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)
+    tally[WRITTEN] = used
+
+
+def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Share], slots: list[int]) -> None:
+    """Run the parts in parallel, then the first one again to write the root over all of them."""
+    spec, (first, *others) = tree.spec, parts
+    page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # before any thread writes
+    run = partial(_run, pager, page_writer, tree, visible)
+    together([partial(run, part, Part(BELOW, *ends)) for part, ends in zip(parts, pairwise(slots), strict=True)])
+    for part in others:
+        ADOPT.call(
+            pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
+            first.room.node, first.room.walk, part.room.node, part.room.walk,
+        )  # fmt: skip
+    run(first, Part(ROOT_ON, 0, ALL))
+
+
+def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
+    if status == CORRUPT:
+        return CorruptionError(page=evidence, tree=spec.tree_id)
+    key = tuple(edits[: spec.keys, evidence].tolist())
+    if status == NEGATIVE:
+        return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
+    return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
+
+
+def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Sort edits by key and compose those of one key, in the order given, into one.
+
+    ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
+    and set.  O(n log n).
+
+    >>> from pagestore.host import ERASE, INSERT
+    >>> compose_edits(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
+    (array([0, 1]), array([[3, 7]]))
+    """
+    n, keys = len(actions), spec.keys
+    edits = np.ascontiguousarray(edits, np.int64)
+    if n < 2 or ASCENDS.call(edits[:keys]):
+        return actions, edits
+    given = keys, spec.columns, np.ascontiguousarray(actions, np.int64), edits
+    room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
+    if n <= MERGED:
+        left = COMPOSE_FEW.call(*given, np.empty(2 * n, np.int64), *room)
+    else:
+        left = COMPOSE.call(*given, sort_order(edits[:keys]), *room)
+    _, actions, edits = room
+    if left < -n:
+        key = tuple(edits[: spec.keys, -1 - left - n].tolist())
+        raise EditError(f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches")
+    if left < 0:
+        key = tuple(edits[: spec.keys, -1 - left].tolist())
+        raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
+    return actions[:left], edits[:, :left]
+
+
+def one_batch(parts: Sequence[Edits]) -> Edits:
+    """Concatenate the actions and the rows of one or more parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([actions for actions, _ in parts]), np.concatenate([rows for _, rows in parts], axis=1)
+
+
+PAGES, PAGES_MAX = 64, 256  # pages that all queues together may write in a first call: at least, at most
+PAGES_AGAIN = 1024  # ... in a second call, if they were too few
+MOST = 4000  # edits in a queue
+
+
+class EditQueue(NamedTuple):
+    """The queue of a tree and its permuted indices, which have its columns places[T, C].
+
+    Changes of the tree's first `visible` columns are reported.
+    """
+
+    names: tuple[str, ...]
+    places: np.ndarray
+    visible: int
+
+
+class EditQueues:
+    """Queues of edits for groups of trees of given shapes, and the results of flushing them."""
+
+    def __init__(self, queues: Sequence[EditQueue], specs: Sequence[Spec]) -> None:
+        self.numbers = [spec.tree_id for spec in specs]
+        self._specs = specs
+        self._ends = ends = [0, *accumulate(len(queue.names) for queue in queues)]
+        scans = [fold_array(specs[first]) for first in ends[:-1]]
+        scanned = [0, *accumulate(map(len, scans))]
+        spans = zip(pairwise(ends), pairwise(scanned), queues, strict=True)
+        self._columns, folds = max(spec.columns for spec in specs), max(len(spec.scans) for spec in specs)
+        width = 1 + self._columns
+        places = np.zeros((len(specs), width), np.int64)
+        for first, queue in zip(ends[:-1], queues, strict=True):
+            rows, columns = queue.places.shape
+            places[first : first + rows, :columns] = queue.places
+        shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
+        self._table = np.array([(spec.tree_id, 0, 0, spec.keys, spec.values) for spec in specs], np.int64)
+        self._waiting, self.waits = np.empty((len(queues), width, MOST), np.int64), np.zeros(len(queues), np.int64)
+        self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
+        self._tallies = np.zeros((len(specs), WORDS), np.int64)
+        self._taken, self._retired = np.zeros(kernel.TAKEN, np.int64), np.empty((2 * PAGES_AGAIN, 3), np.int64)
+        self._queues = Queues(
+            shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits, self._deltas, self._tallies
+        )
+        self._left: Sequence[Tree] = ()  # the trees that are in the table
+        self._asked = PAGES_AGAIN, self._columns, folds, 2 * MOST
+        moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
+        self._reordering = Reordering(moving, order, np.empty(2 * MOST, bool))
+
+    def clear(self) -> None:
+        """Empty all queues."""
+        self.waits.fill(0)
+
+    def wait(self, g: int, actions: np.ndarray, rows: np.ndarray) -> None:
+        """Put edits into the empty queue g: actions int64[n], rows int64[C, n] in any order, n at most MOST."""
+        n = self.waits[g] = len(actions)
+        self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
+
+    def flush(
+        self, pager: StorePager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
+    ) -> tuple[list[Tree], int]:
+        """Call `host` with all arguments of `kernels.flush_queue` but the number of a queue.
+
+        Returns the new trees, and what `host` returned. With `again` it continues with the edits that an earlier call
+        left, and has more pages.
+        """
+        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
+        page_writer = pager.make_room(int(ids[-1]) + 1)
+        pages, room = pager.pages, scratch()  # the map, now that it holds the pages
+        room.fit(pages.page_words, *self._asked)
+        if not again:
+            self.trees = trees
+            self._tallies.fill(0)
+        self._taken[:] = NOTHING
+        if trees != self._left:  # mostly they are as the kernel left them
+            self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
+        self._left = ()  # until the kernel has returned
+        books = PageBooks(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
+        working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
+        returned = host(pages, books, self._queues, working, apply_indexed_at.address())
+        written, gone, oldest, newest = self._taken.tolist()
+        pager.took(ids, written, self._retired[:gone], oldest, newest)
+        tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
+        self._changed, self._gained = tallies[DELTA], tallies[GAIN]
+        self._left = [*map(Tree, roots, heights, map(add, map(_COUNT, self.trees), self._gained), self._specs)]
+        return self._left, returned
+
+    def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""
+        n, columns = self.waits[g], self._specs[self._ends[g]].columns
+        return self._waiting[g, 0, :n].copy(), self._waiting[g, 1 : 1 + columns, :n].copy()
+
+    def changes(self, t: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the delta of tree t, as numbered through all queues: actions int64[n], rows int64[C, n]."""
+        block = self._deltas[t, : 1 + self._specs[t].columns, : self._changed[t]].copy()
+        return block[0], block[1:]
+
+    def turnover(self, t: int) -> tuple[int, int]:
+        """Return how many rows tree t gained, and how many it lost."""
+        changes, gain = self._changed[t], self._gained[t]
+        return (changes + gain) // 2, (changes - gain) // 2
+
+
+NOTHING = np.array([0, 0, ALL, 0])  # `taken` before a call (see kernels/flush_queue.py)
+_PLACE, _COUNT = attrgetter("pointer", "height"), attrgetter("count")

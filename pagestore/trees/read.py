@@ -1,0 +1,304 @@
+"""Read the records of a tree in key order, in batches or all at once; count them; list a tree's pages.
+
+tree        (0, a) (2, b) (4, c) (5, d) (6, e)
+read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]
+
+Read the records of a tree from the last key to the first, leaf by leaf.
+
+An index entry holds exactly the least key below its child, so the leaf before a place begins with the key of the entry
+before the one that led there:
+
+    level 1      | 2  5 | 9  14 |          before 9: the last entry, 5, of the page before
+    leaves       2 3  5 7  9 11  14 20     5 7
+
+Look up keys in a tree, many in one call or single ones at little cost, and count the records with a prefix.
+
+get(pages, tree, keys[K, n])             found[n], values[V, n]; in key order, each page is read once
+RecordFinder(pages, tree).find(key)      the values or None; its kernel's arguments are packed once
+count_prefixes(pages, tree, prefixes)    how many records begin with each prefix
+first_from(pages, tree, prefixes)        found[n], the records at or after each; last_before, those before it
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import ENTRY_COUNT, KEYS_MAX, WORD_MAX, Pages
+from pagestore.pages.page import unpack
+from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Table, Tables, Words
+from pagestore.runtime.buffers import pooled
+from pagestore.runtime.parallel import together
+from pagestore.sorting.tuples import near_order
+from pagestore.trees.kernels import cursor as k_cursor
+from pagestore.trees.kernels import cursor as k_neighbours
+from pagestore.trees.kernels import cursor as k_read_range
+from pagestore.trees.kernels import lookup as k_batch_lookup
+from pagestore.trees.kernels import lookup as k_point_lookup
+from pagestore.trees.kernels.cursor import AT_END, CURSOR_WORDS, LEAF_PAGE, LEAF_SLOT, PATH
+from pagestore.trees.scratch import scratch
+from pagestore.trees.tree import Tree, checked
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+SEEK = Door(k_cursor.seek, *MAP, int, int, int, Words, int, Words, int)
+READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
+PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
+
+
+BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
+LARGE_WORDS = 1 << 25  # at most, of a large batch
+
+
+def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:
+    """Return how many records of `columns` words make a batch of at most `rows` rows and `words` words.
+
+    >>> batch_rows(9), batch_rows(1000)
+    (65536, 8388)
+    """
+    return max(1, min(rows, words // max(1, columns)))
+
+
+def read_batches(
+    pages: Pages,
+    tree: Tree,
+    lo: tuple[Any, ...] = (),
+    hi: tuple[Any, ...] = (),
+    columns: tuple[int, ...] | None = None,
+    rows: int | None = None,
+) -> Iterator[np.ndarray]:
+    """Yield batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+
+    Without `rows` a batch has BATCH_ROWS of them, and BATCH_WORDS words at most.
+
+    Raises CorruptionError, at the latest when all are read and their number is not the tree's count.
+    """
+    spec = tree.spec
+    wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
+    stop = np.array(hi or (0,), np.int64)
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    rows = max(1, min(batch_rows(len(wanted)) if rows is None else rows, tree.count))
+    start = np.array(lo or (0,), np.int64)
+    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
+    n, found = rows, 0
+    while n == rows:
+        out = pooled(len(wanted), rows)
+        n = checked(READ.call(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        found += n
+        if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
+            fact = f"it leads to {found} records, and the tree has {tree.count}"
+            raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
+        if n:
+            yield out[:, :n]
+
+
+def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
+    """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf headers are read."""
+    spec, none, cursor = tree.spec, np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
+    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, none, 0, cursor, 0), spec)
+    blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
+    for columns, most in cycle(blocks):
+        out = np.empty((len(columns), most), np.int64)
+        n = checked(READ.call(*pages, spec.keys, columns, none, 0, cursor, out), spec)
+        if n and len(columns):
+            yield out[:, :n]
+        if n < most:
+            return
+
+
+def read(
+    pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = (), columns: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """Return all records with lo <= key < hi, int64[C, n]; they are counted first, so that each is written once."""
+    wanted = tuple(range(tree.spec.columns)) if columns is None else columns
+    n = count(pages, tree, lo, hi) if lo or hi else tree.count
+    return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+
+
+def count(pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+    """Count the records with lo <= key < hi, by the counts in leaf headers.  O(leaves)."""
+    return sum(block.shape[1] for block in read_batches(pages, tree, lo, hi, (), tree.count))
+
+
+def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
+    """Return the ids of all pages of a tree, each parent before its children."""
+    out = np.empty(64, np.int64)
+    while True:
+        n = checked(PAGES.call(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
+        if n <= len(out):
+            return out[:n]
+        out = np.empty(n, np.int64)
+
+
+UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
+
+Bound = tuple[Any, ...]  # words of a key or of a prefix of one; () is unbounded
+
+
+def read_backward(pages: Pages, tree: Tree, lo: Bound = (), hi: Bound = ()) -> Iterator[np.ndarray]:
+    """Yield batches[C, n] of the records with lo <= key < hi, the greatest key first; prefixes allowed.
+
+    A batch has the records of one leaf. O(height) page reads a leaf. Raises CorruptionError.
+    """
+    while tree.count:
+        low = _leaf_below(pages, tree, hi)
+        if low is None:
+            return
+        batch = read(pages, tree, max(low, lo), hi)
+        if batch.shape[1]:
+            yield batch[:, ::-1]
+        if low <= lo:
+            return
+        hi = low
+
+
+def _leaf_below(pages: Pages, tree: Tree, hi: Bound) -> Bound | None:
+    """Return the least key of the leaf that has the greatest key below `hi`; () for a root leaf, None for no leaf."""
+    cursor = _sought(pages, tree, hi)
+    inside = not hi or cursor[LEAF_PAGE] == AT_END or cursor[LEAF_SLOT] > 0
+    if tree.height == 1:
+        return () if inside else None
+    if inside:
+        return _separator(pages, tree, cursor, 1, _slot(cursor, 1))
+    level = next((level for level in range(1, tree.height) if _slot(cursor, level) > 0), None)
+    if level is None:
+        return None
+    low = _separator(pages, tree, cursor, level, _slot(cursor, level) - 1)
+    for below in range(level - 1, 0, -1):  # to the last leaf of the subtree that begins with `low`
+        cursor = _sought(pages, tree, low)
+        entries = int(pages.words[cursor[PATH + 2 * below - 2] + ENTRY_COUNT])
+        low = _separator(pages, tree, cursor, below, entries - 1)
+    return low
+
+
+def _sought(pages: Pages, tree: Tree, key: Bound) -> np.ndarray:
+    """Return a cursor at the first record at or after a key, or for () after the last one."""
+    spec = tree.spec
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    key = key or (WORD_MAX,) * spec.keys
+    words = np.array(key, np.int64)
+    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, words, len(key), cursor, 0), spec)
+    return cursor
+
+
+def _slot(cursor: np.ndarray, level: int) -> int:
+    return int(cursor[PATH + 2 * level - 1])
+
+
+def _separator(pages: Pages, tree: Tree, cursor: np.ndarray, level: int, slot: int) -> Bound:
+    """Return the key of an entry of the index page on a cursor's path at a level."""
+    page, out = int(cursor[PATH + 2 * level - 2]), np.zeros(tree.spec.keys, np.int64)
+    for column in range(tree.spec.keys):
+        UNPACK.call(pages.words, page, column, slot, slot + 1, out, column)
+    return tuple(out.tolist())
+
+
+UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sorting
+SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+GET = Door(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
+FIND = [Door(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
+COUNT = Door(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
+NEIGHBOURS = Door(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table, int, Flags, Table)
+
+
+def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
+
+    Many keys are looked up in key order, so that each page is read once; still more are divided among threads.
+    """
+    spec = tree.spec
+    n = keys.shape[1]
+    keys = np.ascontiguousarray(keys, np.int64)
+    found, out = np.zeros(n, bool), np.zeros((spec.values, n), np.int64)
+    shape = (tree.pointer, tree.height, spec.keys, spec.values)
+
+    def look_up(some: np.ndarray) -> int:
+        places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
+        status: int = GET.call(*pages, *shape, keys, some, places, found, out)
+        return status
+
+    order = lookup_order(keys)
+    if threads < 2 or n < 2 * SHARE:  # dividing takes as long as looking a few keys up
+        checked(look_up(order), spec)
+        return found, out
+    shares = np.array_split(order, min(threads, n // SHARE))
+    for status in together([partial(look_up, some) for some in shares]):
+        checked(status, spec)
+    return found, out
+
+
+def lookup_order(keys: np.ndarray) -> np.ndarray:
+    """Return the order int64[n] in which keys[K, n] are looked up fastest: key order, but for a few.  O(n)."""
+    return near_order(keys) if keys.shape[1] > UNORDERED else np.arange(keys.shape[1])
+
+
+def packed_tree(pages: Pages, tree: Tree) -> np.ndarray:
+    """Pack the map and the tree into one array, for kernels that look up a single key.
+
+    It holds addresses: its user must keep `pages` alive."""
+    places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
+    return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
+
+
+class RecordFinder:
+    """Looks up single keys in one tree; its kernel's arguments are packed once, so that a call costs little more."""
+
+    def __init__(self, pages: Pages, tree: Tree) -> None:
+        self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
+        self._ready = packed_tree(pages, tree)
+        self._at, self._values = self._ready.ctypes.data, tree.spec.values
+        self._find = FIND[tree.spec.keys].call
+
+    def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the value words of a whole key, or None.  As `get`, but allocates no array.  O(log count).
+
+        The key is a tuple of int; OverflowError for one of more than 64 bits.
+        """
+        if not self._values:
+            status, found = self._find(self._at, key, 0), ()
+        else:
+            place, address = scratch().place(self._values)
+            status = self._find(self._at, key, address)
+            found = tuple(place[: self._values].tolist())
+        if status > 0:
+            return found
+        checked(status, self.tree.spec)
+        return None
+
+
+def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
+    """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n log count)."""
+    prefixes = np.ascontiguousarray(prefixes, np.int64)
+    counts = np.zeros(prefixes.shape[1], np.int64)
+    shape = (tree.pointer, tree.height, tree.spec.keys)
+    checked(COUNT.call(*pages, *shape, prefixes, most, counts), tree.spec)
+    return counts
+
+
+def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first record at or after each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+
+    O(n log count).
+    """
+    return _neighbours(pages, tree, prefixes, 0)
+
+
+def last_before(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last record below each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+
+    O(n log count).
+    """
+    return _neighbours(pages, tree, prefixes, 1)
+
+
+def _neighbours(pages: Pages, tree: Tree, prefixes: np.ndarray, backward: int) -> tuple[np.ndarray, np.ndarray]:
+    spec, n = tree.spec, prefixes.shape[1]
+    prefixes = np.ascontiguousarray(prefixes, np.int64)
+    found, out = np.zeros(n, bool), np.zeros((spec.columns, n), np.int64)
+    shape = (tree.pointer, tree.height, spec.keys, spec.columns)
+    checked(NEIGHBOURS.call(*pages, *shape, prefixes, backward, found, out), spec)
+    return found, out

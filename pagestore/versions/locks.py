@@ -1,0 +1,269 @@
+"""Locks of versions: a version that is being read is not dropped, and one that is being dropped is not read.
+
+Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
+handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
+lasts as long as something refers to it, so that an exception at any moment leaves none behind.
+
+The write lock of a handle: one transaction at a time, of any thread; first come, first served.
+
+All writers and waiting threads are in one queue of weak references, and its first member writes. So a lock ends with
+its transaction, whether it is released, dropped unnoticed, or left behind by a thread that died, and an exception at
+any moment leaves no lock that nothing releases. Leaving the queue wakes its new first member, and no other.
+Reading and changing the queue are single operations of a deque, which other threads cannot interleave with.
+
+A dropped transaction that is part of a reference cycle is freed only by the garbage collector, whose cost grows with
+the objects of the process. So only the next in the queue collects, after the same transaction has been open for long,
+and for at most a hundredth of the time.
+"""
+
+import gc
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import Thread, current_thread, local
+from weakref import ref
+
+from pagestore.errors import CorruptionError, LockedError, TransactionError
+from pagestore.storage.file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
+from pagestore.storage.meta import NUMBER_END
+from pagestore.versions.commit_record import time_now
+from pagestore.versions.version_table import Entry
+
+
+class PinReference(ref["Pin"]):
+    """A weak reference to a pin that equals only itself, even when the pin no longer exists."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class Pin:
+    """A claim that keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
+
+    __slots__ = ("__weakref__", "mark", "over", "version")
+
+    def __init__(self, version: int):
+        self.version, self.over = version, False
+        self.mark: PinReference
+
+
+class VersionLocks:
+    """The pins and locks of one handle."""
+
+    def __init__(self, file: File, writer: bool):
+        self._file, self._writer = file, writer
+        self._guard = threading.RLock()
+        self._marks: dict[int, set[PinReference]] = {}  # the pins of each version
+        self._versions: dict[PinReference, int] = {}
+        self._forgotten: deque[PinReference] = deque()
+        self._locked: set[int] = set()  # versions whose bytes this handle may have locked
+        self._going: set[int] = set()  # versions that are being dropped
+
+    @property
+    def pins(self) -> set[int]:
+        """The versions that snapshots of this handle read."""
+        self.unlock_unread()
+        return {*self._marks}
+
+    def pin(self, version: int) -> Pin | None:
+        """Pin a version, so that it is not dropped; return None if it is being dropped. O(1)."""
+        if not 0 <= version < NUMBER_END:
+            raise CorruptionError(f"there can be no version {version}")
+        with self._guard:
+            self._unlock_unread()
+            if version in self._going:
+                return None
+            if not (self._writer or version in self._marks):
+                self._locked.add(version)  # first, so that a lock left by an exception is known
+                if not self._file.lock(SHARED, VERSION_LOCK + version):
+                    self._locked.discard(version)
+                    return None
+            pin = Pin(version)
+            pin.mark = PinReference(pin, self._forgotten.append)
+            self._versions[pin.mark] = version
+            self._marks.setdefault(version, set()).add(pin.mark)
+            return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Release a pin. Idempotent. O(1)."""
+        pin.over = True
+        self._forgotten.append(pin.mark)
+        self.unlock_unread()
+
+    def unlock_unread(self) -> None:
+        """Unlock the versions that no snapshot reads any more."""
+        with self._guard:
+            self._unlock_unread()
+
+    def _unlock_unread(self) -> None:
+        while self._forgotten:
+            mark = self._forgotten[0]
+            version = self._versions.get(mark)
+            if version is not None:
+                marks = self._marks.get(version, set())
+                marks.discard(mark)
+                if not marks:
+                    self._marks.pop(version, None)
+                self._versions.pop(mark, None)
+            self._forgotten.popleft()  # last, so that after an exception the steps are merely repeated
+        if len(self._locked) > len(self._marks):
+            for version in self._locked - self._marks.keys():
+                self._file.lock(UNLOCKED, VERSION_LOCK + version)
+                self._locked.discard(version)
+
+    def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
+        """Lock versions, ascending, against new readers until `unlock`; return them, without `parent` and any read."""
+        if not entries:
+            return []
+        with self._guard:
+            self._unlock_unread()
+            free = [entry for entry in entries if entry.version != parent and entry.version not in self._marks]
+            self._going.update(entry.version for entry in free)
+            locked = free if self._lock_together(free) else [entry for entry in free if self._lock_together([entry])]
+            self._going.intersection_update([entry.version for entry in locked])
+        return locked
+
+    def _lock_together(self, entries: Sequence[Entry]) -> bool:
+        """Lock consecutive versions in one call; return False, locking none, if one is being read or missing."""
+        if not entries or entries[-1].version - entries[0].version >= len(entries):
+            return False
+        return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
+
+    def unlock(self) -> None:
+        """Unlock the locked versions; new readers will find them dropped."""
+        if self._going:
+            first, last = min(self._going), max(self._going)
+            self._file.lock(UNLOCKED, VERSION_LOCK + first, last - first + 1)
+            self._going.clear()
+
+
+AGAIN = 0.05  # seconds after which the next in the queue checks whether the holder's thread has died
+LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
+SHARE = 0.01  # the greatest share of the time that waiting threads may spend on collecting garbage
+
+
+class Life:
+    """An object that lives as long as the thread whose local it is.
+
+    `Thread.is_alive` is unreliable: an exception of a signal's handler inside it marks a live thread as ended.
+    """
+
+    @staticmethod
+    def current() -> "Life":
+        """Return the object of this thread."""
+        life: Life | None = getattr(_local, "life", None)
+        if life is None:
+            life = _local.life = Life()
+        return life
+
+
+_local = local()
+
+
+class Turn:
+    """A thread's write lock, from the request until its release."""
+
+    def __init__(self) -> None:
+        self.thread: Thread = current_thread()
+        self.life = ref(Life.current())
+        self.taken = inf  # when it became the first in the queue, by the clock `monotonic`
+        self.over = False
+        self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
+
+    def __str__(self) -> str:
+        began = datetime.fromtimestamp(time_now() / 1e6 - max(0.0, time.monotonic() - self.taken))
+        return f"thread {self.thread.name!r}, since {began.isoformat(' ', 'seconds')}"
+
+
+class Turns:
+    """The queue of write locks of one handle."""
+
+    def __init__(self) -> None:
+        self._queue: deque[ref[Turn]] = deque()
+        self._collect_from = 0.0  # when garbage may be collected again
+
+    @property
+    def holder(self) -> Turn | None:
+        """The lock that is held, if any: the first in the queue, after removing those that have ended."""
+        while True:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                return None
+            turn = first()
+            if turn is not None and not turn.over and turn.life() is not None:
+                return turn
+            if turn is not None:
+                turn.over = True  # its thread has died: its transaction may not go on
+            with suppress(ValueError):  # another thread has removed it
+                self._queue.remove(first)
+
+    def take(self, turn: Turn, timeout: float | None = None) -> None:
+        """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
+
+        Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
+        """
+        self._queue.append(ref(turn, self._wake_first))
+        try:
+            if self.holder is not turn:
+                self._refuse_second(turn)
+                self._wait(turn, timeout)
+        except BaseException:
+            self.give_back(turn)
+            raise
+        turn.taken = time.monotonic()
+
+    def give_back(self, turn: Turn) -> None:
+        """Release the lock. Idempotent."""
+        turn.over = True
+        self._wake_first()
+
+    def _wake_first(self, _: object = None) -> None:
+        turn = self.holder
+        if turn is not None and turn.woken is not None:
+            turn.woken.put(None)
+
+    def _refuse_second(self, turn: Turn) -> None:
+        """Raise TransactionError if the thread of this request has an earlier one."""
+        if turn.thread in self._threads_before(turn):
+            gc.collect()  # that transaction may have been dropped as part of a cycle
+            if turn.thread in self._threads_before(turn):
+                raise TransactionError("this thread has a transaction open; commit it or roll it back first")
+
+    def _threads_before(self, turn: Turn) -> list[Thread]:
+        """Return the threads with requests before this one."""
+        waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
+        return [before.thread for before in waiting[: waiting.index(turn)]]
+
+    def _wait(self, turn: Turn, timeout: float | None) -> None:
+        """Wait until a request is the first. Raises LockedError after `timeout` seconds."""
+        end = inf if timeout is None else time.monotonic() + timeout
+        turn.woken = SimpleQueue()
+        while self.holder is not turn:
+            now = time.monotonic()
+            if now >= end:
+                self._collect(now)
+                if self.holder is turn:
+                    return
+                raise LockedError(f"another transaction is open ({self.holder}); wait longer, or end that one first")
+            place = len(self._threads_before(turn))
+            if place == 1 and self._held_since() < now - LONG:
+                self._collect(now)
+            with suppress(Empty):  # those further back check less often
+                turn.woken.get(timeout=min(AGAIN * max(1, place), end - now))
+
+    def _held_since(self) -> float:
+        holder = self.holder
+        return inf if holder is None else holder.taken
+
+    def _collect(self, now: float) -> None:
+        """Collect garbage, since a transaction may have been dropped as part of a cycle; rarely."""
+        if now >= self._collect_from:
+            gc.collect()
+            took = time.monotonic() - now
+            self._collect_from = now + max(LONG, took / SHARE)
