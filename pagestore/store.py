@@ -20,8 +20,6 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
-from pagestore.relations import snapshot as diff
-from pagestore.relations import transaction as ephemeral
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -212,9 +210,9 @@ class Store:
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """Return the retained versions, newest first. O(versions listed)."""
-        from pagestore.admin import history as version_log
+        from pagestore.admin import history
 
-        return version_log.describe_versions(self._handle, limit, branch)
+        return history.describe_versions(self._handle, limit, branch)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -226,17 +224,17 @@ class Store:
 
         `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
-        from pagestore.admin import history as tags
+        from pagestore.admin import history
 
         with self._handle.administering():
-            tags.add_tag(self._handle, name, version)
+            history.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
         """Remove a tag. Raises MissingError."""
-        from pagestore.admin import history as tags
+        from pagestore.admin import history
 
         with self._handle.administering():
-            tags.remove_tag(self._handle, name)
+            history.remove_tag(self._handle, name)
 
     @property
     def retain(self) -> int | str:
@@ -270,9 +268,9 @@ class Store:
         Drops all versions except the newest of each branch and those that are tagged or read, and then texts that none
         of these holds. O(store).
         """
-        from pagestore.admin import vacuum as compact
+        from pagestore.admin import vacuum
 
-        return compact.compact_store(self._handle)
+        return vacuum.compact_store(self._handle)
 
     @property
     def texts_removed(self) -> int:
@@ -288,7 +286,7 @@ class Store:
         SchemaError if the relation's columns differ. Reads O(changes * height) pages, or all of them if a scan
         was added or dropped between the versions, since that builds the tree anew.
         """
-        return diff.stream_changes(self.at(a), self.at(b), relation)
+        return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
     # --- branches -------------------------------------------------------------------------------
 
@@ -303,19 +301,19 @@ class Store:
 
         Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
         """
-        from pagestore.admin import history as branches
+        from pagestore.admin import history
 
         with self._handle.administering():
-            branches.begin_branch(self._handle, name, from_version)
+            history.begin_branch(self._handle, name, from_version)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
         needs one.
         """
-        from pagestore.admin import history as branches
+        from pagestore.admin import history
 
         with self._handle.administering():
-            branches.delete_branch(self._handle, name)
+            history.delete_branch(self._handle, name)
 
     # --- copies ---------------------------------------------------------------------------------
 
@@ -413,11 +411,11 @@ class Store:
 
     def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
         """Begin a transaction over a version (the newest by default) that is never committed; see
-        relations/ephemeral.py.
+        relations/transaction.py.
 
         It neither waits for other transactions nor blocks them. Raises as `at`.
         """
-        return ephemeral.begin_ephemeral(self._handle, version)
+        return transaction.begin_ephemeral(self._handle, version)
 
     def reopen(self) -> None:
         """Return to the last commit on disk, after a failed write or sync. Snapshots stay open."""

@@ -37,7 +37,6 @@ from ivm.errors import RangeError
 from ivm.join.join import BATCH, Run, concatenated
 from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels import flat_join as kernel
-from ivm.join.kernels import tries as join_layout
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
 from ivm.join.plan_arrays import Sensors, Shape
 from pagestore.compiled import Door
@@ -77,15 +76,15 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
     Only the paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0,
     or with a level that joins more than PARTS_MAX atoms.
     """
-    tries = shape.parts[: shape.part_start[1], 0].tolist()
+    first_tries = shape.parts[: shape.part_start[1], 0].tolist()
     held = shape.bounds[: shape.bound_start[1], 0]
-    if len(shape.absent) or len(shape.reads) or (held == join_layout.EQ).any():
+    if len(shape.absent) or len(shape.reads) or (held == tries.EQ).any():
         return False
     parts = np.diff(shape.part_start)
     if parts.min() == 0 or parts.max() > PARTS_MAX:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
-    first = min(trees[t].count for t in tries)
+    first = min(trees[t].count for t in first_tries)
     return bool(records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
 

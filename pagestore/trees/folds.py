@@ -18,7 +18,6 @@ from pagestore.pages.operators import CARRY, COUNT, MAX, SUM, THEN
 from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.sorting.tuples import distinct
 from pagestore.trees.kernels import folds as kernel
-from pagestore.trees.kernels import folds as rank_select
 from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree
 from pagestore.trees.kernels.intervals import stab_points
 from pagestore.trees.read import packed_tree
@@ -27,8 +26,8 @@ from pagestore.trees.tree import Spec, Tree, checked, fold_array
 MAP = MappedWords, Bytes, int  # the fields of Pages
 FOLD = Door(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
 ONE = Door(kernel.fold_one, int, int, int)
-SELECT = Door(rank_select.select_records, *MAP, int, int, int, int, int, Words, Table)
-WEIGHTED = Door(rank_select.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
+SELECT = Door(kernel.select_records, *MAP, int, int, int, int, int, Words, Table)
+WEIGHTED = Door(kernel.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
 WORK_WORDS = Door(kernel.work_words, int, int)
 
 

@@ -36,7 +36,6 @@ from pagestore.trees.folds import ranks as ranks_in
 from pagestore.trees.read import RecordFinder, get, lookup_order, packed_tree, read, read_batches
 from pagestore.trees.tree import Spec, Tree, checked
 from pagestore.values.kernels import text_hash, text_lookup
-from pagestore.values.kernels import text_lookup as text_rank
 from pagestore.values.kernels.text_lookup import LONG as LONG
 from pagestore.values.kernels.text_lookup import UNREADABLE
 
@@ -45,7 +44,7 @@ FIND = Door(text_lookup.find_text, int, int, int, int, int)
 MATCH = Door(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
 MEASURE = Door(text_lookup.measure_texts, int, Words, Table, Words)
 COPY = Door(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
-RANK = Door(text_rank.rank_text, int, int, int, int, int, int)
+RANK = Door(text_lookup.rank_text, int, int, int, int, int, int)
 
 
 class PackedTexts(NamedTuple):

@@ -22,7 +22,6 @@ from ..loading.dataset import Reading
 from ..loading.load import load
 from ..spark.prepare import Report
 from . import flights
-from . import flights as without_spark
 from .narrator import Narrator
 
 RULES = Path(__file__).with_name("flights.logiql")
@@ -143,7 +142,7 @@ def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
 @contextmanager
 def _preparing(spark: bool, tell: Narrator) -> Iterator[Callable[[flights.Table, Path, Path], Report]]:
     if not spark:
-        yield without_spark.prepare
+        yield flights.prepare
         return
     try:
         from ..spark import session

@@ -53,7 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pagestore_tools.kernels.build", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--level", choices=["own", "all", *LEVELS], default="own")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only kernels whose names have this in them")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="TEXTS",
+        help="only kernels whose names have one of these texts, separated by commas",
+    )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # numba is set for the level already
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +124,7 @@ def _entries(only: str) -> dict[str, Any]:
 
     every: list[Door | ByAddress] = [*Door.every, *ByAddress.every]
     keyed = {key_of(one.function, one.arguments): one for one in every}
-    return {key: one for key, one in keyed.items() if only in key}
+    return {key: one for key, one in keyed.items() if any(text in key for text in only.split(","))}
 
 
 def _file(key: str) -> str:
