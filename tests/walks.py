@@ -64,28 +64,28 @@ def _key(path: Path, watch: Callable[[], Any]) -> Walk:
 
 
 def _text(path: Path, watch: Callable[[], Any]) -> Walk:
-    import ivm
-
-    with ivm.open(path) as ws:
-        ws.install(DECLARATION, name="facts")
-        with ws.transaction() as txn:
-            txn.insert("edge", EDGES)
-        with watch() as moves:
-            ws.install(RULES.partition("  ")[0], name="rules")
+    with _with_facts(path) as ws, watch() as moves:
+        ws.install(RULES.partition("  ")[0], name="rules")
     return Walk(moves)
 
 
 def _delta(path: Path, watch: Callable[[], Any]) -> Walk:
-    import ivm
-
-    with ivm.open(path) as ws:
-        ws.install(DECLARATION, name="facts")
-        with ws.transaction() as txn:
-            txn.insert("edge", EDGES)
+    with _with_facts(path) as ws:
         ws.install(RULES, name="rules")
         with watch() as moves, ws.transaction() as txn:
             txn.insert("edge", [(1, 4), (2, 4)])
     return Walk(moves)
+
+
+def _with_facts(path: Path) -> Any:
+    """Open a workspace that has the edges and no rule yet."""
+    import ivm
+
+    ws = ivm.open(path)
+    ws.install(DECLARATION, name="facts")
+    with ws.transaction() as txn:
+        txn.insert("edge", EDGES)
+    return ws
 
 
 @contextmanager
