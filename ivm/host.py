@@ -13,8 +13,9 @@ from weakref import WeakSet
 
 from ivm.check.check import check
 from ivm.engine.engine import Engine
-from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, built_sizes, dependants_of, layout_in, layouts_of, load, save, saved_rules
+from ivm.engine.installed import PROPERTY
+from ivm.engine.relations import Relations
+from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import EditError, IvmError
 from ivm.lang.ir import constants
 from ivm.plan.expression import Encoder
@@ -86,10 +87,11 @@ class RuleHost:
         """
         saved = str(txn.base.catalog.properties[PROPERTY])
         before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
-        installed = Installed.load(saved, Encoder(txn), layouts_of(before))
+        installed = load(txn, saved, before)
         readers = [rule for rule in installed.rules if name in rule.reads]
         with suppress(EditError):
-            if not readers or layout_in(txn, installed, name) == installed.layouts[name]:
+            predicate, was = installed.program.predicates.get(name), installed.layouts.get(name)
+            if not readers or (predicate and name in txn and Relations(txn).layout(predicate) == was):
                 return None
         views = ", ".join(sorted({view.partition("$")[0] for rule in readers for view in rule.writes}))
         blocks = " and ".join(f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules))
@@ -119,11 +121,11 @@ def _notify_all(told: list[Maintainer], engine: Engine) -> None:
             stack.callback(one.committed, engine, engine.evaluated)
 
 
-def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
+def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
     """Record in each branch what its views depend on, if an earlier release did not; mostly this does nothing."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
-            installed = rules_of(snap)
+            installed = rules.of(snap)
             dependants = dependants_of(installed)
             if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:

@@ -3,8 +3,6 @@
 Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 
 Find the names that a text reads but neither declares nor derives.
-
-Names and arities: checks that each atom refers to a predicate, in the right form.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +10,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError, UnknownPredicateError, Where
-from ivm.lang.infer import typed_atom
+from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
-from ivm.lang.parse import parse
+from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     And,
     Anonymous,
@@ -28,33 +26,28 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    split,
 )
 from ivm.lang.types import column_type, stands_for_null
 
 
-def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate]) -> None:
-    """Add the declared predicates to `predicates`.  Raises RedefinitionError, RuleTypeError."""
-    for declaration in declarations:
-        predicate = _declared(declaration)
+def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
+    """Make predicates of a program's declarations, and add those that only the store declares.
+
+    Raises RedefinitionError, RuleTypeError.
+    """
+    predicates, left = {**program.over(known), **stored}, list[Statement]()
+    for statement in program.statements:
+        if not isinstance(statement, Declaration):
+            left.append(statement)
+            continue
+        predicate = _declared(statement)
         before = predicates.setdefault(predicate.name, predicate)
         if before is not predicate:
             verb = "declared" if before.extensional else "derived by the rule"
             reason = f"{predicate.name} is {verb} at {before.where} already: use another name"
             raise RedefinitionError(predicate.where, reason)
-
-
-def split(head: Call | Operation) -> tuple[Call, Node | None]:
-    """Split a head into its call and its value, which is None for a relation."""
-    if isinstance(head, Call):
-        return head, None
-    assert isinstance(head.left, Call)
-    return head.left, head.right
-
-
-def last_head(statements: Iterable[Statement]) -> str:
-    """Return the name of the last rule's first head; "" if there is no rule."""
-    heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
-    return heads[-1] if heads else ""
+    return replace(program.defining(predicates, known), statements=tuple(left), stored=tuple(stored))
 
 
 def _declared(declaration: Declaration) -> Predicate:
@@ -103,7 +96,15 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
     return tuple(found[column] for column in columns)
 
 
-def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+def make_edits(program: Program, known: Program) -> Program:
+    """Make edits of a program's changes, their constants typed by the columns.  Raises RuleError."""
+    predicates = program.over(known)
+    edits = tuple(_edit(one, predicates) for one in program.statements if isinstance(one, Change))
+    left = tuple(one for one in program.statements if not isinstance(one, Change))
+    return replace(program, edits=edits, statements=left)
+
+
+def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
@@ -160,14 +161,15 @@ def _constant(node: Node) -> Const:
     raise RuleSyntaxError(node.where, "an edit holds constants only")
 
 
-def mentioned(text: str, source: str) -> set[str]:
-    """Return the predicates that a text reads or edits, but does not define.  Raises RuleSyntaxError.
+def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
+    """Return the names that some statements read or edit, and the names of the predicates that they define.
 
-    >>> sorted(mentioned("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).", "rules"))
-    ['q', 'r', 's']
+    >>> from ivm.lang.parse import parse
+    >>> [*map(sorted, mentioned(parse("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).")))]
+    [['q', 'r', 's', 't'], ['p', 't']]
     """
     needed, own = set[str](), set[str]()
-    for statement in parse(text, source):
+    for statement in statements:
         match statement:
             case Declaration():
                 own.add(split(statement.head)[0].name)
@@ -179,7 +181,7 @@ def mentioned(text: str, source: str) -> set[str]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Change():
                 needed |= set(_names(statement.head))
-    return needed - own
+    return needed, own
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
@@ -216,23 +218,6 @@ def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateEr
     short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
-    return UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
-
-
-def check_arity(atom: Atom, predicate: Predicate) -> None:
-    """Raise ArityError unless the atom has its predicate's form."""
-    is_function = predicate.value is not None
-    if (atom.value is not None) != is_function:
-        kind = "function" if is_function else "relation"
-        raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
-    if len(atom.args) != len(predicate.keys):
-        wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
-        reason = f"{atom.predicate} takes {wanted}, not {len(atom.args)}: {_form(predicate)}"
-        raise ArityError(atom.where, reason)
-
-
-def _form(predicate: Predicate) -> str:
-    if predicate.value is None:
-        return f"{predicate.name}({', '.join(predicate.columns)})"
-    *keys, value = predicate.columns
-    return f"{predicate.name}[{', '.join(keys)}] = {value}"
+    error = UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
+    error.name = name
+    return error

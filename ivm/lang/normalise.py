@@ -2,7 +2,7 @@
 
 Three steps:
 
-    hoist    nested terms get names (hoist.py)
+    hoist    nested terms get names
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
@@ -40,7 +40,8 @@ from ivm.lang.ir import (
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.program import Program
+from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or, split
 from ivm.lang.types import folded
 
 
@@ -218,7 +219,16 @@ DISJUNCTS_MAX = 64
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def normalise(clause: Clause) -> list[Rule]:
+def normalise(program: Program) -> Program:
+    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
+    clauses = [one for one in program.statements if isinstance(one, Clause)]
+    rules = tuple(rule for clause in clauses for rule in _rules_of(clause))
+    left = tuple(one for one in program.statements if not isinstance(one, Clause))
+    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    return replace(program, rules=rules, statements=left, answer=answer)
+
+
+def _rules_of(clause: Clause) -> list[Rule]:
     """Return the rules of a clause: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
     hoist = Hoist(clause)
     heads, aggregates, body = hoist.clause()

@@ -84,3 +84,11 @@ class Change(Placed):
 
 
 Statement = Declaration | Clause | Change
+
+
+def split(head: Call | Operation) -> tuple[Call, Node | None]:
+    """Split a head into its call and its value, which is None for a relation."""
+    if isinstance(head, Call):
+        return head, None
+    assert isinstance(head.left, Call)
+    return head.left, head.right

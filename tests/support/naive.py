@@ -18,9 +18,8 @@ from functools import reduce
 from itertools import count
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
-from ivm.lang import Program
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var, variables
-from ivm.lang.program import strata_of
+from ivm.lang.program import Program, strata_of
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ivm.lang import compile
+from ivm.engine.compile import compile
 from ivm.spark import Cells
 from ivm.spark.shares import choose_shares
 
