@@ -65,7 +65,7 @@ class Meter:
             return snapshot.pages.seen
 
     def _counted(self, door: Door) -> Callable[..., Any]:
-        """A door's call, counted. Those that are never called are not compiled."""
+        """A kernel's call, counted. Those that are never called are not compiled."""
         plain = copy(door)
 
         def counted(*arguments: Any) -> Any:
