@@ -55,7 +55,9 @@ IVM = {
     "bench": "these joins and views compared with others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
+OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
 MODULES = {
+    **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
     ("pagestore", "bench"): "bench.storage",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",

@@ -7,7 +7,7 @@ import pytest
 from ivm import errors
 from ivm.lang import NOTHING, compile, query
 from pagestore import register_operator
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 register_operator("partial", lambda a, b: a, 0)
 DECLARATIONS = """q(x) -> int(x).  edge(x, y) -> int(x), int(y).  born[x] = d -> int(x), date(d).

@@ -7,7 +7,7 @@ import ivm
 from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 FACTS = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).\n"
 REACH = "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."

@@ -25,8 +25,8 @@ from ivm.spark import Cells
 from ivm.spark.cell import Batch, CellsError, Message
 from ivm.spark.executors import Here, Stage
 from tests.support.over_cells import REFUSALS, Twins, tables, through_cells
+from tests.support.programs.typed_programs import POOLS, typed_case
 from tests.support.strategies import FAILING, FULL, cases
-from tests.support.typed_programs import POOLS, typed_case
 
 CELLS = [1, 4, 8]
 EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign

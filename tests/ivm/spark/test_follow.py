@@ -20,9 +20,8 @@ from ivm.errors import (
     UnknownViewError,
 )
 from ivm.lang import compile
-from ivm.spark.follow import Feed, refresh
+from ivm.spark.follow import PROGRESS, Feed, refresh
 from ivm.spark.materialize import changed_rows
-from ivm.spark.progress import PROGRESS
 
 RULES = """edge(x, y) -> int(x), int(y).  name[x] = n -> int(x), string?(n).
 tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).

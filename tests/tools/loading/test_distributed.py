@@ -37,7 +37,7 @@ from tests.support.death import Death
 TYPES = [
     ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
 ]  # fmt: skip
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
