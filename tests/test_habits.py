@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pagestore", "ivm", "tools")
 FILE_LINES, FUNCTION_LINES, PARAMETERS = 600, 60, 12
-KERNELS = {"kernel", "inlined", "late", "addressed", "allocating", "by_address", "njit", "intrinsic"}
+KERNELS = {"kernel", "inlined", "on_demand", "allocating", "njit", "intrinsic"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -119,7 +119,12 @@ DOC = '    """Does it."""\n'
         ),
         (undocumented_functions, f"def f():\n{DOC}", "def f(): ...", "a.py:1: f has no docstring"),
         (undocumented_functions, "class _C:\n  def f(): ...", "class C:\n  def f(): ...", "a.py:2: f has no docstring"),
-        (undocumented_functions, "@late('void')\ndef f(): ...", "@cache\ndef f(): ...", "a.py:2: f has no docstring"),
+        (
+            undocumented_functions,
+            "@on_demand('void')\ndef f(): ...",
+            "@cache\ndef f(): ...",
+            "a.py:2: f has no docstring",
+        ),
         (undocumented_functions, f"def f():\n{DOC}    def g(): ...", "if x:\n  def f(): ...", "a.py:2: f has no doc"),
         (undocumented_functions, "@x.setter\ndef x(self, y): ...", "@property\ndef x(self): ...", "a.py:2: x has no"),
     ],

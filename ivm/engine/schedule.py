@@ -21,12 +21,12 @@ from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, pro
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
+from pagestore.compiled import FlushRoom, PageBooks, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
-CARRY = Door(
+CARRY = TypedKernel(
     kernel.carry,
     int,
     Pages,

@@ -9,16 +9,17 @@ from math import isqrt
 
 import numpy as np
 
-from pagestore.runtime.arguments import Bytes, Door, HalfWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.records import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # spare capacity of each list of the difference, in pages
 
-LEND = Door(kernel.lend, Bytes, Words, int, Words)
-LEND_RUN = Door(kernel.lend_run, Bytes, Words, int, int)
-TAKE_BACK = Door(kernel.take_back, Words, Bytes, Words)
-COUNT = Door(kernel.count, int, int, Words, Table, HalfWords)
+LEND = TypedKernel(kernel.lend, Bytes, Words, int, Words)
+LEND_RUN = TypedKernel(kernel.lend_run, Bytes, Words, int, int)
+TAKE_BACK = TypedKernel(kernel.take_back, Words, Bytes, Words)
+COUNT = TypedKernel(kernel.count, int, int, Words, Table, HalfWords)
 
 
 class FreeList:

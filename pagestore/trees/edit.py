@@ -26,8 +26,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Bytes, Door, Flags, MappedWords, Table, Tables, Words
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Bytes, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
 from pagestore.storage.pager import Pager as StorePager
@@ -68,15 +69,15 @@ ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
-APPLY = Door(
+APPLY = TypedKernel(
     k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
 )
 
-ADOPT = Door(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
-ASCENDS = Door(ascends, Table)
-COMPOSE = Door(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
-COMPOSE_FEW = Door(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
-CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
+ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
+ASCENDS = TypedKernel(ascends, Table)
+COMPOSE = TypedKernel(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
+COMPOSE_FEW = TypedKernel(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
+CUT = TypedKernel(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
 
 
 def apply(

@@ -27,7 +27,8 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
-from pagestore.runtime.arguments import Bytes, Door, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, Words
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.record import Counting, RecordRun, Span, write_commit
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
@@ -48,7 +49,7 @@ DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
 
-WRITE = Door(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
+WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):

@@ -20,7 +20,7 @@ from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan
-from pagestore.compiled import Door, Words
+from pagestore.compiled import TypedKernel, Words
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -34,7 +34,7 @@ from pagestore.host import (
     sort_order,
 )
 
-JOIN_RUNS = Door(kernel.join_runs, int, Words, Words, Words)
+JOIN_RUNS = TypedKernel(kernel.join_runs, int, Words, Words, Words)
 
 
 def fixpoint_of(

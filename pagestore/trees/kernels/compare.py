@@ -18,8 +18,9 @@ so the next one is found by galloping and halving over ranks, however many recor
 from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import bits, column, columns_of, field, word_from
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.folds import fold_before, select
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 

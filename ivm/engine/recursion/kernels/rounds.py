@@ -10,7 +10,7 @@ Rows of relations are sorted by the columns that they are looked up by, and a ha
 key begin. Facts with a key form a chain, the newest first. A combination of facts is found from the last of them: the
 others come before it.
 
-Groups of arguments of the kernel that evaluates a recursion in memory (see pagestore/runtime/arguments.py).
+Groups of arguments of the kernel that evaluates a recursion in memory (see pagestore/runtime/types.py).
 
 Build hash tables: those of relations that a recursion reads, and the chains of its facts.
 
