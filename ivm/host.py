@@ -128,8 +128,8 @@ def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
             installed = rules.of(snap)
             dependants = dependants_of(installed)
             if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
-                with store.transaction("say what views stand on", branch) as txn:
-                    txn.vouch(HOST)
+                with store.transaction("record what views depend on", branch) as txn:
+                    txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)
 
 

@@ -47,7 +47,7 @@ class Maintainer:
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
-        txn.vouch(HOST)
+        txn.declare_maintained(HOST)
         built = self._built_sizes.of(txn)
         engine = Engine(
             txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),

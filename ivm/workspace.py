@@ -99,7 +99,7 @@ class Workspace:
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             watched = self._maintainer.subscriptions
             done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
@@ -116,7 +116,7 @@ class Workspace:
         blocks read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             saved, left, removal = uninstall(txn, self.rules_of(txn), name, relations)
             if dry_run:
                 txn.rollback()
@@ -189,7 +189,7 @@ class Workspace:
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.
 
-        Raises UnknownViewError for a view that is no concat, KeyError if the group does not exist.
+        Raises UnknownViewError for a view that is not a concat, KeyError if the group does not exist.
         """
         snap = self.store.snapshot()
         return rope_of(snap, self.rules_of(snap), name, key)
@@ -316,7 +316,7 @@ class Workspace:
         relations.
         """
         with self.store.transaction("repair", branch) as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)

@@ -2,15 +2,15 @@
 
     reach(x, y) <- edge(x, y).          reach(x, z) <- reach(x, y), edge(y, z).          q(y) <- reach(1, y).
 
-    reach$asked1(x) <- reach$seed1(x).                                        1, and values demanded because of it
-    reach$1(x, y) <- reach$asked1(x), edge(x, y).
-    reach$1(x, z) <- reach$asked1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
+    reach$needed1(x) <- reach$seed1(x).                                        1, and values demanded because of it
+    reach$1(x, y) <- reach$needed1(x), edge(x, y).
+    reach$1(x, z) <- reach$needed1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
 
 The digits say which columns are bound: 1 where a value is given. If each demand leads only to demands for other values
 of these columns, as in `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all demanded values. Then
 rows are derived without those columns:
 
-    reach$asked1(y) <- reach$asked1(x), edge(x, y).          reach$for1(z) <- reach$asked1(x), edge(x, z).
+    reach$needed1(y) <- reach$needed1(x), edge(x, y).          reach$for1(z) <- reach$needed1(x), edge(x, z).
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ class _Magic:
         rules = [self._answered(rule, factored) for rule in outside]
         made = [rule for rule in self._made if not self._is_left_out(rule, factored)]
         for name in self._seeds:
-            kept = self._predicates[name.replace("$seed", "$asked")]
+            kept = self._predicates[name.replace("$seed", "$needed")]
             self._predicates[name] = replace(kept, name=name, extensional=True)
         notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
         new = in_order((*made, *rules))
@@ -151,13 +151,15 @@ class _Magic:
         left = [i for i in range(len(whole.keys)) if i not in given]
         rest = {"keys": tuple(whole.keys[i] for i in left), "columns": tuple(whole.columns[i] for i in left)}
         self._define(replace(whole, name=_named(name, "", given)))
-        self._define(replace(whole, name=_named(name, "asked", given), **some))  # type: ignore[arg-type]
+        self._define(replace(whole, name=_named(name, "needed", given), **some))  # type: ignore[arg-type]
         self._define(replace(whole, name=_named(name, "for", given), **rest))  # type: ignore[arg-type]
         if _named(name, "seed", given) in self._seeds:
             args = tuple(map(Var, some["columns"]))
             types = dict(zip(some["columns"], some["keys"], strict=True))
-            head, seed = (Atom(_named(name, kind, given), args) for kind in ("asked", "seed"))
-            self._made.append(Rule((head,), ((seed,),), types=types, text="(what is asked for)", where=whole.where))
+            head, seed = (Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
+            self._made.append(
+                Rule((head,), ((seed,),), types=types, text="(the constants that are needed)", where=whole.where)
+            )
 
     def _define(self, predicate: Predicate) -> None:
         self._predicates[predicate.name] = predicate
@@ -173,7 +175,7 @@ class _Magic:
 
     def _adorn_one(self, rule: Rule, head: Atom, disjunct: Disjunct, given: Given) -> bool:
         values = tuple(head.args[i] for i in given)
-        asking = Atom(_named(head.predicate, "asked", given), values, where=head.where)
+        asking = Atom(_named(head.predicate, "needed", given), values, where=head.where)
         known = {*variables(asking), *_constants(disjunct)}
         done: list[Atom] = [asking]
         left = [x for x in disjunct if isinstance(x, Atom)]
@@ -212,7 +214,7 @@ class _Magic:
         """Add the rule that demands a view's rows by the atoms before it; return whether it has all other literals."""
         fresh = {i: Var(f"given${i}", where=atom.where) for i in columns if isinstance(atom.args[i], Const)}
         args = tuple(fresh.get(i, atom.args[i]) for i in columns)
-        head = Atom(_named(atom.predicate, "asked", columns), args, where=atom.where)
+        head = Atom(_named(atom.predicate, "needed", columns), args, where=atom.where)
         if (head,) == tuple(done):
             return True  # this is demanded already
         held = {v for one in done for v in variables(one)}
@@ -220,7 +222,7 @@ class _Magic:
         kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
         types = {**rule.types, **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()}}
         body: Disjunct = (*done, *fixed, *kept)
-        text = f"{rule.text}  (what it asks for)"
+        text = f"{rule.text}  (the constants that it needs)"
         self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
         return len(kept) == len(rest)
 
