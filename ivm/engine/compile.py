@@ -141,6 +141,7 @@ def with_block(
         program = query(given, known, name, store, hinting)
     else:
         program = compile(given, known, name, store, rewrites.columns, hinting)
+    text = with_declarations(given, program) if isinstance(given, str) else text
     if not saved:
         program.refuse_long()
     if once:
@@ -161,7 +162,6 @@ def with_block(
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
     rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
-    text = with_declarations(given, program) if isinstance(given, str) else text
     return Installed((*installed.blocks, Block(name, text, program, rules, options.limits)), whole, layouts)
 
 
