@@ -68,12 +68,12 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
-        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
+        declare_maintained dictionary drop drop_column drop_scan edit edit_queues encode finder flushing following pages properties
         refuse_nulls rename replace rollback savepoint stitch threads tree truncate version
     """,
     ivm.Workspace: """
-        at blocks check close committed declarations evaluate exec explain install predicates query repair rope rules_of
-        stats subscribe trace trace_distance transaction uninstall verify
+        at blocks check close declarations evaluate evaluated exec explain install predicates query repair rope rules_of
+        stats strict subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",

@@ -10,17 +10,18 @@ Edit queues: a few edits of several groups of trees, flushed within one call of 
 
     queues.clear()
     queues.wait(0, actions, rows)
-    txn.flush_queues(queues, host)      `host` calls a kernel, which flushes one queue after the other
+    with txn.flushing(queues) as room:
+        HOST.call(*room)                a kernel of the host, which flushes one queue after the other
     queues.changes(0)                   what changed in the first tree
 
-Python takes longer between two calls of kernels than the calls take. See kernels/flush_queue.py.
+Python takes longer between two calls of kernels than the calls take. See kernels/edit_groups.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import add, attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -364,6 +365,10 @@ class EditQueue(NamedTuple):
     visible: int
 
 
+# What `flush_queue` takes before the number of a queue; the last is the address of `apply_indexed`.
+Flushing: TypeAlias = tuple[Pages, PageBooks, Queues, FlushRoom, int]
+
+
 class EditQueues:
     """Queues of edits for groups of trees of given shapes, and the results of flushing them."""
 
@@ -403,13 +408,10 @@ class EditQueues:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
-    def flush(
-        self, pager: StorePager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
-    ) -> tuple[list[Tree], int]:
-        """Call `host` with all arguments of `kernels.flush_queue` but the number of a queue.
+    def begin(self, pager: StorePager, trees: Sequence[Tree], again: bool) -> Flushing:
+        """Return what a kernel needs to flush queues of these trees; call `end` after it.
 
-        Returns the new trees, and what `host` returned. With `again` it continues with the edits that an earlier call
-        left, and has more pages.
+        With `again` it continues with the edits that an earlier call left, and has more pages.
         """
         ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
         page_writer = pager.make_room(int(ids[-1]) + 1)
@@ -421,16 +423,19 @@ class EditQueues:
         self._taken[:] = NOTHING
         if trees != self._left:  # mostly they are as the kernel left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
-        self._left = ()  # until the kernel has returned
+        self._left, self._ids = (), ids  # no trees until the kernel has returned
         books = PageBooks(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
         working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
-        returned = host(pages, books, self._queues, working, apply_indexed_at.address())
+        return pages, books, self._queues, working, apply_indexed_at.address()
+
+    def end(self, pager: StorePager) -> Sequence[Tree]:
+        """Report to the pager which pages the kernel took, and return the trees that it left."""
         written, gone, oldest, newest = self._taken.tolist()
-        pager.took(ids, written, self._retired[:gone], oldest, newest)
+        pager.took(self._ids, written, self._retired[:gone], oldest, newest)
         tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
         self._changed, self._gained = tallies[DELTA], tallies[GAIN]
         self._left = [*map(Tree, roots, heights, map(add, map(_COUNT, self.trees), self._gained), self._specs)]
-        return self._left, returned
+        return self._left
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""
