@@ -17,8 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pagestore
-from pagestore.storage.file import local_path
-from pagestore.values.types import Type
+from pagestore.host import Type, local_path
 
 from ..cli.answers import answer, common, complain, number
 from ..cli.progress import Progress, removed_if_empty

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagestore.storage.file import local_path
+from pagestore.host import local_path
 
 from ..cli.answers import answer, common, number, tell
 from ..cli.progress import Progress
