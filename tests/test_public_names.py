@@ -134,6 +134,17 @@ def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == COMMANDS[command].split()
 
 
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in COMMANDS for name in COMMANDS[command].split()]
+)
+def test_help_fits_a_terminal(command, name: str, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        command([name, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage:") and [line for line in lines if len(line) > 80] == []
+
+
 def test_the_scripts_run_these_commands() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for name, place in scripts.items():

@@ -1,4 +1,4 @@
-"""Fill an empty relation by many tasks: each builds the finished pages of a range of its keys (pagestore/trees/build.py).
+"""Fill an empty relation by many tasks: each builds the finished pages of a range of its keys.
 
     texts      each task writes the distinct texts of some files; this process assigns ids, in the order of the files
     build      each task reads some files again, replaces texts by those ids, and builds a segment, if the keys ascend
