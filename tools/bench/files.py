@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import ivm
 import pagestore
 
-from ..cli.main import pagestore as command
+from ..cli.answers import common, opened
+from ..cli.rows import answer_rows, row_options
 from ..loading.load import Spread, load
 from .harness import Row, Side, Work
 
@@ -43,8 +44,14 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     things = size, "rows"
     yield Row(f"load {size:,} rows of Parquet", loads(loaded, base, ["id"]), 3, "s", 1, things=things)
 
+    parser = argparse.ArgumentParser()
+    common(parser)
+    row_options(parser)
+    printing = parser.parse_args([str(loaded), "-o", str(folder / "ours.parquet"), "--quiet"])
+
     def ours() -> int:
-        command(["print", str(loaded), "r", "-o", str(folder / "ours.parquet"), "--quiet"])
+        with opened(printing) as store, store.snapshot() as snapshot:
+            answer_rows(printing, snapshot["r"])
         return int(pq.read_metadata(folder / "ours.parquet").num_rows)
 
     def theirs() -> int:

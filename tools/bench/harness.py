@@ -270,17 +270,12 @@ def megabytes(*files: Path) -> float:
 # -- reports: text while it runs, JSON for machines, an HTML page with bars for people
 
 PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
-WIDTH = 320
 LIMIT = "(limit)"  # marks the name of a side that is no system but a limit of the machine
-LOGARITHMIC_FROM = 30  # ratio of the longest to the shortest bar from which the scale is logarithmic
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
-h2 { font-size: 1.05em; margin: 2em 0 .2em } .note { color: #777; font-size: .85em }
-table { border-collapse: collapse } td, th { padding: 0 .9em 0 0; white-space: nowrap; vertical-align: top }
-th { color: #777; font-weight: normal; font-size: .85em; text-align: right } th.l { text-align: left }
-td.n { text-align: right; font-variant-numeric: tabular-nums } svg { vertical-align: middle }
-td.c { white-space: normal; color: #666; font-size: .85em }
-.bar { fill: #b8c4d6 } .ours { fill: #2f6db5 } .spread { stroke: #222; stroke-width: 1.5 }
+h2 { font-size: 1.05em; margin: 2em 0 .2em } td { padding: 0 .9em 0 0; white-space: nowrap; vertical-align: top }
+td.n { text-align: right } td.c { white-space: normal } p, td.c { color: #666; font-size: .85em }
+.bar { background: #2f6db5; height: .9em; margin: .3em 0 }
 """
 
 
@@ -324,13 +319,12 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
         for result in results
     ]
     data.write_text(json.dumps({"about": about, "machine": place, "rows": rows}, indent=1))
-    where = ", ".join(f"{name} {value}" for name, value in (place | place.pop("packages")).items())
+    where = ", ".join(f"{name} {value}" for name, value in {**place, **place["packages"]}.items() if name != "packages")
     sections = "".join(f"<h2>{escape(result.row)}</h2>{_table(result)}" for result in results)
     page.write_text(
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
-        f"<h1>{title}</h1><p>{escape(about)}<p class=note>Medians; the first side is ours, and the ratio is to "
-        f"it. A line across a bar goes from the least to the 99th percentile, or to the most. {escape(where)}"
-        f"</p>{_overview(results)}{sections}</html>\n",
+        f"<h1>{title}</h1><p>{escape(about)}<p>Medians; the first side is ours, and the ratio is to it. Bars are on a "
+        f"logarithmic scale. {escape(where)}</p>{_overview(results)}{sections}</html>\n",
         encoding="utf-8",
     )
     return data, page
@@ -358,36 +352,17 @@ def _overview(results: Sequence[Result]) -> str:
                 f"<tr><td>{escape(result.row)}<td class=n>{figure(result.median(ours))} {result.unit}"
                 f"<td class=n>&times; {result.ratio(best):.2f}<td>{escape(best)}"
             )
-    head = "<tr><th><th>ours<th>fastest of the others<th class=l>which is"
+    head = "<tr><td><td>ours<td>fastest of the others<td>which is"
     return f"<h2>At a glance</h2><table>{head}{''.join(lines)}</table>" if lines else ""
 
 
 def _table(result: Result) -> str:
-    lines = []
+    lines, medians = [], [result.median(side) for side in result.times]
     for side in result.times:
-        high = result.percentile(side)
+        high, width = result.percentile(side), 60 + 60 * log10(result.median(side) / min(medians))
         lines.append(
             f"<tr><td>{escape(side)}<td class=n>{figure(result.median(side))} {result.unit}"
             f"<td class=n>{'' if high is None else f'99 % {figure(high)}'}<td class=n>&times; {result.ratio(side):.2f}"
-            f"<td>{_bar(result, side)}<td class=c>{escape(_counts(result, side))}"
+            f"<td><div class=bar style='width: {width:.0f}px'></div><td class=c>{escape(_counts(result, side))}"
         )
     return f"<table>{''.join(lines)}</table>"
-
-
-def _bar(result: Result, side: str) -> str:
-    """Return the median as a bar, with the spread as a line on it; on a logarithmic scale if bars differ much."""
-    medians, times = [result.median(each) for each in result.times], result.times[side]
-    least, most = min(medians), max(medians)
-
-    def x(value: float) -> float:
-        if least * LOGARITHMIC_FROM < most:
-            value, longest = log10(value / least) + 0.3, log10(most / least) + 0.3
-        else:
-            longest = most
-        return min(WIDTH, max(1.0, 0.8 * WIDTH * value / longest))
-
-    lo, hi = x(min(times)), x(result.percentile(side) or max(times))
-    kind = "bar ours" if side == next(iter(result.times)) else "bar"
-    line = f"<line class=spread x1={lo:.0f} x2={hi:.0f} y1=7 y2=7 />" if hi - lo > 1 else ""
-    bar = f"<rect class='{kind}' height=14 width={x(result.median(side)):.0f} />"
-    return f"<svg width={WIDTH} height=14>{bar}{line}</svg>"
