@@ -67,9 +67,10 @@ MEMBERS = {  # of each class that is handed to users
         source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
     """,
     pagestore.Transaction: """
-        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
-        declare_maintained dictionary drop drop_column drop_scan edit edit_queues encode finder flushing following pages properties
-        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version
+        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
+        declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
+        following pages properties refuse_nulls rename replace rollback savepoint stitch threads tree truncate
+        version
     """,
     ivm.Workspace: """
         at blocks check close declarations evaluate evaluated exec explain install predicates query repair rope rules_of
@@ -132,6 +133,17 @@ def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
         command(["--help"])
     listed = re.findall(r"^    ([a-z]+)\b", capsys.readouterr().out, re.MULTILINE)
     assert listed == COMMANDS[command].split()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in COMMANDS for name in COMMANDS[command].split()]
+)
+def test_help_fits_a_terminal(command, name: str, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        command([name, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage:") and [line for line in lines if len(line) > 80] == []
 
 
 def test_the_scripts_run_these_commands() -> None:

@@ -167,7 +167,7 @@ def locate_column(words, c, columns, wanted, group, place):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)
     for g in range(n):
-        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is no memory
+        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is not a memory
         value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
         equal[g] &= (low[g] < end[g]) & (value == x[g])
     for g in range(n if c + 1 < columns else 0):

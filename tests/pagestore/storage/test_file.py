@@ -2,10 +2,8 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from pagestore.runtime.kernel import kernel
 from pagestore.storage.file import IN_PLACE, File
 from pagestore.storage.kernels.write import FD, PAGES, PAST, write_pages
 from pagestore.storage.system import file_system
+from tests.support.file_systems import largest_file
 from tests.support.simulator import compiled
 
 SIZES = [4096, 8192, 65536]
@@ -93,17 +92,6 @@ def mapped_file(file, monkeypatch):
 
 def failing(*_):
     raise OSError(errno.EIO, "simulated")
-
-
-@contextmanager
-def largest_file(size):
-    """Limit the file's size: a write behind the limit fails with EFBIG, one across it is short (no SIGXFSZ)."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def contents(file, page_words):
