@@ -36,9 +36,10 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
-from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
+from ivm.rope import note_erased, rope_of, texts_of_changes
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
+from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
