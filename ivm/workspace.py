@@ -127,7 +127,7 @@ class Workspace:
 
         The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
         except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read them.
+        blocks read a view, or a relation that would be removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.vouch(HOST)
