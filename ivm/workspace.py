@@ -31,9 +31,10 @@ from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
-from ivm.rope import ConcatRope, note_erased, rope_of, texts_of
+from ivm.rope import note_erased, rope_of
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
+from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -113,7 +114,7 @@ class Workspace:
 
         The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
         except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read them.
+        blocks read a view, or a relation that would be removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
