@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import pagestore
+from ivm.answer import Answer
 from ivm.engine.installed import Installed
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Edit
@@ -14,6 +15,7 @@ from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
 from pagestore.host import ERASE, INSERT, NULL, SET, Edits, WritableRelation, given_rows, one_batch, read_batches
 
+Sql = Callable[["Transaction", str, Any, str], Answer | None]
 CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
 
@@ -24,9 +26,14 @@ class Transaction:
     tuples or dicts, a dict of columns, or Arrow data, as for a relation's `insert`; `columns` is a list of columns.
     """
 
-    def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:
-        """`commit` takes the store's transaction and edits, maintains all views, commits, and returns the version."""
-        self._txn, self._installed, self._commit_with_views = txn, installed, commit
+    def __init__(
+        self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews, sql: Sql | None = None
+    ) -> None:
+        """`commit` takes the store's transaction and edits, maintains all views, commits, and returns the version.
+
+        `sql` runs statements of SQL in this transaction.
+        """
+        self._txn, self._installed, self._commit_with_views, self._sql = txn, installed, commit, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
 
@@ -77,6 +84,18 @@ class Transaction:
                 self._edits.setdefault(name, []).append(parts)
             else:
                 self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
+
+    def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; edits are part of the transaction, and queries see them (see Workspace.sql)."""
+        self._alive()
+        if self._sql is None:
+            raise EditError("this transaction runs no SQL: use that of Workspace.transaction")
+        return self._sql(self, text, parameters, dialect)
+
+    @property
+    def inner(self) -> pagestore.Transaction:
+        """The transaction of the store."""
+        return self._txn
 
     def _is_read(self, name: str) -> bool:
         """Return whether the rules know a relation; edits of others go directly to the store."""

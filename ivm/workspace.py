@@ -37,6 +37,7 @@ from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
 from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
+from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
@@ -82,6 +83,7 @@ class Workspace:
         self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._rules = KnownRules(store)
+        self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
         workspaces.add(self)
@@ -165,7 +167,7 @@ class Workspace:
         except BaseException:
             txn.rollback()
             raise
-        return Transaction(txn, installed, partial(self._commit, installed))
+        return Transaction(txn, installed, partial(self._commit, installed), partial(self._sql_in, None))
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
@@ -210,7 +212,29 @@ class Workspace:
             lambda text: self._ask(self.store.sketch(snap.version), text),
             self.rules_of(snap).program.predicates,
             lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
+            partial(self._sql_in, snap.version, None),
         )
+
+    def sql(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
+
+        Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
+        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+        """
+        if self._statements is None:
+            from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+
+            self._statements = Statements(self)
+        found: Answer | None = self._statements.run(text, parameters, dialect)
+        return found
+
+    def _sql_in(
+        self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
+    ) -> Answer | None:
+        """Run statements over a version, or in a transaction."""
+        from ivm.sql.statements import Statements
+
+        return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
