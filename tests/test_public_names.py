@@ -74,9 +74,9 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks check close declarations evaluate evaluated exec explain install predicates query repair rope rules_of
-        stats strict subscribe trace trace_distance transaction uninstall verify
+        sql stats strict subscribe trace trace_distance transaction uninstall verify
     """,
-    ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
+    ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 COMMANDS = {

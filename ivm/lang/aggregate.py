@@ -193,7 +193,7 @@ def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
             raise AggregateError(aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out")
 
 
-ROWS_MAX = 1_000_000
+ROWS_MAX = 10**15
 
 
 def check_sole(rules: Sequence[Rule]) -> None:
