@@ -162,7 +162,7 @@ class WorkingTrees:
 
     @step
     def flush_queues(self, queues: EditQueues, host: Callable[..., int], again: bool = False) -> int:
-        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); return what `host` returns.
+        """Flush edit queues within a kernel that `host` calls (trees/edit.py); return what `host` returns.
 
         With `again` the kernel resumes where it stopped before, with more pages.
         """
