@@ -69,7 +69,7 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
         dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
-        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version vouch
+        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version
     """,
     ivm.Workspace: """
         at blocks check close committed declarations evaluate exec explain install predicates query repair rope rules_of

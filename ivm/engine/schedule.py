@@ -208,21 +208,21 @@ class Schedule:
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
     steps: list[Step] = []
-    waiting, settled = dict.fromkeys(sorted(names)), set[str]()
+    waiting, finished = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:
         reads = stratum.reads
         due = [name for name in reads if name in waiting]
-        if not due and settled.isdisjoint(reads):
+        if not due and finished.isdisjoint(reads):
             continue
         steps += map(Flush, due)
-        settled |= {*due, *stratum.recursive}
-        waiting = {name: None for name in waiting if name not in settled}
+        finished |= {*due, *stratum.recursive}
+        waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
         steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
-        waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
+        waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]
 
 

@@ -118,7 +118,7 @@ class Intrinsic:
 
 
 def c_function(function: Callable[..., Any], signature: str, name: str) -> Any:
-    """Compile a function that is no kernel, named in errors, to one that C can call: numba's `cfunc`."""
+    """Compile a function that is not a kernel, named in errors, to one that C can call: numba's `cfunc`."""
     return _compiler(f"{name} must be compiled").c_function(function, signature)
 
 

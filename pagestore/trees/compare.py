@@ -87,7 +87,7 @@ class Complement:
 
     `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and `accounted`), and then
     some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
-    Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
+    Raises MissingError without count scans, OrderError where the counts show that `part` is not a subset.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
-    assert rows, "asked of trees that are not accountable"
+    assert rows, "the trees are not accountable"
     return RangeFold(pages, tree, rows).fold()[0][0]
 
 

@@ -291,7 +291,7 @@ def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share:
         output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
-    assert status != SHORT, "what a run reserves is there, see _parts"
+    assert status != SHORT, "a run reserves what it needs, see _parts"
     if status != OK:
         raise _failure(status, evidence, tree.spec, edits)
     pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)

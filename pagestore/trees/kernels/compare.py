@@ -295,7 +295,7 @@ def gallop_missing(whole, part, key, acc, state):
 
 @kernel
 def missing_before(whole, part, i, key, acc, state):
-    """Return how many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
+    """Return how many of the first i records of T are not in S, at least 0 where S is not a subset; or ``-page_id``."""
     if i == whole.records:
         return max(0, i - part.records)
     state[PROBES] += 1

@@ -331,7 +331,7 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
 
 @inlined
 def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, slot, row):
-    """Put a fact aside for the part that owns it, until all threads have finished, unless it is there already."""
+    """Put a fact aside for the part that owns it, until all threads have finished, unless it already exists."""
     aside, recent, own = run.aside, run.recent, run.aside.shape[1] - ASIDE
     progress, parts = run.progress, run.puts.shape[0]
     part, room = owner(progress, slot, parts), aside.shape[0] // parts

@@ -9,8 +9,8 @@ from typing import Any
 
 from pagestore import register_operator
 from pagestore.host import is_operator
-from tests.support.composing import TAGS, Draw, Source
-from tests.support.recursive_programs import SEMILATTICES, semilattice
+from tests.support.programs.composing import TAGS, Draw, Source
+from tests.support.programs.recursive_programs import SEMILATTICES, semilattice
 
 FOLDS = (
     "count", "sum", "total", "min", "max", "moments", "quantile", "order", "count_distinct", "top", "concat",

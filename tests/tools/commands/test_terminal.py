@@ -96,7 +96,8 @@ def test_json_is_as_it_was(file, capsys):
 def test_commands_print_by_what_makes_text_plain():
     """Or they print JSON, or have no data of a store."""
     folder = Path(main.__file__).parents[1]
-    files = [*(folder / "store_commands").glob("*.py"), *(folder / "rule_commands").glob("*.py")]
+    files = [*folder.glob("*_commands/*.py")]
+    assert len({file.parent for file in files}) == 3
     files += [folder / "loading" / "load.py", folder / "cli" / "workspace_options.py"]
     for line in (line for file in files for line in file.read_text().splitlines()):
         assert "print(" not in line or "as_json(" in line or line.strip() == "print()", line

@@ -37,7 +37,7 @@ from tests.support.death import Death
 TYPES = [
     ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
 ]  # fmt: skip
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
@@ -188,7 +188,7 @@ def test_files_are_shared_out_in_order_and_evenly(tmp_path: Path) -> None:
 
 @pytest.fixture
 def submitted(spark, monkeypatch: pytest.MonkeyPatch):
-    """The command takes the session that is there, as under spark-submit."""
+    """The command takes the session that exists, as under spark-submit."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
     return spark
 

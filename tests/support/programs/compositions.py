@@ -14,9 +14,9 @@ from typing import Any
 
 from ivm.errors import RuleError
 from ivm.lang import Program, compile, query
-from tests.support.composing import STORED_KINDS, TAGS, Source
-from tests.support.constructs import FOLDS, Folds, Recursions, Rows
 from tests.support.mirror import Edit
+from tests.support.programs.composing import STORED_KINDS, TAGS, Source
+from tests.support.programs.constructs import FOLDS, Folds, Recursions, Rows
 
 READERS = (
     "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "function",

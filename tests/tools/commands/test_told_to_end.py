@@ -40,7 +40,7 @@ CHILD = '''
 import os, signal, sys
 import ivm
 from pagestore_tools.cli import main, rows, workspace_options  # before the forks, so that they begin with the work
-from pagestore_tools.store_commands import load
+from pagestore_tools.relation_commands import load
 
 place, command, number, points = sys.argv[1], sys.argv[2].split(), int(sys.argv[3]), int(sys.argv[4])
 signal.signal(number, signal.SIG_DFL)  # under nohup HUP is ignored, and commands leave it so

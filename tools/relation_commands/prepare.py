@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefer", metavar="SQL", help="of rows with one key, keep the one where this is greatest")
     parser.add_argument("--partitions", type=number, help="files to write; as many as there are cores by default")
     parser.add_argument("--row-group", type=number, help="rows of a row group; 1,048,576 by default")
-    parser.add_argument("--overwrite", action="store_true", help="replace folders that are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace folders that exist")
     parser.add_argument("--strict", action="store_true", help="end with exit code 1 where rows are in quarantine")
     parser.add_argument("--cores", type=number, default=2, help="threads of Spark in this process (2)")
 
@@ -69,7 +69,7 @@ def recipes(options: argparse.Namespace) -> list[Recipe]:
     """Return the recipes of the options. Raises DatasetError."""
     if options.config:
         if options.sources:
-            raise DatasetError("the sources stand in the file that --config names: leave them out here")
+            raise DatasetError("the file that --config names has the sources: leave them out here")
         found = read_recipes(options.config)
         if unknown := {*options.only} - {one.name for one in found}:
             raise DatasetError(f"{options.config} has no section {', '.join(sorted(unknown))}")

@@ -1,7 +1,7 @@
 """`pagestore load FILE RELATION SOURCE...`: load the rows of files into a new or an existing relation.
 
     (nothing)    make the relation, which must not be there                            --key x,y
-    --append     add rows; a key that is there with other values is an error
+    --append     add rows; a key that exists with other values is an error
     --upsert     add rows; where the key is there, put their values in place of the old ones
     --replace    let the relation have these rows and no others
     --delete     take away the rows with these values: of the key, of its first columns, of any others, or of all
@@ -111,7 +111,9 @@ def encoding(text: str) -> str:
     try:
         "".encode(codecs.lookup(text).name)
     except (LookupError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no encoding: such are utf-8, utf-16, latin-1, cp1252") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an encoding: such are utf-8, utf-16, latin-1, cp1252"
+        ) from None
     return text
 
 
