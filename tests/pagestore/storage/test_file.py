@@ -64,7 +64,7 @@ def test_pages_are_stamped_side_by_side(size, n):
 @pytest.mark.parametrize("features", ["", "+sse4.2"])
 def test_a_processor_without_the_instruction(features):
     """LLVM would end the process if it were asked for one that is not among the features."""
-    work = "import numpy as np\nfrom pagestore.pages.verify import checksum\nfrom pagestore.runtime import llvm\n"
+    work = "import numpy as np\nfrom pagestore.pages.verify import checksum\nfrom pagestore.runtime.jit import llvm\n"
     work += "print(not llvm.crc_instruction()[0], checksum(np.arange(512), 0, 512))"
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
     done = subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True)
