@@ -447,7 +447,7 @@ def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]
     for name in tables:
         if name not in predicates or not predicates[name].extensional:
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))
-            raise UnknownViewError(f"{name} is no declared relation: there are {known or 'none'}")
+            raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
     return dict(tables)
 
 

@@ -103,7 +103,9 @@ def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.
         nulls = pc.is_null(array) if gone is None else pc.and_not(pc.is_null(array), gone.combine_chunks())
         if pc.any(nulls).as_py():
             row = pc.index(nulls, True).as_py()
-            raise EditError(f"{predicate.name}: column {name}, row {row}: null, and it is never null: drop such rows")
+            raise EditError(
+                f"{predicate.name}: column {name}, row {row}: null, and the column is never null: drop such rows"
+            )
     return array
 
 

@@ -175,7 +175,7 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
         predicate = predicates.get(name)
         if predicate is None or not predicate.extensional:
             known = ", ".join(sorted(n for n, one in predicates.items() if one.extensional and "$" not in n))
-            raise UnknownViewError(f"{name} is no declared relation: there are {known or 'none'}")
+            raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
         table = _changes(store_txn[name], predicate, source, progress, strict)
         keys = [*predicate.columns[: key_count(predicate)]]
         refuse_two_values(name, table, keys)

@@ -270,7 +270,7 @@ def megabytes(*files: Path) -> float:
 # -- reports: text while it runs, JSON for machines, an HTML page with bars for people
 
 PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
-LIMIT = "(limit)"  # marks the name of a side that is no system but a limit of the machine
+LIMIT = "(limit)"  # marks the name of a side that is not a system but a limit of the machine
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
 h2 { font-size: 1.05em; margin: 2em 0 .2em } td { padding: 0 .9em 0 0; white-space: nowrap; vertical-align: top }

@@ -158,7 +158,9 @@ def encoding(text: str) -> str:
     try:
         "".encode(codecs.lookup(text).name)
     except (LookupError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no encoding: such are utf-8, utf-16, latin-1, cp1252") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an encoding: such are utf-8, utf-16, latin-1, cp1252"
+        ) from None
     return text
 
 

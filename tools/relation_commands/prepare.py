@@ -86,7 +86,7 @@ def recipes(options: argparse.Namespace) -> list[Recipe]:
     """Return the recipes of the options. Raises DatasetError."""
     if options.config:
         if options.sources:
-            raise DatasetError("the sources stand in the file that --config names: leave them out here")
+            raise DatasetError("the file that --config names has the sources: leave them out here")
         found = read_recipes(options.config)
         if unknown := {*options.only} - {one.name for one in found}:
             raise DatasetError(f"{options.config} has no section {', '.join(sorted(unknown))}")

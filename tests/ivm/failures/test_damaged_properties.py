@@ -59,7 +59,7 @@ def test_damaged_properties_are_refused_by_name(name, whole, tmp_path):
     for _ in range(25):
         shutil.copy(whole, path)
         with pagestore.open(path, sync="off") as store, store.transaction() as txn:
-            txn.vouch()
+            txn.declare_maintained()
             txn.properties[name] = damaged(txn.properties[name], rng)
         for work in (read, write, edit):
             try:

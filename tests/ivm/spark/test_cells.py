@@ -310,7 +310,7 @@ def test_a_registered_operator_is_not_known_where_cells_run(tmp_path: Path) -> N
 def test_what_batches_are_refused(tmp_path: Path) -> None:
     with Cells.create(tmp_path / "c", VALUES, 2, options={"sync": "off"}) as cells:
         for changes, error, says in (
-            ({"weight": pa.table({"a": [1]})}, UnknownViewError, "weight is no declared relation"),
+            ({"weight": pa.table({"a": [1]})}, UnknownViewError, "weight is not a declared relation"),
             ({"mass": pa.table({"item": [1]})}, EditError, "mass has the columns item, m"),
             (
                 {"mass": pa.table({"item": ["a"], "m": [1.0]})},

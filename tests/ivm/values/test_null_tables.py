@@ -187,7 +187,7 @@ def edit(chance: random.Random, store: pagestore.Store, tables: list[Table], hel
 
 
 def check_counts(store: pagestore.Store, tables: list[Table], held: dict[str, dict]) -> None:
-    """Scans of columns count, and fold, the values that are there, as pandas does."""
+    """Scans of columns count, and fold, the values that exist, as pandas does."""
     pandas = pytest.importorskip("pandas")
     for table in tables:
         relation = store.snapshot()[table.name]

@@ -47,10 +47,10 @@ def test_what_is_no_file_is_refused_at_once(file, tmp_path, capsys):
     with closing(socket.socket(socket.AF_UNIX)) as plug:
         plug.bind(str(tmp_path / "plug"))
         for source, match in (
-            (tmp_path / "pipe", "pipe is no dump or backup"),  # nobody writes to it
-            (tmp_path / "plug", "it is no file or pipe, but"),
-            (tmp_path, "it is no file or pipe, but"),
-            ("/dev/zero", "it is no file or pipe, but"),
+            (tmp_path / "pipe", "pipe is not a dump or backup"),  # nobody writes to it
+            (tmp_path / "plug", "it is not a file or pipe, but"),
+            (tmp_path, "it is not a file or pipe, but"),
+            ("/dev/zero", "it is not a file or pipe, but"),
             (tmp_path / "nothing", "there is no file"),
         ):
             assert command(["restore", str(source), str(tmp_path / "r.pages")]) == 1
@@ -59,7 +59,7 @@ def test_what_is_no_file_is_refused_at_once(file, tmp_path, capsys):
         for store in (tmp_path / "pipe", tmp_path / "plug", "/dev/zero"):
             for words in (["info"], ["dump", "-o", "/dev/null"], ["fsck", "--salvage", tmp_path / "x"]):
                 assert command([words[0], str(store), *map(str, words[1:])]) == 1
-                assert "is no store: it is no file but" in capsys.readouterr().err
+                assert "is not a store: it is not a file but" in capsys.readouterr().err
 
 
 def test_a_pipe_that_somebody_writes_to_is_read(file, tmp_path):

@@ -21,10 +21,10 @@ FILES = {
     "nodir/s.pages": "there is no folder {}/nodir for nodir/s.pages: make it first",
     "in.csv/s.pages": "{}/in.csv is a file, so there is no in.csv/s.pages in it: mend the path",
     "folder": "folder is a folder, and a file is wanted",
-    "text.txt": "text.txt is no store: it has 1250 bytes, too few; name a file that",
-    "long.txt": "long.txt is no store: it begins with b'hello, t'; name a file that",
+    "text.txt": "text.txt is not a store: it has 1250 bytes, too few; name a file that",
+    "long.txt": "long.txt is not a store: it begins with b'hello, t'; name a file that",
     "cut.pages": "cut.pages: no commit reads: .* the file is cut off",
-    "fifo": "fifo is no store: it is no file but a fifo",
+    "fifo": "fifo is not a store: it is not a file but a fifo",
     "": "the name of a file is empty|. is a folder",
 }
 READING = [
@@ -65,12 +65,12 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore dump empty.pages -o out --relation r": "has no relation 'r'; it has none",
     "pagestore dump s.pages -o out --version none": "there is no tag or branch 'none'",
     "pagestore restore none.dump new.pages": "there is no file none.dump",
-    "pagestore restore zero new.pages": "zero is no dump or backup: name a file that",
-    "pagestore restore text.txt new.pages": "text.txt is no dump or backup: name a file that",
-    "pagestore restore folder new.pages": "folder is no dump or backup",
+    "pagestore restore zero new.pages": "zero is not a dump or backup: name a file that",
+    "pagestore restore text.txt new.pages": "text.txt is not a dump or backup: name a file that",
+    "pagestore restore folder new.pages": "folder is not a dump or backup",
     "pagestore restore s.pages new.pages": "s.pages is a store, no dump or backup",
-    "pagestore restore ok.dump text.txt new.pages": "text.txt is no dump or backup",
-    "pagestore restore ok.dump s.pages": "s.pages is there already",
+    "pagestore restore ok.dump text.txt new.pages": "text.txt is not a dump or backup",
+    "pagestore restore ok.dump s.pages": "s.pages already exists",
     "pagestore restore ok.dump nodir/new.pages": "there is no folder .*/nodir",
     "pagestore restore ok.dump new.pages --page-size 5000": "page_size=5000: a power of two from 4096 to 65536",
     "pagestore page s.pages 99999": "there is no page 99999",
@@ -93,7 +93,7 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore load s.pages r in.csv": "there is a relation 'r' already",
     "pagestore load s.pages q in.csv --key none": "no column none for the key; there are k, v",
     "pagestore load new.pages q in.csv --page-size x": "--page-size: x: a number from 0 on is wanted",
-    "pagestore fsck s.pages --salvage s.pages": "s.pages is there already",
+    "pagestore fsck s.pages --salvage s.pages": "s.pages already exists",
     "pagestore fsck s.pages --salvage nodir/out": "there is no folder .*/nodir",
     "pagestore fsck s.pages --repair-texts none": "there is no such encoding; latin-1",
     "pagestore prepare out none.csv --key k": "there is no source none.csv",
@@ -103,7 +103,7 @@ MISTAKES = {  # a command, and what its line must say
     "ivm nonsense": "invalid choice: 'nonsense'",
     "ivm install s.pages none.ivm": "there is no file none.ivm",
     "ivm install s.pages folder": "folder is a folder, and a file is wanted",
-    "ivm install s.pages s.pages": "s.pages is no UTF-8 text",
+    "ivm install s.pages s.pages": "s.pages is not UTF-8 text",
     "ivm install s.pages rules.ivm --name graph": "a block `graph` is installed",
     "ivm install s.pages rules.ivm --granularity 0": "granularity=0: it is a whole number",
     "ivm install s.pages rules.ivm --granularity x": "--granularity: x: a number from 0 on is wanted",
@@ -223,7 +223,7 @@ def test_a_file_that_the_user_may_not_open(place, capsys, monkeypatch, command, 
 def test_a_stream_of_bytes_is_asked_for(place, make):
     with (
         pagestore.open("empty.pages") as store,
-        pytest.raises(TypeError, match=r"is no binary file to (write|read): give a path"),
+        pytest.raises(TypeError, match=r"is not a binary file to (write|read): give a path"),
     ):
         make(store)
 
@@ -231,7 +231,7 @@ def test_a_stream_of_bytes_is_asked_for(place, make):
 @pytest.mark.parametrize("path", [None, 123, 1.5, ["s.pages"]])
 def test_what_is_no_path(path):
     for way in (pagestore.open, ivm.open):
-        with pytest.raises(TypeError, match="is no path of a file: give a text or a Path"):
+        with pytest.raises(TypeError, match="is not a path of a file: give a text or a Path"):
             way(path)
 
 

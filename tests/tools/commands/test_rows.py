@@ -80,7 +80,7 @@ def test_a_terminal_gets_the_first_rows_and_no_control_characters(file, terminal
     assert "\x1b" not in (said := capsys.readouterr().out) and r"a\x1b[31mred" in said
     with pytest.raises(SystemExit, match="2"):
         main.ivm(["print", file, "paid", "--format", "parquet"])
-    assert "parquet is no text for a terminal" in capsys.readouterr().err
+    assert "parquet is not a text for a terminal" in capsys.readouterr().err
 
 
 def test_wide_letters_take_two_places(file, capsys):

@@ -74,10 +74,10 @@ def test_exec_says_what_changed_in_the_views(file, capsys):
     version, *lines = capsys.readouterr().out.splitlines()
     assert version.startswith("version ")
     assert lines == [
-        "tri: 1 come, 1 gone",
+        "tri: 1 new, 1 removed",
         "  - 1, 2, 3",
         "  + 2, 3, 4",
-        "degree: 3 come, 2 gone",
+        "degree: 3 new, 2 removed",
         "  - 1, 2",
         "  + 1, 1",
         "  - 2, 1",
@@ -162,7 +162,7 @@ def test_install_replaces_a_block_where_asked(file, capsys, stdin):
     assert "`ivm install --replace`" in capsys.readouterr().err
     stdin(text)
     assert command(["install", file, "-", "--name", "graph", "--replace"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["top: 1 row", "degree: gone"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["top: 1 row", "degree: removed"]
     stdin(text.replace("max(x)>>", "max(x)>"))
     assert command(["install", file, "-", "--name", "graph", "--replace"]) == 1
     assert command(["print", file, "top", "--json"]) == 0
@@ -196,7 +196,7 @@ def test_a_missing_file_is_not_made(tmp_path, capsys):
     assert command(["install", str(missing), str(tmp_path / "none.logiql")]) == 1
     (tmp_path / "bytes.logiql").write_bytes(b"edge(x) -> \xff")
     assert command(["install", str(missing), str(tmp_path / "bytes.logiql")]) == 1
-    assert "is no UTF-8 text: see its byte 11" in capsys.readouterr().err
+    assert "is not UTF-8 text: see its byte 11" in capsys.readouterr().err
     (tmp_path / "unsafe.logiql").write_text("edge(x) -> int(x).\np(y) <- edge(x).")
     assert command(["install", str(missing), str(tmp_path / "unsafe.logiql")]) == 1
     assert capsys.readouterr().err.startswith("ivm install: unsafe:2:3: y is not bound")
@@ -304,7 +304,7 @@ def test_answers_are_json_whatever_they_hold(file, capsys, stdin):
     assert command(["install", file, "-", "--quiet"]) == 0
 
     def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not JSON")
 
     for words in (["exec", file, "+f[1] = -1e308."], ["print", file, "g"], ["query", file, "q(w) <- g[_] = w."]):
         assert command([*words, "--json"]) == 0
@@ -354,7 +354,7 @@ def test_an_option_out_of_range_is_wrong_usage(file, tmp_path, capsys):
 def damaged(file):
     """A view that has lost a row, and its relation another one, past all protection."""
     with ivm.open(file) as workspace, workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn["tri"].delete([(1, 2, 3)])
 
 
@@ -385,7 +385,7 @@ def test_fsck_looks_at_branches_too(file, capsys):
     with ivm.open(file) as workspace:
         workspace.store.branch("b")
         with workspace.store.transaction(branch="b") as txn:
-            txn.vouch()
+            txn.declare_maintained()
             txn["degree"].delete([(1,)])
     assert command(["fsck", file]) == 1
     assert capsys.readouterr().out.startswith("branch b: view rows: degree: it has no (1, 2), which follows")
@@ -398,7 +398,7 @@ def test_fsck_says_what_it_cannot_mend(file, capsys, tmp_path):
     with ivm.open(file) as workspace:
         workspace.install("f[x] = y -> int(x), int(y). g[y] = x <- f[x] = y.", name="more")
         with workspace.store.transaction() as txn:
-            txn.vouch()
+            txn.declare_maintained()
             txn["f"].insert([(1, 5), (2, 5)])
     assert command(["fsck", file]) == 1
     assert capsys.readouterr().out.startswith("functions: g[5] got two values, 1 and 2")
@@ -438,4 +438,4 @@ def test_limits_of_recursion(tmp_path, capsys):
     assert command(["install", file, str(rules), "--name", "endless", "--rounds-max", "9"]) == 1
     assert "goes beyond rounds_max=9 rounds" in capsys.readouterr().err
     assert command(["explain", file, "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y)."]) == 0
-    assert "asked     of p only rows that x = 1 leads to" in capsys.readouterr().out
+    assert "needed    of p only rows that x = 1 leads to" in capsys.readouterr().out

@@ -68,7 +68,9 @@ def test_links_are_followed(job, tmp_path_factory) -> None:
     (path / "day=3" / "part-3.parquet").symlink_to(elsewhere)
     assert rows(path) == [{"x": 1, "day": 1}, {"x": 2, "day": 2}, {"x": 2, "day": 3}]
     elsewhere.unlink()
-    with pytest.raises(DatasetError, match="day=3/part-3.parquet is no file, or a link to one that is gone"):
+    with pytest.raises(
+        DatasetError, match="day=3/part-3.parquet is not a file, or a link to one that no longer exists"
+    ):
         rows(path)
     (path / "day=3" / "part-3.parquet").unlink()
     (path / "day=3" / "again").symlink_to(path)

@@ -188,7 +188,7 @@ def test_files_are_shared_out_in_order_and_evenly(tmp_path: Path) -> None:
 
 @pytest.fixture
 def submitted(spark, monkeypatch: pytest.MonkeyPatch):
-    """The command takes the session that is there, as under spark-submit."""
+    """The command takes the session that exists, as under spark-submit."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
     return spark
 

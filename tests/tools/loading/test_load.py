@@ -188,7 +188,7 @@ def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
             [
                 ({"nulls": "refuse"}, "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE"),
                 ({"fill": {"q": "1"}}, "no column q to fill; there are x, y, z"),
-                ({"fill": {"z": "one"}}, "'one' is no value of column z"),
+                ({"fill": {"z": "one"}}, "'one' is not a value of column z"),
             ]
         ):
             with pytest.raises(DatasetError, match=complaint):

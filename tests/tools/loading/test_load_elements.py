@@ -134,7 +134,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path, capsys: pytest.CaptureF
     deep = pa.table({"shop": ["x"], "id": [1], "tags": [[["a"]]]})
     hollow = pa.table({"shop": ["z"], "id": [1], "tags": [["a", None]], "paid": [True]})
     for table, how, says in [
-        (pa.Table.from_pylist(rows[:3], SCHEMA), "--append", "r:tags: 3 rows with a key that is there already"),
+        (pa.Table.from_pylist(rows[:3], SCHEMA), "--append", "r:tags: 3 rows with a key that already exists"),
         (
             pa.Table.from_pylist(rows[:3], SCHEMA).drop_columns(["tags"]),
             "--upsert",

@@ -1,4 +1,4 @@
-"""Loading into a relation that is there: what each source and each mode does, and that views follow."""
+"""Loading into a relation that exists: what each source and each mode does, and that views follow."""
 
 import csv
 import json
@@ -177,7 +177,7 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path, capsys) -> N
 
 
 def test_texts_that_look_like_numbers_keep_what_they_are(tmp_path: Path) -> None:
-    """Zeros in front, digits beyond a float's, and bytes that are no text."""
+    """Zeros in front, digits beyond a float's, and bytes that are not text."""
     (tmp_path / "a.csv").write_text("id,zip,card,big,share\n1,01234,4111111111111111222333,1234567890123456789,0.5\n")
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == 0
     assert rows_of(tmp_path / "s.pages") == [(1, "01234", "4111111111111111222333", 1234567890123456789, 0.5)]
@@ -191,7 +191,7 @@ def test_texts_that_look_like_numbers_keep_what_they_are(tmp_path: Path) -> None
         (b"id,id\n1,2\n", "has two columns id: name each in its first line"),
         (b"id,\n1,2\n", "has a column without a name"),
         (b"id,name\n1,2,\n", "3 values where the head has 2 columns in 1 row (1,2,)"),
-        (b"id,name\n1,M\xfcller\n", r"column name is no UTF-8 in line 2 (b'M\xfcller'): say what"),
+        (b"id,name\n1,M\xfcller\n", r"column name is not UTF-8 in line 2 (b'M\xfcller'): say what"),
         (b"id,born\n1,2013-01-31\n2,31.1.2013\n", None),  # a text
     ],
 )
@@ -239,7 +239,7 @@ def test_foreign_files_of_a_folder_are_noted(tmp_path: Path, capsys) -> None:
     (folder / "readme.md").write_text("what this is")
     (folder / "noted").write_bytes((folder / "b.parquet").read_bytes())  # known by its first bytes
     assert run("load", tmp_path / "s.pages", "r", folder, "--key", "id") == 0
-    assert "note: " in (said := capsys.readouterr().err) and "1 file that is no table, left out: readme.md" in said
+    assert "note: " in (said := capsys.readouterr().err) and "1 file that is not a table, left out: readme.md" in said
     assert [row[0] for row in rows_of(tmp_path / "s.pages")] == [1, 2]
     assert run("load", tmp_path / "s.pages", "r", folder / "*.csv", "--upsert") == 0
     assert run("load", tmp_path / "s.pages", "r", folder / "*.xls", "--upsert") == 1
@@ -354,7 +354,7 @@ def test_a_reading_is_checked_in_python_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow", ".arrows"])
 def test_nulls_are_kept_by_each_mode(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A column of values lacks some, and views see the values that are there."""
+    """A column of values lacks some, and views see the values that exist."""
     file, new = tmp_path / "s.pages", tmp_path / f"new{suffix}"
 
     def command(rows: list[tuple], *how: str) -> int:

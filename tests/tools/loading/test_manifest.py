@@ -78,8 +78,8 @@ def _cut(folder: Path) -> None:
         (_cut, "part-00002.parquet has .* bytes instead of"),
         (lambda folder: (folder / "part-00001.parquet").unlink(), "part-00001.parquet is missing"),
         (lambda folder: (folder / "more.csv").write_text("x\n1\n"), "more.csv is not listed"),
-        (lambda folder: (folder / NAME).write_text("{}"), r"_manifest.json is no manifest \(KeyError"),
-        (lambda folder: (folder / NAME).write_text("{"), "_manifest.json is no manifest"),
+        (lambda folder: (folder / NAME).write_text("{}"), r"_manifest.json is not a manifest \(KeyError"),
+        (lambda folder: (folder / NAME).write_text("{"), "_manifest.json is not a manifest"),
         (
             lambda folder: (folder / NAME).write_text((folder / NAME).read_text().replace('"rows": 2', '"rows": 9')),
             "rows do not add up",

@@ -174,7 +174,7 @@ def through_files(file: Path, schema: Schema, expected: list[Row], command: Call
 
 
 def through_rules(file: Path, schema: Schema, expected: list[Row], name: str) -> None:
-    """A question that names a column has the rows in which it is no null, as pandas and DuckDB drop them."""
+    """A question that names a column has the rows in which it is not a null, as pandas and DuckDB drop them."""
     at = [schema.names.index(one) for one in (*KEY, name)]
     there = plain_rows([row[i] for i in at] for row in expected if row[at[-1]] is not None)
     column = f"r:{name}" if name.isalpha() else f"`r:{name}`"
@@ -233,7 +233,7 @@ def fed(file: Path, schema: Schema, first: int, last: int) -> list[Row]:
 
 
 def some_rows(chance: random.Random, truths: Truths, mode: str) -> list[Row]:
-    """Rows for an edit: some of keys that are there, some that are there themselves."""
+    """Rows for an edit: some of keys that exist, some that exist themselves."""
     fresh = random_rows(chance, truths.schema, chance.choice([0, 3, 25]))
     held = chance.sample([*truths.held.values()], len(truths.held) // 3)
     if mode == "insert":  # a file's key must not be there with other values
@@ -271,7 +271,7 @@ def follow(seed: int, folder: Path, steps: int = STEPS) -> None:
         by_file = chance.random() < 0.5 or not {*KEY} <= {*on} or len(on) not in (len(KEY), len(schema.names))
         door = chance.choice([*FILES] if by_file else doors)
         if door == "duckdb" and "lag" in schema.names:
-            continue  # an interval of DuckDB, which has months, is no duration
+            continue  # an interval of DuckDB, which has months, is not a duration
         if mode == "insert" and door in ("csv", "jsonl") and "raw" in schema.names:
             continue  # what is there would have other bytes
         if by_file:

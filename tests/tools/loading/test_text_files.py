@@ -67,11 +67,11 @@ KEPT = [  # a column, a literal, and the value; a column without a type is that 
     ("bool", "true", True),
 ]
 REFUSED = [  # a column, a literal, and what is said of it
-    ("int64", '"2020-01-31"', "column v has a text, which is no int64, in line 2 ('2020-01-31'): --cast v=int64 reads"),
-    ("int64", "true", "column v has a boolean, which is no int64, in line 2"),
+    ("int64", '"2020-01-31"', "column v has a text, which is not int64, in line 2 ('2020-01-31'): --cast v=int64"),
+    ("int64", "true", "column v has a boolean, which is not int64, in line 2"),
     ("int64", "7.5", "column v does not fit int64 in line 2 ('7.5')"),
-    ("bool", "7", "column v has a number, which is no bool, in line 2"),
-    ("timestamp", "7", "column v has a number, which is no timestamp, in line 2 ('7'): write it as a text"),
+    ("bool", "7", "column v has a number, which is not bool, in line 2"),
+    ("timestamp", "7", "column v has a number, which is not timestamp, in line 2 ('7'): write it as a text"),
     ("timestamp", '"2020-01-31T10:00:00+02:00"', "it has an offset, which the column has not: take it in UTC with"),
     ("timestamp(UTC)", '"2020-01-31T10:00:00"', "write it with its offset, such as"),
     ("timestamp", '"2020-01-31T10:00:00.1234567"', "with at most six digits of a second"),
@@ -79,7 +79,7 @@ REFUSED = [  # a column, a literal, and what is said of it
     ("decimal(9,2)", "12345678", "decimal(9,2) has 7 digits before the point"),
     ("float64", "9007199254740993", "column v does not fit float64 in line 2 ('9007199254740993')"),
     ("float64", "1e999", "column v does not fit float64 in line 2 ('1e999')"),
-    ("string", "7", "column v has a number, which is no string, in line 2 ('7'): --cast v=string takes it as it is"),
+    ("string", "7", "column v has a number, which is not string, in line 2 ('7'): --cast v=string takes it as it is"),
     ("string", "[1]", "column v"),
     ("string", '"\\ud800"', "column v has half a surrogate pair in line 2"),
     ("", "1234567890123456.78", "give --cast v='decimal(18,2)', or string"),
@@ -146,7 +146,7 @@ def test_days_on_which_lists_are_empty(tmp_path: Path, capsys) -> None:
     load(tmp_path, "c.json", '{"id": 4, "tags": null}\n', "--upsert")
     assert rows(tmp_path) == [(1,), (2,), (3,), (4,)] and rows(tmp_path, "r:tags") == [(1, 0, "7")]
     said = refused(capsys, tmp_path, "d.json", '{"id": 5, "tags": []}\n{"id": 6, "tags": ["a", 8]}\n', "--upsert")
-    assert "column tags has a number, which is no string, in line 2 ('8')" in said or "has a text where" in said
+    assert "column tags has a number, which is not string, in line 2 ('8')" in said or "has a text where" in said
 
 
 def test_objects_that_are_null_on_a_day(tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_objects_that_are_null_on_a_day(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ('{"id": 1}\n{"id":', "line 2: no JSON"),
-        ('{"id": 1, "id": 2}\n', "line 1: no JSON: 'id' is there twice in an object"),
-        ('{"id": 1}\n[2]\n', "line 2: [2] is no object"),
+        ('{"id": 1, "id": 2}\n', "line 1: no JSON: 'id' occurs twice in an object"),
+        ('{"id": 1}\n[2]\n', "line 2: [2] is not an object"),
         ('[{"id": 1}\n{"id": 2}]', "line 2: no JSON: a comma is missing"),
         ('[{"id": 1},]', "line 1: no JSON"),
-        (b'{"id": 1}\n{"id": "\xff"}\n', r"line 2: b'\xff' is no UTF-8"),
+        (b'{"id": 1}\n{"id": "\xff"}\n', r"line 2: b'\xff' is not UTF-8"),
         ("", "has no rows, which would say what columns there are"),
     ],
 )
@@ -245,8 +245,8 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
         ("", 'id,v\n1,"a\n2,b\n3,c\n', (), "a.csv, line 2: a quote is not closed"),
         ("", 'id,v\n1,"a\n2,b\n3,"c"\n', (), "a.csv, line 2: a quote is not closed, or a text follows it"),
         ("", 'id,"v\n1,2\n', (), "a.csv, line 1: a quote is not closed"),
-        ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is no UTF-8: say what the file is written in with --encoding"),
-        ("", b"id,v\n1,\xfc\n", (), r"column v is no UTF-8 in line 2 (b'\xfc'): say what"),
+        ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is not UTF-8: say what the file is written in with --encoding"),
+        ("", b"id,v\n1,\xfc\n", (), r"column v is not UTF-8 in line 2 (b'\xfc'): say what"),
         ("", b"id,v\n1,2\n", ("--encoding", "utf-16"), "is not written in utf-16"),
         ("", "id,v\n1,2,3\n", (), "3 values where the head has 2 columns in 1 row (1,2,3)"),
         ("", "id,id\n1,2\n", (), "has two columns id: name each in its first line"),

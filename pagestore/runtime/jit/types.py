@@ -1,12 +1,11 @@
-"""numba's types of the arguments of kernels. Only compilation imports this, since it imports numba."""
+"""numba's types of the arguments of kernels."""
 
 from typing import Any, get_args
 
 from numba import types
 from numba.core.sigutils import normalize_signature
 
-from pagestore.runtime.arguments import Key
-from pagestore.runtime.guard import types_of_fields
+from pagestore.runtime.types import Key, types_of_fields
 
 
 def fits(wanted: Any, given: Any) -> bool:

@@ -1,17 +1,45 @@
-"""Describe the types of a kernel's arguments as text, and check arguments against it.
+"""Types of the arguments of kernels, their description as text, and whether arguments fit it.
+
+Groups of arguments are named tuples, so that a call can be read without counting positions.
+
+    class Fresh(NamedTuple):            @kernel
+        arena: Words                    def stamp(fresh, word):
+        page: int                           fresh.arena[fresh.page] = word
+
+numba unpacks a group when a kernel is entered, so a field costs what an argument costs. But numba checks the types of
+every call from Python, which takes 10 us longer for a tuple: Python calls these kernels through a `TypedKernel`
+(kernel.py), whose types are fixed.
 
 A kernel does not check its arguments: an array of another order would give a wrong answer. The guards of shipped
-kernels read the text (shim.c); the functions here do the same for kernels that are compiled when called.
+kernels compare each argument with the text (shim.c); the functions here do the same for kernels that are compiled when
+called.
 """
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+LINE = 8  # words of a cache line
+
+Words = Annotated[np.ndarray, "int64[::1]"]
+MappedWords = Annotated[np.ndarray, "Array(int64, 1, 'C', readonly=True)"]  # of the file
+HalfWords = Annotated[np.ndarray, "int32[::1]"]
+Bytes = Annotated[np.ndarray, "uint8[::1]"]
+Flags = Annotated[np.ndarray, "boolean[::1]"]
+Table = Annotated[np.ndarray, "int64[:, ::1]"]
+ByteTable = Annotated[np.ndarray, "uint8[:, ::1]"]
+Tables = Annotated[np.ndarray, "int64[:, :, ::1]"]
+
 ITEMS = {"int64": "l", "int32": "h", "uint8": "B", "boolean": "?"}
 DTYPES = {"l": np.dtype("int64"), "h": np.dtype("int32"), "B": np.dtype("uint8"), "?": np.dtype("bool")}
+
+
+class Key(NamedTuple):
+    """The type of a tuple of `columns` words, as which a single key is passed to a kernel."""
+
+    columns: int
 
 
 def guard_of(arguments: tuple[Any, ...]) -> str:
@@ -19,7 +47,6 @@ def guard_of(arguments: tuple[Any, ...]) -> str:
 
     An array has the letter of its items, the number of its dimensions, and w if it is written to.
 
-    >>> from pagestore.runtime.arguments import MappedWords, Table
     >>> guard_of((int, Table, MappedWords))
     'iAl2wAl1r'
     """
@@ -32,7 +59,7 @@ def _guard(argument: Any) -> str:
         return "i"
     if argument is bool:
         return "?"
-    if isinstance(argument, tuple):  # an arguments.Key
+    if isinstance(argument, Key):
         (columns,) = argument
         return f"({'i' * columns})"
     if hasattr(argument, "_fields"):

@@ -1,18 +1,20 @@
 """Machine code on the disk: numba's cache, in the folder that is named by a hash of all kernel sources."""
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import config
+from numba import __version__, config
 from numba.core.caching import FunctionCache
 
 from pagestore.runtime.code_cache import cache_folder
 
 LOG = logging.getLogger("pagestore.kernels")  # reports each kernel that is compiled, which takes seconds
+SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
 class KernelCache(FunctionCache):
@@ -51,4 +53,10 @@ class KernelCache(FunctionCache):
 @cache
 def _folder() -> Path:
     """Return the folder of kernels for numba's settings when the first of them is compiled."""
-    return cache_folder()
+    return cache_folder(*settings())
+
+
+def settings() -> list[str]:
+    """Return all of numba's that changes machine code: its version, its options, and whether it is overridden."""
+    plain = os.environ.get("PAGESTORE_KERNELS") == "plain"  # see compiler.py
+    return [__version__, *(str(getattr(config, name)) for name in SETTINGS), str(plain)]

@@ -1,4 +1,4 @@
-"""Compile kernels to machine code; imported when the first of them is compiled, since it imports numba.
+"""Compile kernels to machine code; imported when the first of them is compiled.
 
 overrides.py compiles them in less than half the time, if numba's internals are as it expects. Otherwise, or with
 `PAGESTORE_KERNELS=plain`, kernels are compiled as numba compiles any function. They give the same answers.
@@ -10,14 +10,14 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import cfunc, types
 from numba.core import cgutils, compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import intrinsic
 
-from pagestore.runtime.numba_cache import KernelCache
-from pagestore.runtime.numba_types import types_of
+from pagestore.runtime.jit.cache import KernelCache
+from pagestore.runtime.jit.types import types_of
 
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
@@ -26,9 +26,9 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return numba's dispatcher of a kernel, with the kernel's own options."""
     options = {**OPTIONS, **options}
     if overridden():
-        from pagestore.runtime.overrides import Dispatcher, FromTheFront
+        from pagestore.runtime.jit.overrides import Dispatcher, NoWraparound
 
-        return Dispatcher(function, targetoptions=options, pipeline_class=FromTheFront)
+        return Dispatcher(function, targetoptions=options, pipeline_class=NoWraparound)
     plain = CPUDispatcher(function, targetoptions=options)
     plain._cache = KernelCache(function)
     return plain
@@ -40,7 +40,7 @@ def overridden() -> bool:
     if os.environ.get("PAGESTORE_KERNELS") == "plain":
         return False
     try:
-        from pagestore.runtime.overrides import fits_numba, install
+        from pagestore.runtime.jit.overrides import fits_numba, install
     except ImportError:  # numba has moved it
         return False
     if fits_numba():
@@ -57,9 +57,9 @@ def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     pipeline = kernel._compiler.pipeline_class
     library = None
     if overridden():
-        from pagestore.runtime.overrides import Ahead
+        from pagestore.runtime.jit.overrides import ShippedModule
 
-        library = Ahead(target.codegen(), kernel.py_func.__qualname__)
+        library = ShippedModule(target.codegen(), kernel.py_func.__qualname__)
     with global_compiler_lock:
         typing.refresh()
         target.refresh()
@@ -70,12 +70,12 @@ def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     return result
 
 
-def jump(compiled: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return a call, by address, of numba's C function for an `addressed` kernel; `address()` compiles it."""
+def pointer(compiled: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return a call, by address, of numba's C function of a kernel; `address()` compiles it."""
     wanted, returned = types_of(*arguments), types.int64
 
     @intrinsic
-    def jump(typing, address, *args):
+    def call(typing, address, *args):
         def generate(context, builder, signature, arguments):
             kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
             place = builder.inttoptr(arguments[0], kind.as_pointer())
@@ -88,8 +88,13 @@ def jump(compiled: Any, arguments: tuple[Any, ...]) -> Any:
         result = compiled.get_compile_result(returned(*wanted))
         return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
 
-    jump.address = address
-    return jump
+    call.address = address
+    return call
+
+
+def c_function(function: Callable[..., Any], signature: str) -> Any:
+    """Compile a function to one that C can call."""
+    return cfunc(signature)(function)
 
 
 def type_of_function(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The operations of intrinsics.py in the language of LLVM, for numba: imported when a kernel is compiled."""
+"""The operations of intrinsics.py in the language of LLVM, for numba."""
 
 from llvmlite import ir
 from numba import config, types
@@ -6,7 +6,7 @@ from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-from pagestore.runtime.intrinsics import LINE
+from pagestore.runtime.types import LINE
 
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))

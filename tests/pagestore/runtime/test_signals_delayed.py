@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pagestore.runtime.undisturbed import undisturbed
+from pagestore.runtime.jit.overrides import signals_delayed
 
 
 class Came(Exception):
@@ -25,7 +25,7 @@ def handler():
 
 def test_a_signal_waits(handler):
     done = []
-    with pytest.raises(Came), undisturbed():
+    with pytest.raises(Came), signals_delayed():
         os.kill(os.getpid(), signal.SIGUSR1)
         for _ in range(1000):
             pass
@@ -37,7 +37,7 @@ def test_a_handler_that_does_nothing_is_called_as_often_as_signals_came():
     came = []
     before = signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
     try:
-        with undisturbed():
+        with signals_delayed():
             signal.raise_signal(signal.SIGUSR1)
             assert not came
         assert came == [1]
@@ -47,7 +47,7 @@ def test_a_handler_that_does_nothing_is_called_as_often_as_signals_came():
 
 def test_other_threads_have_no_signals_to_wait_for():
     def work():
-        with undisturbed():
+        with signals_delayed():
             entered.append(signal.getsignal(signal.SIGINT))
 
     entered: list = []
