@@ -1,12 +1,13 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 import pagestore
+from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
@@ -31,6 +32,8 @@ from pagestore.host import (
     one_batch,
     read_batches,
 )
+
+Sql = Callable[["Transaction", str, Any, str], Answer | None]
 
 
 class Maintainer:
@@ -89,9 +92,14 @@ class Transaction:
     tuples or dicts, a dict of columns, or Arrow data, as for a relation's `insert`; `columns` is a list of columns.
     """
 
-    def __init__(self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None) -> None:
-        """Without a maintainer the edits are only collected, for an installation that commits them."""
-        self._txn, self._installed, self._maintainer = txn, installed, maintainer
+    def __init__(
+        self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None, sql: Sql | None = None
+    ) -> None:
+        """Without a maintainer the edits are only collected, for an installation that commits them.
+
+        `sql` runs statements of SQL in this transaction.
+        """
+        self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
 
@@ -142,6 +150,18 @@ class Transaction:
                 self._edits.setdefault(name, []).append(parts)
             else:
                 self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
+
+    def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; edits are part of the transaction, and queries see them (see Workspace.sql)."""
+        self._alive()
+        if self._sql is None:
+            raise EditError("this transaction runs no SQL: use that of Workspace.transaction")
+        return self._sql(self, text, parameters, dialect)
+
+    @property
+    def inner(self) -> pagestore.Transaction:
+        """The transaction of the store."""
+        return self._txn
 
     def _is_read(self, name: str) -> bool:
         """Return whether the rules know a relation; edits of others go directly to the store."""

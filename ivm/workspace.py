@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,11 @@ from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
-from ivm.rope import ConcatRope, note_erased, rope_of, texts_of
+from ivm.rope import note_erased, rope_of
+from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
+from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -71,6 +74,7 @@ class Workspace:
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
         self._maintainer = Maintainer(store, threads)
+        self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
         maintainers.add(self._maintainer)
@@ -113,7 +117,7 @@ class Workspace:
 
         The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
         except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read them.
+        blocks read a view, or a relation that would be removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
@@ -167,7 +171,7 @@ class Workspace:
         except BaseException:
             txn.rollback()
             raise
-        return Transaction(txn, installed, self._maintainer)
+        return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
@@ -208,7 +212,29 @@ class Workspace:
             lambda text: self._ask(self.store.sketch(snap.version), text),
             self.rules_of(snap).program.predicates,
             lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
+            partial(self._sql_in, snap.version, None),
         )
+
+    def sql(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
+
+        Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
+        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+        """
+        if self._statements is None:
+            from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+
+            self._statements = Statements(self)
+        found: Answer | None = self._statements.run(text, parameters, dialect)
+        return found
+
+    def _sql_in(
+        self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
+    ) -> Answer | None:
+        """Run statements over a version, or in a transaction."""
+        from ivm.sql.statements import Statements
+
+        return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.

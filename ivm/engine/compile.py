@@ -9,18 +9,20 @@
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
+    (there)       conditions exclude nulls, aggregates skip them       lang/nulls.py
     edits         changes become edits                                 lang/declarations.py
-    nulls         conditions exclude them                              lang/infer.py
 
 `compile` ends here, with checked rules. `with_block` goes on:
 
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
+    texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
     negations     likewise
     failures      of helpers are refused
+    nullable      columns of helpers are found                         lang/nulls.py
     order         each rule after those that it reads                  lang/program.py
     plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
 
@@ -37,13 +39,14 @@ from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Wh
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
 from ivm.lang.declarations import declare, make_edits, mentioned
-from ivm.lang.infer import exclude_nulls, infer
+from ivm.lang.infer import infer
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.normalise import normalise
+from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
-from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, refuse_failures
+from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refuse_failures
 from ivm.plan.rewrite.magic import pass_constants
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
@@ -96,8 +99,7 @@ def compile(
         program = split_recursion(program, known)
         program = check(program, known)
         program = infer(program, known)
-        program = make_edits(program, known)
-        return exclude_nulls(program, known)
+        return make_edits(program, known)
     except RuleSyntaxError as error:
         raise shown(error, given) if isinstance(given, str) else error from None
 
@@ -148,6 +150,7 @@ def with_block(
         program = pass_constants(program)
     layouts = {**installed.layouts, **store.layouts(program.predicates)}
     _refuse_unlike(program, known, layouts)
+    program = lift_texts(program, known)
     if rewrites.ranges and options.maintenance in (AUTO, ONCE):
         views = {n: len(p.keys) for n, p in program.over(known).items() if not p.extensional}
         keys = {n: layout.keys for n, layout in layouts.items()} | views
@@ -158,6 +161,7 @@ def with_block(
     program = lift_computed(program)
     program = lift_negations(program)
     program = refuse_failures(program)
+    program = with_nullable_helpers(program, known)
     whole = known.including(program)
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
@@ -205,9 +209,9 @@ class _Planner:
     def _planned(self, rule: Rule, i: int, number: int, own: frozenset[str] | None) -> InstalledRule:
         """Return rule i with its plans; `own` are the views of its stratum, if that is recursive."""
         granularity, maintenance, limits = self._options
-        if rule.range:
+        if rule.range or rule.texts:
             stored = {name: (self._layouts[name].keys, self._layouts[name].visible) for name in reads(rule)}
-            return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored))
+            return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None)
         keys = {name: layout.keys for name, layout in self._layouts.items()}
         given = rule, self._predicates, keys, self._store.distinct, self._store.encode
         orders = self._saved.orders[i] if self._saved else self._orders(rule, own)

@@ -22,12 +22,13 @@ from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
-from ivm.views.layouts import RANGED, Layout
+from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 5  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_COLUMNS = 4  # the same, but each column of a row that a rule names separately has its own atom
+PLANNING = 6  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_TEXTS = 5  # the same, but no rule reads the text of a concat
+PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 T = TypeVar("T")
@@ -39,8 +40,8 @@ class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
 
     `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
-    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, without
-    plans.
+    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, and one of
+    texts (lang/ir.py) from a concat's state: both have no plans.
     """
 
     number: int
@@ -133,19 +134,22 @@ class Block:
     def rewrites(self) -> "Rewrites":
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
+        texts = any(rule.definition.texts for rule in self.rules)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts)
 
 
 class Rewrites(NamedTuple):
     """Rewrites that change what rules store, so that they are not used for rules that an earlier release installed.
 
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
-    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom.
+    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
+    `texts` reads the texts of concats, which earlier releases refuse.
     """
 
     ranges: bool = True
     levels: bool = True
     columns: bool = True
+    texts: bool = True
 
 
 ALL = Rewrites()
@@ -206,7 +210,7 @@ class Installed:
 
     def stores(self, name: str) -> bool:
         """Return whether evaluating a view by itself needs trees, which only a transaction can create."""
-        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind == RANGED)
+        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind in (RANGED, TEXT))
         return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
     @cached_property

@@ -102,8 +102,13 @@ def with_declarations(text: str, program: Program) -> str:
 
     A text is installed with them, so that its meaning does not depend on the store.
     """
-    lines = [show_predicate(program.predicates[name]) for name in program.stored]
-    return "\n".join([text, MARK, *lines]) if lines else text
+    return declaring(text, *(program.predicates[name] for name in program.stored))
+
+
+def declaring(text: str, *predicates: Predicate) -> str:
+    """Return a text with declarations of relations that existed before it, after a mark."""
+    lines = [*map(show_predicate, predicates)]
+    return "\n".join([text, *[MARK] * (f"\n{MARK}\n" not in text), *lines]) if lines else text
 
 
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:

@@ -68,7 +68,7 @@ class Settle(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Maintain the view of a rule evaluated by ranges after changes of its points or measured rows."""
+    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
 
     rule: InstalledRule
 
@@ -223,7 +223,7 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
-        steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
+        steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]
 

@@ -29,7 +29,9 @@ UPPER = (
 NULL_REMEDY = (
     "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and `f[x] = _` where it has one"
 )
-WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
+WRITE_NULL = (
+    'null is written as None, in a transaction: `txn.set(name, rows)`, or in a text with its type, as null["int"]'
+)
 
 
 def with_hints(program: Program, text: str) -> Program:

@@ -2,13 +2,6 @@
 
 The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
 only where nothing else gives one.  In the result every constant has the type of its context.
-
-Exclude nulls: rules do not see a function's row whose value is null, and no variable is null.
-
-email[c] = e -> int(c), string?(e).
-
-p(c) <- q(c), email[c] = e.            means    p(c) <- q(c), email[c] = e, e != null.
-p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e != null).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +13,6 @@ from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError
 from ivm.lang.aggregate import result_types
 from ivm.lang.columns import check_ordered
 from ivm.lang.ir import (
-    ROPE,
     Atom,
     Binary,
     Compare,
@@ -33,20 +25,24 @@ from ivm.lang.ir import (
     Term,
     Type,
     Var,
+    as_read,
     atoms,
     reads,
     unnamed_in,
     variables,
     writes,
 )
+from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, stands_for_null, takes
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
 
 def infer(program: Program, known: Program) -> Program:
     """Give each rule of a program its types, in order of evaluation, and define the predicates of the heads.
+
+    The rules get the conditions that exclude null, too, since these decide which columns of a head may be null.
 
     Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
     """
@@ -74,8 +70,12 @@ def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str
                 f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
             )  # fmt: skip
         for rule in begun:
-            _typed(rule, predicates)
-    return [_typed(rule, predicates) for rule in rules]
+            _typed(rule, predicates, True)
+    while True:  # until it is known which columns of recursive views may be null
+        before = {name: predicates[name].nullable for name in stratum.recursive if name in predicates}
+        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive))]
+        if all(predicates[name].nullable == nullable for name, nullable in before.items()):
+            return typed
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
@@ -88,25 +88,34 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
     return known
 
 
-def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
-    """Return the rule with types, and add its heads to `predicates`, which must hold all that it reads."""
+def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool) -> list[Rule]:
+    """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
-    rule = with_types(rule, predicates)
+    rule = without_nulls(with_types(rule, predicates), predicates)
     check_ordered(rule)
-    for head in rule.heads:
-        _define(head, rule, predicates)
-    return rule
+    made = skipping_nulls(rule, predicates, recursive)
+    for one in made:
+        absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
+        for head in one.heads:
+            nulls = nullable_places(head.terms, one.body, predicates)
+            _define(head, one, (*nulls, *[len(head.args)] * (head.value in absent)), predicates)
+    return made
 
 
-def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
-    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree."""
+def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate]) -> None:
+    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree.
+
+    Columns in the places `nullable` may be null.
+    """
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
-    made = Predicate(head.predicate, keys, value, False, _column_names(head), where=head.where)
+    made = Predicate(head.predicate, keys, value, False, _column_names(head), nullable, where=head.where)
     before = predicates.setdefault(head.predicate, made)
     check_arity(head, before)
+    if not {*nullable} <= {*before.nullable}:
+        predicates[head.predicate] = replace(before, nullable=(*sorted({*nullable, *before.nullable}),))
     for name, old, new, term in zip(before.columns, before.types, types, head.terms, strict=True):
         if old != new and common(old, new) != old:
             reason = f"column {name} of {head.predicate} is {new} here, but {old}"
@@ -137,10 +146,10 @@ def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
     types: Types = {}
-    _refuse_ropes(rule, known)
+    unnamed = unnamed_in(rule)
     for disjunct in rule.body:
         for atom in atoms(disjunct):
-            _note_columns(atom, known[atom.predicate].types, types)
+            _note_columns(atom, known[atom.predicate].types, types, unnamed)
     equations = [c for disjunct in rule.body for c in _comparisons(disjunct) if c.op == "="]
     _spread(equations, types, lambda term: not is_literal(term))
     for head in rule.heads:
@@ -153,30 +162,16 @@ def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     return replace(rule, body=body, types=types)
 
 
-def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
-    """Raise RuleTypeError if a rule reads the text of a concat."""
-    unnamed = unnamed_in(rule)
-    for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
-        value = atom.value
-        if (
-            value is not None
-            and known[atom.predicate].value == ROPE
-            and not (isinstance(value, Var) and value.name in unnamed)
-        ):
-            raise RuleTypeError(
-                value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
-                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it exists, by `_`'
-            )  # fmt: skip
-
-
 def is_literal(term: Term) -> bool:
     """Return whether the term is a literal that takes its type from the context."""
     return isinstance(term, Const) and is_flexible(term)
 
 
-def _note_columns(atom: Atom, columns: Iterable[Type], types: Types) -> None:
+def _note_columns(atom: Atom, columns: Iterable[Type], types: Types, unnamed: set[str]) -> None:
     for term, column in zip(atom.terms, columns, strict=True):
         if isinstance(term, Var):
+            if term.name not in unnamed:
+                column = as_read(column)
             before = types.get(term.name, column)
             joint = common(before, column)
             if joint is None:
@@ -239,7 +234,7 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
     """Return the atom with its constants converted to the column types."""
     terms = tuple(
-        adapt(term, column) if isinstance(term, Const) else term
+        adapt(term, as_read(column)) if isinstance(term, Const) else term
         for term, column in zip(atom.terms, predicate.types, strict=True)
     )
     if atom.value is None:
@@ -278,7 +273,7 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
-            if term.op == "/" and isinstance(right, Const) and not right.value:
+            if term.op == "/" and isinstance(right, Const) and right.value == 0:
                 raise RuleTypeError(term.where, f"`{term}` divides by zero, whatever is stored")
             return replace(term, left=left, right=right), type_
 
@@ -310,48 +305,6 @@ def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     elif {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"
     return RuleTypeError(term.where, reason)
-
-
-def exclude_nulls(program: Program, known: Program) -> Program:
-    """Give rules conditions that exclude null values."""
-    predicates = program.over(known)
-    return replace(program, rules=tuple(_without_nulls(rule, predicates) for rule in program.rules))
-
-
-def _without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
-        return rule
-    unnamed = unnamed_in(rule)
-    return replace(rule, body=tuple(tuple(_literals(disjunct, known, unnamed)) for disjunct in rule.body))
-
-
-def _atoms(rule: Rule) -> Iterator[Atom]:
-    for disjunct in rule.body:
-        for literal in disjunct:
-            yield from [literal] if isinstance(literal, Atom) else _within(literal)
-
-
-def _within(literal: Literal) -> Iterator[Atom]:
-    if isinstance(literal, Negation):
-        for part in literal.body:
-            yield from [part] if isinstance(part, Atom) else _within(part)
-
-
-def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: set[str]) -> Iterator[Literal]:
-    """Yield the literals of a conjunction, and conditions that values are not null."""
-    for literal in conjunction:
-        if isinstance(literal, Negation):
-            yield replace(literal, body=tuple(_literals(literal.body, known, unnamed)))
-            continue
-        yield literal
-        if isinstance(literal, Atom):
-            predicate = known[literal.predicate]
-            for place in predicate.nullable:
-                term = literal.terms[place]
-                if isinstance(term, Const) and stands_for_null(term):
-                    yield Compare("!=", term, Const(None, term.type), where=literal.where)  # no row has this value
-                if isinstance(term, Var) and (predicate.value is not None or term.name not in unnamed):
-                    yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)
 
 
 # -- the form of atoms

@@ -29,7 +29,7 @@ from pagestore.errors import CorruptionError, EditError
 from pagestore.pages.layout import Pages
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
-from pagestore.runtime.types import Bytes, Flags, MappedWords, Table, Tables, Words
+from pagestore.runtime.types import Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
 from pagestore.storage.pager import Pager as StorePager
@@ -38,8 +38,19 @@ from pagestore.trees.kernels import edit as k_apply
 from pagestore.trees.kernels import edit_groups as k_indexed
 from pagestore.trees.kernels import edit_groups as kernel
 from pagestore.trees.kernels.arguments import Edits as Batch
-from pagestore.trees.kernels.arguments import FlushRoom, IndexedTrees, Output, PageBooks, Part, Queues, Reordering, Room
-from pagestore.trees.kernels.edit_groups import HEIGHT, ROOT, apply_indexed_at, compose_few, compose_ordered
+from pagestore.trees.kernels.arguments import (
+    FlushRoom,
+    IndexedTrees,
+    Output,
+    PageBooks,
+    Part,
+    Queues,
+    Reordering,
+    Room,
+    TreeRef,
+)  # fmt: skip
+from pagestore.trees.kernels.cursor import HEIGHT, ROOT
+from pagestore.trees.kernels.edit_groups import apply_indexed_at, compose_few, compose_ordered
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     ALL,
@@ -78,7 +89,7 @@ ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Ta
 ASCENDS = TypedKernel(ascends, Table)
 COMPOSE = TypedKernel(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
 COMPOSE_FEW = TypedKernel(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
-CUT = TypedKernel(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
+CUT = TypedKernel(k_apply.cut_edits, TreeRef, Table, int, Table)
 
 
 def apply(
@@ -159,11 +170,11 @@ def _apply_few(
 
 
 def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
-    """Return trees as the rows that kernels take, see trees/kernels/apply_indexed.py."""
+    """Return trees as rows of TREE_WORDS, see trees/kernels/cursor.py."""
     return np.array([*map(_ROW, trees)], np.int64)
 
 
-_ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values")
+_ROW = attrgetter("pointer", "height", "spec.keys", "spec.values", "spec.tree_id")
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
@@ -244,8 +255,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
         return [0, ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
-    top = tree.pointer, tree.height - 1
-    parts = checked(CUT.call(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    parts = checked(CUT.call(tree.on(pager.pages), some, PAGE_EDITS, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts
 
@@ -386,7 +396,7 @@ class EditQueues:
             rows, columns = queue.places.shape
             places[first : first + rows, :columns] = queue.places
         shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
-        self._table = np.array([(spec.tree_id, 0, 0, spec.keys, spec.values) for spec in specs], np.int64)
+        self._table = np.array([(0, 0, spec.keys, spec.values, spec.tree_id) for spec in specs], np.int64)
         self._waiting, self.waits = np.empty((len(queues), width, MOST), np.int64), np.zeros(len(queues), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)

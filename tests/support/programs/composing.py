@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import inf
 from random import Random
+from re import fullmatch
 from typing import Any
 
 
@@ -67,32 +68,31 @@ STORED_KINDS = "relation", "stored function", "nullable", "columns"
 
 @dataclass(frozen=True)
 class Source:
-    """What can be read: a name, what made it, the tags of its keys and of its value, and whether that may be read."""
+    """What can be read: a name, what made it, the tags of its keys and of its value."""
 
     name: str
     kind: str
     keys: tuple[str, ...]
     value: str | None = None
-    readable: bool = True
     block: int = -1
 
     @property
     def tags(self) -> tuple[str, ...]:
         return self.keys if self.value is None else (*self.keys, self.value)
 
-    @property
-    def seen(self) -> tuple[str, ...]:
-        """The tags of the columns that rules may read: all but a concat."""
-        return self.tags if self.readable else self.keys
-
     def atom(self, terms: Iterable[str]) -> str:
-        """An atom; a function of several values in one of its three forms."""
-        *keys, last = terms
+        """An atom, some of its variables marked; a function of several values in one of its three forms."""
+        *keys, last = map(self._marked, terms)
         if self.kind == "columns":
             return _of_columns(self.name, keys[0], keys[1], last)
         if self.value is None:
             return f"{self.name}({', '.join((*keys, last))})"
         return f"{self.name}[{', '.join(keys)}] = {last}"
+
+    def _marked(self, term: str) -> str:
+        """A variable or `_`, marked or not, as their names say; the same term elsewhere may be marked otherwise."""
+        is_variable = fullmatch(r"[a-z]\w*|_", term) and term not in ("true", "false")
+        return f"{term}?" if is_variable and sum(map(ord, f"{self.name}{term}")) % 3 == 0 else term
 
 
 def _of_columns(name: str, key: str, a: str, b: str) -> str:
@@ -176,10 +176,7 @@ class Draw:
     def bind(self, source: Source, held: dict[str, str], join: float = 0.5, skip: float = 0.2) -> str:
         """An atom that joins variables that are held with new ones, which are held from then on."""
         terms = []
-        for place, tag in enumerate(source.tags):
-            if place >= len(source.keys) and not source.readable:
-                terms.append("_")
-                continue
+        for tag in source.tags:
             known = [v for v, t in held.items() if t == tag and v not in terms]
             chance = self.random.random()
             if known and chance < join:
