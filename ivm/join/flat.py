@@ -194,7 +194,7 @@ class FlatJoin(Run):
         output = FlatOutput(self._out, self._times, self._rows, self._codes, self._room)
         fits = RUN.call(FlatTries(self._flat.data, self._flat.place), run, tables, rows, output)
         if not fits:
-            raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
+            raise RangeError("more than 2**63 bindings lead to one row; they cannot be counted")
         if self._collects:
             self.times.append(self._times[: self._state[tries.EMITTED]].copy())
 

@@ -189,7 +189,7 @@ def _converted(const: Const, wanted: Type) -> Value:
         raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
     rounded = value.quantize(Decimal(1).scaleb(-digits))
     if rounded != value:
-        raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
+        raise RuleTypeError(const.where, f"{value} has more digits after the point than {wanted}")
     return rounded
 
 

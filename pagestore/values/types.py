@@ -95,7 +95,7 @@ class Type(NamedTuple):
             raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)")
         precision, scale = int(match[1]), int(match[2])
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
-            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all behind the point")
+            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all after the point")
         return cls("decimal", precision, scale)
 
     @property

@@ -55,7 +55,12 @@ class Dependants(NamedTuple):
     keeps: tuple[str, ...]
     properties: tuple[str, ...] = ()
     edit: str = "load that host first"
-    release: str = "ask that host to let go of it"
+    release: str = "remove it in that host first"
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What is recorded, without the sentences, in which releases may differ."""
+        return self[:4]
 
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:

@@ -104,7 +104,7 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
         both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
         if both:
             raise DependantsError(
-                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot keep it, nor stand on it"
+                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} can neither keep nor read it"
             )
     if dependants.reads or dependants.keeps:
         said[dependants.host] = dependants
@@ -188,8 +188,10 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
         if why := asked(txn, name):
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
-    what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
-    raise DependantsError(f"{name!r} was dropped, renamed or made anew, and {what}; nothing is changed: {one.release}")
+    what = f"it belongs to {one.host}"
+    if name in one.reads:
+        what = f"{one.host} reads it for {_listed(one.keeps)}" if one.keeps else f"{one.host} reads it"
+    raise DependantsError(f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}")
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:

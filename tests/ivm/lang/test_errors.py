@@ -120,7 +120,7 @@ def test_arity(text, at, says):
         # literals
         ('p(x) <- edge(x, "a").', "1:17", '"a" is of type string, where int64 is wanted'),
         ("p(x) <- edge(x, 1.5).", "1:17", "1.5 is of type decimal(18,1), where int64 is wanted"),
-        ("p(i) <- price[i] = 3.555.", "1:20", "3.555 has more digits behind the point than decimal(18,2)"),
+        ("p(i) <- price[i] = 3.555.", "1:20", "3.555 has more digits after the point than decimal(18,2)"),
         ("p(i) <- price[i] = 12345678901234567.", "1:20", "more digits before the point than decimal(18,2)"),
         ("p(i) <- price[i] = 3.5e0.", "1:20", "3.5 is of type float64, where decimal(18,2) is wanted"),
         ("p(x) <- q(x), x = 9223372036854775808.", "1:19", "9223372036854775808 does not fit 64 bits"),
@@ -146,7 +146,7 @@ def test_arity(text, at, says):
         ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
         ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
         ("p(x) <- q(x), x > 1 / 2.5.", "1:15", "int64 > float64"),
-        ("p(i) <- price[i] > 1.005 * 1.", "1:26", "1.005 has more digits behind the point than decimal(18,2)"),
+        ("p(i) <- price[i] > 1.005 * 1.", "1:26", "1.005 has more digits after the point than decimal(18,2)"),
         ("p(x) <- q(x), x > 9223372036854775807 + 1.", "1:39", "9223372036854775808 does not fit 64 bits"),
         # views with several rules
         (
