@@ -126,7 +126,7 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
             stored, dependants = recorded_dependants(snap.properties).get(HOST), dependants_of(installed)
             if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:
-                    txn.vouch(HOST)
+                    txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)
 
 

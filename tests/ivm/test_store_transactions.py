@@ -167,7 +167,7 @@ def test_a_process_that_has_not_imported_ivm(ws):
         "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
     )
     assert drop.startswith(
-        "'e' was dropped, renamed or replaced, and ivm reads it for c, p; nothing is changed: `ivm unin"
+        "'e' was dropped, renamed or replaced, and ivm depends on it (c, p); nothing is changed: `ivm unin"
     )
     assert drop_view.startswith("'c' was dropped, renamed or replaced, and it belongs to ivm")
     assert (
@@ -181,7 +181,7 @@ def test_a_store_with_the_sentences_of_an_earlier_release_opens_as_it_is(ws):
     """They are no difference: nothing is written, nothing is reported, and the next commit that says it has the new."""
     path = ws.store.path
     with ws.store.transaction() as txn:
-        txn.vouch("ivm")
+        txn.declare_maintained("ivm")
         (said,) = catalog.recorded_dependants(txn.properties).values()
         record_dependants(txn, said._replace(edit="first that", release="lets go"))
     version = ws.store.version
@@ -195,7 +195,10 @@ def test_a_store_with_the_sentences_of_an_earlier_release_opens_as_it_is(ws):
         with pytest.raises(DependantsError, match="lets go"), ws.store.transaction() as txn:
             txn.properties["ivm"] = "nothing"
         ws.install("q(x) <- p(x).", "more")
-        with pytest.raises(DependantsError, match="removes rules and what they keep"), ws.store.transaction() as txn:
+        with (
+            pytest.raises(DependantsError, match="removes rules and all that"),
+            ws.store.transaction() as txn,
+        ):
             txn.properties["ivm"] = "nothing"
 
 
@@ -218,7 +221,7 @@ def test_a_process_that_imports_ivm_and_opens_no_workspace(ws):
 def forget(store, branch="main"):
     """As an earlier release has left it."""
     with store.transaction(branch=branch) as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties.pop(catalog.PROPERTY)
 
 
@@ -293,7 +296,7 @@ def test_dumps_with_rules_and_of_relations_alone(ws, tmp_path):
 
 def test_rules_that_cannot_be_read_let_nothing_by(ws):
     with ws.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties[PROPERTY] = json.dumps({"planning": 0, "blocks": []})
     path = ws.store.path
     ws.close()
