@@ -19,7 +19,6 @@ from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writ
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
 from ivm.engine.stored import declarations_for, declared_before, layouts_of, save, stored_before
 from ivm.errors import (
-    EditError,
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
@@ -39,7 +38,6 @@ from ivm.question import Limits
 from ivm.transaction import Transaction
 from ivm.views.layouts import Layout, extensional_layout
 from pagestore.errors import SchemaError
-from pagestore.host import Edits
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -101,7 +99,7 @@ def install(
     )
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
     _restore_scans(txn, scans)
-    collected = Transaction(txn, after, _no_commit)
+    collected = Transaction(txn, after, None)
     collected.edit(edits)
     if edit is not None:
         edit(collected)
@@ -112,10 +110,6 @@ def install(
     told = {view: _change(txn, after, view) for view in new & alike if view in watched}
     evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, told, frozenset(before.program.predicates) - alike)
-
-
-def _no_commit(txn: StoreTransaction, edits: Mapping[str, Edits]) -> int:
-    raise EditError("these edits are committed with the rules that are being installed: leave the commit to that")
 
 
 def _with_block(

@@ -117,7 +117,7 @@ class Before(NamedTuple):
 
 
 def note_erased(engine: Engine, names: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
-    """Read, before the commit, the texts of rows erased from watched concats; `told` as in Workspace._notify."""
+    """Read, before the commit, the texts of rows erased from watched concats; `told` as for `Maintainer.committed`."""
     predicates = engine.installed.program.predicates
     for name in names:
         if name in predicates and predicates[name].value == ROPE:

@@ -18,6 +18,7 @@ import numpy as np
 from ivm import lang
 from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import recursive_names, strata_of
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
@@ -284,7 +285,7 @@ class Installed:
         stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         layouts |= {n: layout for n, layout in stored.items() if layout}
         part = self._rewritten(part, layouts, distinct, encode, maintenance, rewrites)
-        program = self.program.including(part)
+        program = self.program.including(part := with_nullable_helpers(part, self.program.predicates))
         recursive = recursive_names(part.rules)
         predicates = dict(program.predicates)
         for view in recursive:

@@ -127,13 +127,15 @@ class Schedule:
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
-        done = txn.flush_queues(self.queues, partial(self._carry, 0))
+        done = self._carried(txn, 0)
         if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
-            done = txn.flush_queues(self.queues, partial(self._carry, done), again=True)
+            done = self._carried(txn, done)
         return done
 
-    def _carry(self, begin: int, *flushing: Any) -> int:
-        done: int = CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+    def _carried(self, txn: Transaction, begin: int) -> int:
+        """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
+        with txn.flushing(self.queues, again=begin > 0) as room:
+            done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
         return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:

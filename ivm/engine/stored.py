@@ -134,7 +134,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
     scans = sorted(installed.scans.get(predicate.name, ()))
-    txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], scans=scans, hidden=layout.hidden)
+    key = predicate.columns[: layout.keys]
+    txn.create(predicate.name, schema, key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:

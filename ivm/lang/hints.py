@@ -28,7 +28,9 @@ UPPER = (
 NULL_REMEDY = (
     "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and `f[x] = _` where it has one"
 )
-WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
+WRITE_NULL = (
+    'null is written as None, in a transaction: `txn.set(name, rows)`, or in a text with its type, as null["int"]'
+)
 
 
 def hints(text: str, source: str) -> list[RuleWarning]:

@@ -27,10 +27,12 @@ from ivm.lang.ir import (
     Term,
     Var,
     atoms,
+    marked,
     reads,
     variables,
     writes,
 )
+from ivm.lang.nulls import tests_null
 from ivm.lang.program import Stratum, recursive_names, strata_of
 from pagestore.host import is_operator, is_semilattice
 
@@ -75,7 +77,7 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
         elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates that view
-            rule = replace(rule, body=((found[-1].heads[0],),))
+            rule = replace(rule, body=((marked(found[-1].heads[0]),),))
         found.append(rule)
     return found
 
@@ -226,7 +228,7 @@ def _check_uses(
             raise _not_monotone(rule, literal, "no value may occur in a negation")
         if not isinstance(literal, Compare) or rising.keys().isdisjoint(variables(literal)):
             continue
-        if literal.op == "=" and literal not in equations:
+        if (literal.op == "=" and literal not in equations) or tests_null(literal):
             continue
         if not sign:
             raise _not_monotone(rule, literal, PASSED_ON)

@@ -139,6 +139,8 @@ def is_flexible(const: Const) -> bool:
 def adapt(const: Const, wanted: Type) -> Const:
     """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have its value."""
     value, digits = const.value, scale(wanted)
+    if value is None:
+        return Const(None, wanted, where=const.where)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
     least, most = (0, UNSIGNED_MAX) if wanted == "uint64" else (WORD_MIN, WORD_MAX)
@@ -239,7 +241,7 @@ def how_written(type_: Type) -> str:
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
     """Return `left op right` as a literal, exact; None if no literal holds it, as a quotient of decimals."""
     a, b = left.value, right.value
-    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal):
+    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal) or b is None:
         return None
     if op == "/":
         if not (isinstance(a, int) and isinstance(b, int) and b):

@@ -83,8 +83,12 @@ class Transaction(WorkingTrees):
         intervals: tuple[str, str] | None = None,
         hidden: int = 0,
         if_not_exists: bool = False,
+        keys_null: bool = False,
     ) -> WritableRelation:
         """Create an empty relation. Without `key` all columns are the key.
+
+        With `keys_null`, columns of the key whose type has a question mark may be null: null is one value, the first
+        in the order, and equal to itself.
 
         With `if_not_exists`, an existing relation with these columns and this key is returned unchanged.
 
@@ -95,7 +99,7 @@ class Transaction(WorkingTrees):
         values/scan_spec.py); `intervals` names two adjacent key columns that are the ends of an interval. Raises
         ExistsError, SchemaError.
         """
-        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
+        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key), keys_null)
         if if_not_exists and name in self:
             there = self[name].schema
             if there != parsed:
@@ -108,8 +112,11 @@ class Transaction(WorkingTrees):
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
             types = [str(column.type) for column in parsed.stored if column.name in intervals]
-            if types[0] != types[1]:
-                raise SchemaError(f"intervals={intervals!r}: ends of one type are wanted, not {' and '.join(types)}")
+            if types[0] != types[1] or types[0].endswith("?"):
+                raise SchemaError(
+                    f"intervals={intervals!r}: ends of one type that is never null are wanted, not "
+                    f"{' and '.join(types)}"
+                )
             if f"max:{intervals[1]}" not in scans:
                 scans.append(f"max:{intervals[1]}")
         folds = _rows(scans, parsed)
@@ -184,7 +191,7 @@ class Transaction(WorkingTrees):
         info, schema = self._columns_of(name)
         (added,) = parse_columns(column)
         word = int(encode(added, [default], self.dictionary)[0])
-        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key)
+        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key, keys_null=True)
         rows = (np.vstack([batch, np.full(batch.shape[1], word)]) for batch in self._batches_of(name))
         return self._remake(info, wider, rows)
 
@@ -201,7 +208,7 @@ class Transaction(WorkingTrees):
 
     @step
     def refuse_nulls(self, name: str, columns: Sequence[str]) -> None:
-        """Make columns of values not nullable. Reads all records, O(records).
+        """Make columns not nullable. Reads all records, O(records).
 
         Raises WordError if one is null, SchemaError for a column of uint64, whose values would have other words.
         """

@@ -149,10 +149,12 @@ class Schema:
     key: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None) -> Schema:
+    def parse(
+        cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None, keys_null: bool = False
+    ) -> Schema:
         """Parse `name: type, ...`; without a key, the key is all columns. A schema is kept as it is, or gets this key.
 
-        Raises SchemaError."""
+        Key columns may be nullable only with `keys_null`. Raises SchemaError."""
         if isinstance(text, Schema):
             columns, key = text.columns, text.key if key is None else key
         else:
@@ -169,8 +171,8 @@ class Schema:
             if name not in types:
                 raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
             type_ = types[name]
-            if type_.nullable:
-                remedy = "leave the ? out, or name the columns of the key with key="
+            if type_.nullable and not keys_null:
+                remedy = "leave the ? out, name the columns of the key with key=, or give keys_null=True"
                 raise SchemaError(f"key column {name!r} is a {type_}: a key is never null; {remedy}")
         if len({*keys}) < len(keys):
             raise SchemaError(f"key column {_twice(keys)!r} occurs twice")

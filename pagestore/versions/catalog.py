@@ -170,7 +170,8 @@ def _take_info(source: RecordReader) -> Info:
     columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
     try:
-        schema = Schema.parse(Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key), key)
+        found = Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key)
+        schema = Schema.parse(found, key, keys_null=True)
     except SchemaError as error:
         if columns:
             raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
@@ -228,6 +229,8 @@ def _interval_fault(info: Info) -> str | None:
     if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:
         return f"{ends} are not neighbouring columns of its key"
     low, high = places
+    if stored[low].type.nullable or stored[high].type.nullable:
+        return f"{ends} are not ends of an interval, since they may be null"
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
         return f"{ends} are not ends of an interval"
     return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"

@@ -154,15 +154,14 @@ class _Magic:
         self._calls[name, given] = []
         self._waiting.append((name, given))
         whole = self._predicates[name]
-        some = {"keys": tuple(whole.keys[i] for i in given), "columns": tuple(whole.columns[i] for i in given)}
-        left = [i for i in range(len(whole.keys)) if i not in given]
-        rest = {"keys": tuple(whole.keys[i] for i in left), "columns": tuple(whole.columns[i] for i in left)}
+        some = _with_columns(whole, _named(name, "needed", given), given)
+        left = tuple(i for i in range(len(whole.keys)) if i not in given)
         self._define(replace(whole, name=_named(name, "", given)))
-        self._define(replace(whole, name=_named(name, "needed", given), **some))  # type: ignore[arg-type]
-        self._define(replace(whole, name=_named(name, "for", given), **rest))  # type: ignore[arg-type]
+        self._define(some)
+        self._define(_with_columns(whole, _named(name, "for", given), left))
         if _named(name, "seed", given) in self._seeds:
-            args = tuple(map(Var, some["columns"]))
-            types = dict(zip(some["columns"], some["keys"], strict=True))
+            args = tuple(map(Var, some.columns))
+            types = dict(zip(some.columns, some.keys, strict=True))
             head, seed = (Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
             self._made.append(
                 Rule((head,), ((seed,),), types=types, text="(the constants that are needed)", where=whole.where)
@@ -276,6 +275,13 @@ class _Magic:
             if name == _named(*_parts(call, "for")):
                 return call not in factored
         return False
+
+
+def _with_columns(whole: Predicate, name: str, places: Given) -> Predicate:
+    """Return the predicate of some columns of a relation."""
+    keys, columns = (tuple(of[i] for i in places) for of in (whole.keys, whole.columns))
+    nullable = tuple(n for n, i in enumerate(places) if i in whole.nullable)
+    return replace(whole, name=name, keys=keys, columns=columns, nullable=nullable)
 
 
 def _parts(call: tuple[str, Given], kind: str) -> tuple[str, str, Given]:

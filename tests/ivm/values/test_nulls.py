@@ -223,5 +223,5 @@ def test_a_duration_has_its_least_value(tmp_path):
 
 
 def test_the_value_of_a_function_without_keys_is_not_null(tmp_path):
-    with ivm.open(tmp_path / "s.pages") as workspace, pytest.raises(RuleTypeError, match=r"^main:1:12: .* `-p\[\]\.`"):
+    with ivm.open(tmp_path / "s.pages") as workspace, pytest.raises(RuleTypeError, match=r"^main:1:1: .* `-p\[\]\.`"):
         workspace.install("p[] = w -> int?(w).")

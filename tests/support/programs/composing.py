@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import inf
 from random import Random
+from re import fullmatch
 from typing import Any
 
 
@@ -80,13 +81,18 @@ class Source:
         return self.keys if self.value is None else (*self.keys, self.value)
 
     def atom(self, terms: Iterable[str]) -> str:
-        """An atom; a function of several values in one of its three forms."""
-        *keys, last = terms
+        """An atom, some of its variables marked; a function of several values in one of its three forms."""
+        *keys, last = map(self._marked, terms)
         if self.kind == "columns":
             return _of_columns(self.name, keys[0], keys[1], last)
         if self.value is None:
             return f"{self.name}({', '.join((*keys, last))})"
         return f"{self.name}[{', '.join(keys)}] = {last}"
+
+    def _marked(self, term: str) -> str:
+        """A variable or `_`, marked or not, as their names say; the same term elsewhere may be marked otherwise."""
+        is_variable = fullmatch(r"[a-z]\w*|_", term) and term not in ("true", "false")
+        return f"{term}?" if is_variable and sum(map(ord, f"{self.name}{term}")) % 3 == 0 else term
 
 
 def _of_columns(name: str, key: str, a: str, b: str) -> str:
