@@ -29,7 +29,7 @@ from ivm.lang.ir import Aggregate, Const, Type, Var
 from ivm.lang.syntax_tree import (
     And,
     Anonymous,
-    Call,
+    Application,
     Change,
     Clause,
     Declaration,
@@ -210,18 +210,18 @@ class Builder(Transformer[Token, list[Statement]]):
         """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
-    def relation(self, meta: Meta, parts: list[Any]) -> Call:
+    def relation(self, meta: Meta, parts: list[Any]) -> Application:
         """`name(args)`"""
-        return Call(str(parts[0]), parts[1] or (), False, where=self.at(meta))
+        return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
-    def function(self, meta: Meta, parts: list[Any]) -> Operation | Call:
+    def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
         """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
         call, value = parts[0], parts[-1]
         if not isinstance(value, list):
             return Operation("=", call, value, where=self.at(meta))
-        if not isinstance(call, Call):
+        if not isinstance(call, Application):
             raise RuleSyntaxError(self.at(meta), "only a function has several values, as in f[x] = (y, z)")
-        return Call(call.name, (*call.args, *value), False, len(call.args), where=call.where)
+        return Application(call.name, (*call.args, *value), False, len(call.args), where=call.where)
 
     def values(self, meta: Meta, terms: list[Any]) -> list[Any]:
         """`(value, value, ...)`"""
@@ -237,9 +237,9 @@ class Builder(Transformer[Token, list[Statement]]):
         """`term, term, ...`"""
         return tuple(args)
 
-    def application(self, meta: Meta, parts: list[Any]) -> Call:
+    def application(self, meta: Meta, parts: list[Any]) -> Application:
         """`name[args]` inside a term."""
-        return Call(str(parts[0]), parts[1] or (), True, where=self.at(meta))
+        return Application(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
         """`term + term`, with any of + - * /."""

@@ -48,7 +48,7 @@ def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None)
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and (own.is_number or own == VARCHAR):
-        return call("int", call("round", term) if own.is_float or own.is_decimal else term)
+        return call("int", term)
     if type_.is_decimal and (own.is_number or own == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_.is_float and own == VARCHAR:
