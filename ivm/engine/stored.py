@@ -29,7 +29,7 @@ HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
 # Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
-RELEASE = "`ivm uninstall` lets go of rules and of what they keep"
+RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
 
 def saved_rules(source: Snapshot | Transaction) -> str | None:

@@ -162,10 +162,10 @@ def operation_of(aggregate: Aggregate) -> Operation:
     if is_operator(aggregate.op):
         return REGISTERED
     if aggregate.op in REFUSED:
-        raise AggregateError(aggregate.where, f"{aggregate.op} is no aggregate: {REFUSED[aggregate.op]}")
+        raise AggregateError(aggregate.where, f"{aggregate.op} is not an aggregate: {REFUSED[aggregate.op]}")
     raise AggregateError(
-        aggregate.where, f"{aggregate.op} is no aggregate: there are {', '.join(OPERATIONS)}, and the operators that "
-        "pagestore.register_operator has made"
+        aggregate.where, f"{aggregate.op} is not an aggregate: there are {', '.join(OPERATIONS)}, and the operators "
+        "that pagestore.register_operator has made"
     )  # fmt: skip
 
 

@@ -202,9 +202,9 @@ def _demand(needed: Iterable[Var], bound: frozenset[Var], literals: Disjunct) ->
 def _remedy(variable: Var, literals: Disjunct) -> str:
     negations = [n for n in literals if isinstance(n, Negation) and variable in variables(n)]
     if len(negations) > 1:
-        return "it stands in two negations; use another name, or `_`, in each unless a positive atom holds it"
+        return "it occurs in two negations; use another name, or `_`, in each unless a positive atom binds it"
     if negations:
-        return "a positive atom beside the negation must hold it, or it needs a name used only inside"
+        return "a positive atom outside the negation must bind it, or it needs a name used only inside"
     if any(isinstance(c, Compare) and variable in variables(c) for c in literals):
         return "a comparison binds only by `variable = term`, where the term's variables are bound"
     return "each disjunct needs a positive atom that holds it, or `variable = term`"

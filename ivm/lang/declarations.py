@@ -84,7 +84,7 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
     found: dict[str, Type] = {}
     for variable, text, where in declaration.types:
         if variable not in columns:
-            reason = f"{variable} is no column of {call.name}, which has {', '.join(columns)}"
+            reason = f"{variable} is not a column of {call.name}, which has {', '.join(columns)}"
             raise RuleTypeError(where, reason)
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")

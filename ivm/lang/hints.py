@@ -86,7 +86,7 @@ def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
         )
     else:
         return
-    error = RuleSyntaxError(variable.where, f"`{name}` is no value in rules, but would be a variable: {remedy}")
+    error = RuleSyntaxError(variable.where, f"`{name}` is not a value in rules, but would be a variable: {remedy}")
     raise shown(error, text)
 
 

@@ -67,7 +67,7 @@ def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
         ):
             raise RuleTypeError(
                 value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
-                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it is there, by `_`'
+                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it exists, by `_`'
             )  # fmt: skip
 
 

@@ -182,8 +182,8 @@ class Aggregate(Placed):
 class Range:
     """The values of `key` that a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
 
-    None is no bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of the
-    body's first atom, else they are group and point.
+    None is not a bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of
+    the body's first atom, else they are group and point.
     """
 
     point: Var
@@ -262,7 +262,7 @@ def show_rule(rule: Rule) -> str:
 
 
 def show_name(name: str) -> str:
-    """Return a name as it is written in a text: in quotes if it is no word.
+    """Return a name as it is written in a text: in quotes if it is not a word.
 
     >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
     ('customer:email', 'Straße', '`Order Date`', '`true`')

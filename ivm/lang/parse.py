@@ -53,7 +53,7 @@ SEAL = sha256().digest_size  # bytes
 def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
     """Return the statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
-        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
+        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is not a text; rules, edits and queries are texts")
     return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, which editors on Windows write
 
 
@@ -318,7 +318,7 @@ class Builder(Transformer[Token, list[Statement]]):
                 return Const(date.fromisoformat(text), "date", where=self.at(meta))
             moment = datetime.fromisoformat(text)
         except ValueError:
-            reason = f"#{text}# is no date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
+            reason = f"#{text}# is not a date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
             raise RuleSyntaxError(self.at(meta), reason) from None
         if moment.tzinfo is not None:
             reason = f"#{text}# has a time zone: write it in UTC, without the zone"

@@ -222,10 +222,10 @@ def _check_uses(
 ) -> None:
     """Raise unless values restrict bindings only by bounds that better values satisfy, too."""
     if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
-        raise _not_monotone(rule, fault, f"{fault.name} decides which rows there are, so no value may be behind it")
+        raise _not_monotone(rule, fault, f"{fault.name} decides which rows exist, so it must not depend on a value")
     for literal in others:
         if isinstance(literal, Negation) and not rising.keys().isdisjoint(variables(literal)):
-            raise _not_monotone(rule, literal, "no value may stand in a negation")
+            raise _not_monotone(rule, literal, "no value may occur in a negation")
         if not isinstance(literal, Compare) or rising.keys().isdisjoint(variables(literal)):
             continue
         if (literal.op == "=" and literal not in equations) or tests_null(literal):

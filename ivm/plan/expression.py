@@ -442,7 +442,7 @@ def _leaves(term: Term) -> Iterable[Var | Const]:
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Add a term's variables to `times`; return its constant, or None if it is no sum."""
+    """Add a term's variables to `times`; return its constant, or None if it is not a sum."""
     if isinstance(term, Const):
         return sign * encode(term)
     if isinstance(term, Var):

@@ -47,8 +47,17 @@ from ivm.lang.ir import (
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import strata_of
 from ivm.spark.changes import OF_CHANGES
-from ivm.spark.routing import Dimension, Distribution, whole
-from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of
+from ivm.spark.shares import (
+    Dimension,
+    Distribution,
+    Hot,
+    Shares,
+    choose_shares,
+    distribution_of,
+    hot_of,
+    variables_of,
+    whole,
+)
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}

@@ -10,7 +10,7 @@
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       recursive views
 
-A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold both the old and the new
+A function F[s] = t that is not an aggregate has t among its key columns, so a delta can hold both the old and the new
 value; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 

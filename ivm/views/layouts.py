@@ -353,8 +353,8 @@ def _checked(predicate: Predicate, layout: Layout) -> Layout:
 def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     if "$" in predicate.name and not predicate.types:
         raise ConstructError(
-            predicate.where, "this aggregates over no variable, since one that stands in one alternative of `;` only "
-            "multiplies nothing; name one that every alternative holds, or that stands outside"
+            predicate.where, "this aggregates over no variable, since one that occurs in one alternative of `;` only "
+            "multiplies nothing; name one that every alternative binds, or that occurs outside"
         )  # fmt: skip
     if not predicate.types:
         raise ConstructError(

@@ -43,7 +43,7 @@ from pagestore.versions.catalog import MAIN, Info
 from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
-from pagestore.versions.locks import Turn
+from pagestore.versions.locks import Writer
 from pagestore.versions.store_state import StoreState, Version
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -63,8 +63,8 @@ class Transaction(WorkingTrees):
     >>> store.close()
     """
 
-    def __init__(self, handle: Handle, turn: Turn, base: Version, branch: int, message: str | None):
-        self._handle, self._committer, self._turn = handle, handle.committer, turn
+    def __init__(self, handle: Handle, writer: Writer, base: Version, branch: int, message: str | None):
+        self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
         self._committer.begin(branch)
         state = self._committer.state
@@ -201,7 +201,7 @@ class Transaction(WorkingTrees):
         info, schema = self._columns_of(name)
         if column not in schema.names or column in schema.key:
             values = ", ".join(c.name for c in schema.stored[len(schema.key) :]) or "none"
-            raise SchemaError(f"{column!r} is no value column of {name!r}: there is {values}; a key stays whole")
+            raise SchemaError(f"{column!r} is not a value column of {name!r}: there is {values}; a key stays whole")
         place = [c.name for c in schema.stored].index(column)
         left = Schema(tuple(c for c in schema.columns if c.name != column), schema.key)
         return self._remake(info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name)))
@@ -252,9 +252,9 @@ class Transaction(WorkingTrees):
             relation = self._relations[name] = WritableRelation(self, self._info(name))
         return relation
 
-    def vouch(self, *hosts: str) -> None:
-        """Declare that the caller maintains the data of these hosts, or all unless named (versions/dependants.py)."""
-        self.vouched.update(hosts or (ALL,))
+    def declare_maintained(self, *hosts: str) -> None:
+        """Declare that the caller maintains the data of these hosts, or all unless named (versions/hosts.py)."""
+        self.maintained.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
         """Encode values as words int64[n], adding new texts to the dictionary."""
@@ -272,7 +272,7 @@ class Transaction(WorkingTrees):
         After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an exception (such as
         an interrupt) comes after the commit, a note on it gives the version's number.
         """
-        committer, before, turn = self._committer, self._committer.state, self._turn
+        committer, before, writer = self._committer, self._committer.state, self._writer
         try:
             with self.pager.work.lock:
                 made, told = self._make()
@@ -281,7 +281,7 @@ class Transaction(WorkingTrees):
                 error.add_note(f"the transaction was committed, as version {committer.state.last_version}")
             raise
         finally:
-            turn.over = True
+            writer.over = True
             self._end()
         for tell in told:
             tell()
@@ -334,7 +334,7 @@ class Transaction(WorkingTrees):
         The next transaction reads the free pages of the last commit anew: O(pages of the store).
         """
         if self._open:
-            self._turn.over = True
+            self._writer.over = True
             self._end()
 
     def __enter__(self) -> Transaction:
@@ -349,7 +349,7 @@ class Transaction(WorkingTrees):
             else:
                 self.rollback()
         finally:
-            self._turn.over = True
+            self._writer.over = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Raise TransactionError: the transaction's pages are in this process."""
@@ -415,13 +415,13 @@ class Transaction(WorkingTrees):
         if self._open:
             handle = self._handle
             self._let_go()
-            handle.give_turn_back(self._turn)
+            handle.release_writer(self._writer)
 
     def _let_go(self) -> None:
         """Release everything, so that remaining references to the transaction cannot change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
-        self._handle = self._committer = self.vouched = ENDED
+        self._handle = self._committer = self.maintained = ENDED
 
 
 def begin_transaction(
@@ -430,13 +430,13 @@ def begin_transaction(
     """See Store.transaction."""
     if message:
         utf8(message, "message")
-    turn = Turn()
+    writer = Writer()
     try:
-        handle.take_turn(turn, timeout)
+        handle.lock_writer(writer, timeout)
         number = handle.branch_id(branch)
-        return Transaction(handle, turn, handle.head(number), number, message)
+        return Transaction(handle, writer, handle.head(number), number, message)
     except BaseException:
-        handle.give_turn_back(turn)
+        handle.release_writer(writer)
         raise
 
 
@@ -456,9 +456,11 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
         scan = parse_scan(text, schema)
         one = scan.rows
         if not scan.carried:
-            raise SchemaError(f"scan {text!r}: texts and columns with nulls are read; no scan is carried, just scan")
+            raise SchemaError(
+                f"scan {text!r}: texts and columns with nulls have no stored scan: fold them without one, by scan"
+            )
         if one in seen:
-            raise SchemaError(f"scan {text!r} is there twice")
+            raise SchemaError(f"scan {text!r} occurs twice")
         seen.add(one)
         rows += one
     for code, _ in rows:
@@ -493,7 +495,7 @@ class EphemeralTransaction(Transaction):
         mapping.pages.seen[:known] = pages.seen[:known]
         pager = Pager(mapping, FreeList(end), snapshot.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
-        self._turn = Turn()
+        self._writer = Writer()
         self._begin(pager, base, dict(base.trees), state, {}, 0)
 
     @property

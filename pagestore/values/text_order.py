@@ -27,9 +27,9 @@ import numpy as np
 
 from pagestore.pages.layout import WORD_MIN, Pages
 from pagestore.pages.operators import COUNT
-from pagestore.runtime.arguments import Bytes, Door, Flags, Table, Words
-from pagestore.runtime.kernel import JIT
+from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.runtime.types import Bytes, Flags, Table, Words
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.folds import RangeFold, Rows, select
 from pagestore.trees.folds import ranks as ranks_in
@@ -39,12 +39,12 @@ from pagestore.values.kernels import text_hash, text_lookup
 from pagestore.values.kernels.text_lookup import LONG as LONG
 from pagestore.values.kernels.text_lookup import UNREADABLE
 
-HASH = Door(text_hash.hash_texts, Words, int, int, Words, Words)
-FIND = Door(text_lookup.find_text, int, int, int, int, int)
-MATCH = Door(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
-MEASURE = Door(text_lookup.measure_texts, int, Words, Table, Words)
-COPY = Door(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
-RANK = Door(text_lookup.rank_text, int, int, int, int, int, int)
+HASH = TypedKernel(text_hash.hash_texts, Words, int, int, Words, Words)
+FIND = TypedKernel(text_lookup.find_text, int, int, int, int, int)
+MATCH = TypedKernel(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
+MEASURE = TypedKernel(text_lookup.measure_texts, int, Words, Table, Words)
+COPY = TypedKernel(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
+RANK = TypedKernel(text_lookup.rank_text, int, int, int, int, int, int)
 
 
 class PackedTexts(NamedTuple):

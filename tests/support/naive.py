@@ -373,7 +373,7 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
             return [("".join(in_order) if not constants else constants[0].join(in_order),)]
         if op not in AGGREGATE:
             return [(reduce(registered(operator_code(op)).call, in_order),)]
-        if op in CHOOSING:  # a value that is there fits its type
+        if op in CHOOSING:  # a value that exists fits its type
             return [(AGGREGATE[op](in_order if op in ENDS else taken),)]
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:

@@ -19,10 +19,10 @@ from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import Encoder
-from pagestore.compiled import Door, Words
+from pagestore.compiled import TypedKernel, Words
 from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
 
-HASH_ROWS = Door(rounds.hash_rows, Words, int, int, int, Words, int, int)
+HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
 
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 
