@@ -125,8 +125,8 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
             installed = rules_of(snap)
             dependants = dependants_of(installed)
             if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
-                with store.transaction("say what views stand on", branch) as txn:
-                    txn.vouch(HOST)
+                with store.transaction("record what views depend on", branch) as txn:
+                    txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)
 
 

@@ -150,7 +150,7 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     predicate = installed.predicate(name)
     fold = installed.layouts[name].fold
     if predicate.value != ROPE or not fold:
-        raise UnknownViewError(f"{name} is no concat, so it has no rope")
+        raise UnknownViewError(f"{name} is not a concat, so it has no rope")
     if len(key) != len(predicate.keys):
         raise KeyError(f"{name} has {len(predicate.keys)} keys, and {key!r} has {len(key)}")
     texts = TextFinder(source.dictionary)

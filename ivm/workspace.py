@@ -113,7 +113,7 @@ class Workspace:
         said = hints_of(text, name)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
             note_erased(done.engine, self.subscriptions, done.told)
@@ -131,7 +131,7 @@ class Workspace:
         blocks read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             saved, left, removal = uninstall(txn, self.rules_of(txn), name, relations)
             if dry_run:
                 txn.rollback()
@@ -193,7 +193,7 @@ class Workspace:
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.
 
-        Raises UnknownViewError for a view that is no concat, KeyError if the group does not exist.
+        Raises UnknownViewError for a view that is not a concat, KeyError if the group does not exist.
         """
         snap = self.store.snapshot()
         return rope_of(snap, self.rules_of(snap), name, key)
@@ -342,7 +342,7 @@ class Workspace:
         relations.
         """
         with self.store.transaction("repair", branch) as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
@@ -415,7 +415,7 @@ class Workspace:
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""
-        txn.vouch(HOST)
+        txn.declare_maintained(HOST)
         engine = self._engine(txn, installed)
         with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
             engine.apply_edits(edits)

@@ -23,18 +23,18 @@ corrupt page, which `raise_for` turns into an exception:
                                                                             a[-1], may be negative
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
-    @addressed, by_address(function, *types), @late(*types)                 kernels that others call by their address
+    function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
     start_delta, next_changes                                               two roots' difference (trees/delta.py)
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit_queues.py)
 
-    Door(kernel, types...)                                                  a kernel that Python calls with groups of
+    TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
                                                                             arguments: named tuples, such as Pages,
                                                                             PageBooks, Queues and FlushRoom, of Words,
                                                                             MappedWords, Bytes, Flags, Table, ByteTable,
-                                                                            Tables (runtime/arguments.py)
+                                                                            Tables (runtime/types.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
@@ -51,9 +51,9 @@ docs/embedding.md has a worked host.
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import field, gallop, run_end, unpack
-from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
 from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, population
-from pagestore.runtime.kernel import addressed, allocating, by_address, inlined, kernel, late
+from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
+from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
 from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
 from pagestore.trees.kernels.compare import next_changes, start_delta
@@ -94,7 +94,6 @@ __all__ = [
     "WORD_MIN",
     "ByteTable",
     "Bytes",
-    "Door",
     "Flags",
     "FlushRoom",
     "MappedWords",
@@ -103,12 +102,11 @@ __all__ = [
     "Queues",
     "Table",
     "Tables",
+    "TypedKernel",
     "Words",
-    "addressed",
     "allocating",
     "ascends",
     "borrowed",
-    "by_address",
     "call_operator",
     "code_of",
     "compose_few",
@@ -116,13 +114,14 @@ __all__ = [
     "first",
     "flush_queue",
     "forward",
+    "function_pointer",
     "gallop",
     "inlined",
     "kernel",
-    "late",
     "lowest",
     "next_changes",
     "next_leaf",
+    "on_demand",
     "population",
     "raise_for",
     "run_end",

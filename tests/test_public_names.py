@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 MODULES = {  # each public module, and the names that it offers
     "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
     "pagestore.compiled": """
-        ADD ByteTable Bytes CHANGES CURSOR_WORDS Door ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
-        LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables VERSION
-        WORD_MAX WORD_MIN Words addressed allocating ascends borrowed by_address call_operator code_of compose_few field
-        first flush_queue forward gallop inlined kernel late lowest next_changes next_leaf population raise_for run_end
-        seek start_delta unpack
+        ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
+        LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables TypedKernel
+        VERSION WORD_MAX WORD_MIN Words allocating ascends borrowed call_operator code_of compose_few field first
+        flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf on_demand population
+        raise_for run_end seek start_delta unpack
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
@@ -69,7 +69,7 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
         dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
-        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version vouch
+        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version
     """,
     ivm.Workspace: """
         at blocks check close committed declarations evaluate exec explain install predicates query repair rope rules_of

@@ -134,7 +134,7 @@ class Engine(Filler):
                         self._flush(step.name, waiting.pop(step.name))
                 continue
             if isinstance(step, Settle):
-                self._settle(step.stratum)
+                self._finish(step.stratum)
                 continue
             started = time.perf_counter()
             if isinstance(step, Scan):
@@ -242,7 +242,7 @@ class Engine(Filler):
 
     # -- a recursive stratum
 
-    def _settle(self, stratum: InstalledStratum) -> None:
+    def _finish(self, stratum: InstalledStratum) -> None:
         """Bring the views of a recursive stratum up to date with the deltas so far."""
         plans = [plan for rule in stratum.rules for plan in (*rule.plans, *rule.searches)]
         indices = {index for plan in plans for index in indices_of(plan) if index.predicate not in stratum.recursive}

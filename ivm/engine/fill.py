@@ -491,4 +491,4 @@ def naming_the_rule(rule: Rule) -> Iterator[None]:
 
 def not_a_view(name: str) -> UnknownViewError:
     """Return the error for a relation where a view is required."""
-    return UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
+    return UnknownViewError(f"{name} is not a view: its rows come from transactions, not from rules; name a view")

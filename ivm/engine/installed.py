@@ -18,6 +18,7 @@ import numpy as np
 from ivm import lang
 from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import recursive_names, strata_of
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
@@ -290,7 +291,7 @@ class Installed:
             part = lift_levels(part, recursive, state_names)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
-        program = self.program.including(part)
+        program = self.program.including(part := with_nullable_helpers(part, self.program.predicates))
         recursive = recursive_names(part.rules)
         predicates = dict(program.predicates)
         for view in recursive:

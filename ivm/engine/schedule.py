@@ -21,12 +21,12 @@ from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, pro
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
+from pagestore.compiled import FlushRoom, PageBooks, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
-CARRY = Door(
+CARRY = TypedKernel(
     kernel.carry,
     int,
     Pages,
@@ -208,21 +208,21 @@ class Schedule:
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
     steps: list[Step] = []
-    waiting, settled = dict.fromkeys(sorted(names)), set[str]()
+    waiting, finished = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:
         reads = stratum.reads
         due = [name for name in reads if name in waiting]
-        if not due and settled.isdisjoint(reads):
+        if not due and finished.isdisjoint(reads):
             continue
         steps += map(Flush, due)
-        settled |= {*due, *stratum.recursive}
-        waiting = {name: None for name in waiting if name not in settled}
+        finished |= {*due, *stratum.recursive}
+        waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
         steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
-        waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
+        waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]
 
 

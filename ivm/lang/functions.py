@@ -13,7 +13,6 @@ from ivm.lang.ir import Const, Type
 from ivm.lang.types import DIGITS_MAX, TEXTS, scale, zone_of
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-NULL = "null"  # `null["int64"]` is the null of a type
 
 
 class Signature(NamedTuple):

@@ -2,13 +2,6 @@
 
 The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
 only where nothing else gives one.  In the result every constant has the type of its context.
-
-Exclude nulls: rules do not see a function's row whose value is null, and no variable is null.
-
-email[c] = e -> int(c), string?(e).
-
-p(c) <- q(c), email[c] = e.            means    p(c) <- q(c), email[c] = e, e != null.
-p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e != null).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +30,7 @@ from ivm.lang.ir import (
     unnamed_in,
     variables,
 )
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, stands_for_null, takes
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
@@ -76,7 +69,7 @@ def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
         ):
             raise RuleTypeError(
                 value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
-                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it is there, by `_`'
+                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it exists, by `_`'
             )  # fmt: skip
 
 
@@ -189,7 +182,7 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
-            if term.op == "/" and isinstance(right, Const) and not right.value:
+            if term.op == "/" and isinstance(right, Const) and right.value == 0:
                 raise RuleTypeError(term.where, f"`{term}` divides by zero, whatever is stored")
             return replace(term, left=left, right=right), type_
         case Call():
@@ -266,40 +259,3 @@ def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     elif {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"
     return RuleTypeError(term.where, reason)
-
-
-def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Return the rule with conditions that exclude null values."""
-    if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
-        return rule
-    unnamed = unnamed_in(rule)
-    return replace(rule, body=tuple(tuple(_literals(disjunct, known, unnamed)) for disjunct in rule.body))
-
-
-def _atoms(rule: Rule) -> Iterator[Atom]:
-    for disjunct in rule.body:
-        for literal in disjunct:
-            yield from [literal] if isinstance(literal, Atom) else _within(literal)
-
-
-def _within(literal: Literal) -> Iterator[Atom]:
-    if isinstance(literal, Negation):
-        for part in literal.body:
-            yield from [part] if isinstance(part, Atom) else _within(part)
-
-
-def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: set[str]) -> Iterator[Literal]:
-    """Yield the literals of a conjunction, and conditions that values are not null."""
-    for literal in conjunction:
-        if isinstance(literal, Negation):
-            yield replace(literal, body=tuple(_literals(literal.body, known, unnamed)))
-            continue
-        yield literal
-        if isinstance(literal, Atom):
-            predicate = known[literal.predicate]
-            for place in predicate.nullable:
-                term = literal.terms[place]
-                if isinstance(term, Const) and stands_for_null(term):
-                    yield Compare("!=", term, Const(None, term.type), where=literal.where)  # no row has this value
-                if isinstance(term, Var) and (predicate.value is not None or term.name not in unnamed):
-                    yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

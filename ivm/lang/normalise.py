@@ -22,9 +22,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ivm.errors import ConstructError, RuleSyntaxError, RuleTypeError, SafetyError, Where
+from ivm.errors import ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
-from ivm.lang.functions import FUNCTIONS, NULL
+from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
@@ -39,11 +39,12 @@ from ivm.lang.ir import (
     Rule,
     Term,
     Var,
+    marked,
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import And, Anonymous, Application, Clause, Formula, Node, Not, Operation, Or
-from ivm.lang.types import column_type, folded
+from ivm.lang.syntax_tree import MARKED, And, Anonymous, Application, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.types import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,17 @@ class Hoist:
 
     def head_variable(self, node: Node, extra: list[Part]) -> Var:
         """Return the variable for an argument of a head."""
+        if isinstance(node, Var | Anonymous) and node.marked:
+            raise RuleSyntaxError(node.where, MARKED)
         if isinstance(node, Anonymous):
             raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
         return self.variable(node, extra)
 
     def aggregate(self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]) -> Aggregate:
         """Return the aggregate with variables as arguments, and with its constants."""
+        for term in terms:
+            if isinstance(term, Var | Anonymous) and term.marked:
+                raise RuleSyntaxError(term.where, MARKED)
         terms, constants = told_apart(aggregate, terms)
         arguments = tuple(self.variable(term, extra) for term in terms)
         return replace(aggregate, arguments=arguments, constants=constants)
@@ -156,7 +162,7 @@ class Hoist:
         """Convert a node to a variable: a new one for a term, a function's value or `_`."""
         if isinstance(node, Var):
             return node
-        name = replace(next(self.fresh), where=node.where)
+        name = replace(next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where)
         if isinstance(node, Application) and self.reads(node):
             extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
@@ -186,16 +192,11 @@ class Hoist:
         """Return whether a node reads a predicate, and is no function of terms."""
         if not isinstance(node, Application):
             return False
-        return not node.function or node.name in self.known or not (node.name in FUNCTIONS or node.name == NULL)
+        return not node.function or node.name in self.known or node.name not in FUNCTIONS
 
     def application(self, node: Application, extra: list[Part]) -> Term:
-        """Convert a function of terms.  Raises RuleTypeError."""
-        args = tuple(self.argument(arg, extra) for arg in node.args)
-        if node.name != NULL:
-            return Call(node.name, args, where=node.where)
-        if len(args) != 1 or not isinstance(args[0], Const) or not isinstance(args[0].value, str):
-            raise RuleTypeError(node.where, 'null takes the name of a type, as in null["int64"]')
-        return Const(None, column_type(args[0].value, node.where), where=node.where)
+        """Convert a function of terms."""
+        return Call(node.name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
 
     def argument(self, node: Node, extra: list[Part]) -> Term:
         """Convert an argument of a function of terms, which may be a comparison."""
@@ -277,9 +278,9 @@ def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
 
 def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
-    args = tuple(v for v in free if v in scope)
+    args = tuple(replace(v, marked=False) for v in free if v in scope)
     atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
-    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((atom,),))]
+    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((marked(atom),),))]
 
 
 # -- scope

@@ -94,7 +94,8 @@ class Plan:
     batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
 
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
-    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.
+    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  The
+    variables `nulls` may be null.
     """
 
     variables: tuple[str, ...]
@@ -108,6 +109,7 @@ class Plan:
     probes: tuple["Plan", ...] = ()
     choice: str = ""
     once: bool = False
+    nulls: frozenset[str] = frozenset()
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -123,13 +123,13 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
             f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
         )
     if maintenance == MATCH:
-        return replace(plan, choice="matched, as asked for")
+        return replace(plan, choice="matched, as requested")
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     if maintenance == PROBE:
-        return replace(plan, probes=probes, choice="probed, as asked for")
+        return replace(plan, probes=probes, choice="probed, as requested")
     matching, probing = _matching(plan, distinct), sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:

@@ -10,7 +10,7 @@
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       recursive views
 
-A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold both the old and the new
+A function F[s] = t that is not an aggregate has t among its key columns, so a delta can hold both the old and the new
 value; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
@@ -78,7 +78,7 @@ class Head:
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, delta, times) for head, columns in copies]
         else:
-            evaluator = Evaluator(self._rule.types, encode)
+            evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
             actions, batch, codes = self._computed(delta, evaluator)
             failed = [] if codes is None else [self._failed(actions, batch, codes, evaluator)]
             if codes is not None:
@@ -102,7 +102,7 @@ class Head:
         (head,) = self._rule.heads
         if self._copies[0]:
             return np.arange(rows.shape[1]), rows[self._copies[0]]
-        evaluator = Evaluator(self._rule.types, encode)
+        evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
         which, batch, codes = self._computed(Delta(np.arange(rows.shape[1]), rows), evaluator)
         if codes is not None:
             if strict:

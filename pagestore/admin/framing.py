@@ -44,7 +44,7 @@ class Block(NamedTuple):
     def reading(self) -> Iterator[None]:
         """Turn an error raised while the block is decoded into the block's CorruptionError.
 
-        A relation that is too wide for the store's pages is no damage: its SchemaError passes."""
+        A relation that is too wide for the store's pages is not damage: its SchemaError passes."""
         try:
             yield
         except faults() as error:

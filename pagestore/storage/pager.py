@@ -250,8 +250,8 @@ class Pager:
     def next_run(self) -> int:
         """Return where a long run of pages will probably begin: after the last used page. O(allocated pages)."""
         self._close_segment()
-        lent = self.lent()
-        self._pool = self._pool[: len(self._pool) - self.free_list.retract(lent)]
+        allocated = self.allocated()
+        self._pool = self._pool[: len(self._pool) - self.free_list.retract(allocated)]
         self.give_back()
         return self.free_list.top
 
@@ -259,7 +259,7 @@ class Pager:
         """Reserve n consecutive pages for this transaction. O(pages up to there)."""
         self._close_segment()
         self.give_back()
-        first = self.free_list.lend_run(n)
+        first = self.free_list.allocate_run(n)
         ids = np.arange(first, first + n)
         self._consumed.append(ids)
         return ids
@@ -319,13 +319,13 @@ class Pager:
         if len(self._pool) - self._position > most and self._pool[-1] == self.free_list.top - 1:
             self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
 
-    def lent(self) -> np.ndarray:
+    def allocated(self) -> np.ndarray:
         """Return the allocated pages that were not handed out yet."""
         return self._pool[self._position :]
 
     def give_back(self) -> None:
         """Give the allocated pages back to the free list, between transactions."""
-        self.free_list.take_back(self.lent())
+        self.free_list.take_back(self.allocated())
         self._pool = np.zeros(0, np.int64)
         self._start = self._position = 0
 
@@ -334,10 +334,10 @@ class Pager:
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             self._consumed = [self._kept()]
-        left = self.lent()
+        left = self.allocated()
         ready = 0 if self.free_list.appending else len(self.free_list)
         ahead = 0 if self.frugal else AHEAD_PAGES
-        more = self.free_list.lend(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
+        more = self.free_list.allocate(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
         self._pool = np.sort(np.concatenate([left, more]))
         self._start = self._position = 0
 

@@ -19,7 +19,8 @@ import numpy as np
 from pagestore.errors import CorruptionError, OrderError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CHECKSUM, record_hashes
-from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, MappedWords, Table, Words
 from pagestore.trees.folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.kernels import compare as kernel
 from pagestore.trees.kernels.arguments import CountedTree
@@ -28,8 +29,8 @@ from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
-START = Door(kernel.start_delta, *MAP, Words, Words, Table)
-NEXT_CHANGES = Door(kernel.next_changes, *MAP, int, int, Table, Words, Table)
+START = TypedKernel(kernel.start_delta, *MAP, Words, Words, Table)
+NEXT_CHANGES = TypedKernel(kernel.next_changes, *MAP, int, int, Table, Words, Table)
 
 
 class Delta:
@@ -78,9 +79,9 @@ def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
-NEXT_MISSING = Door(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
+NEXT_MISSING = TypedKernel(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
 
-ACC_WORDS = Door(acc_words, int)
+ACC_WORDS = TypedKernel(acc_words, int)
 
 
 class Complement:
@@ -88,7 +89,7 @@ class Complement:
 
     `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and `accounted`), and then
     some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
-    Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
+    Raises MissingError without count scans, OrderError where the counts show that `part` is not a subset.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
-    assert rows, "asked of trees that are not accountable"
+    assert rows, "the trees are not accountable"
     return RangeFold(pages, tree, rows).fold()[0][0]
 
 

@@ -26,8 +26,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Bytes, Door, Flags, MappedWords, Table, Tables, Words
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Bytes, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
 from pagestore.storage.pager import Pager as StorePager
@@ -68,15 +69,15 @@ ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
-APPLY = Door(
+APPLY = TypedKernel(
     k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
 )
 
-ADOPT = Door(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
-ASCENDS = Door(ascends, Table)
-COMPOSE = Door(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
-COMPOSE_FEW = Door(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
-CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
+ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
+ASCENDS = TypedKernel(ascends, Table)
+COMPOSE = TypedKernel(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
+COMPOSE_FEW = TypedKernel(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
+CUT = TypedKernel(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
 
 
 def apply(
@@ -280,7 +281,7 @@ def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share:
         output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
-    assert status != SHORT, "what a run reserves is there, see _parts"
+    assert status != SHORT, "a run reserves what it needs, see _parts"
     if status != OK:
         raise _failure(status, evidence, tree.spec, edits)
     pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)

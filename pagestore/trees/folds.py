@@ -15,7 +15,8 @@ import numpy as np
 from pagestore.errors import MissingError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CARRY, COUNT, MAX, SUM, THEN
-from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, MappedWords, Table, Words
 from pagestore.sorting.tuples import distinct
 from pagestore.trees.kernels import folds as kernel
 from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree
@@ -24,11 +25,11 @@ from pagestore.trees.read import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
-FOLD = Door(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
-ONE = Door(kernel.fold_one, int, int, int)
-SELECT = Door(kernel.select_records, *MAP, int, int, int, int, int, Words, Table)
-WEIGHTED = Door(kernel.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
-WORK_WORDS = Door(kernel.work_words, int, int)
+FOLD = TypedKernel(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
+ONE = TypedKernel(kernel.fold_one, int, int, int)
+SELECT = TypedKernel(kernel.select_records, *MAP, int, int, int, int, int, Words, Table)
+WEIGHTED = TypedKernel(kernel.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
+WORK_WORDS = TypedKernel(kernel.work_words, int, int)
 
 
 class Rows(NamedTuple):
@@ -163,7 +164,7 @@ def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) ->
     return out
 
 
-STAB = Door(stab_points, MappedWords, Bytes, int, IntervalTree, Table, Table, Words)
+STAB = TypedKernel(stab_points, MappedWords, Bytes, int, IntervalTree, Table, Table, Words)
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:

@@ -29,9 +29,10 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import ENTRY_COUNT, KEYS_MAX, WORD_MAX, Pages
 from pagestore.pages.page import unpack
-from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.runtime.buffers import pooled
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Bytes, Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.sorting.tuples import near_order
 from pagestore.trees.kernels import cursor as k_cursor
 from pagestore.trees.kernels import cursor as k_neighbours
@@ -43,9 +44,9 @@ from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
-SEEK = Door(k_cursor.seek, *MAP, int, int, int, Words, int, Words, int)
-READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
-PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
+SEEK = TypedKernel(k_cursor.seek, *MAP, int, int, int, Words, int, Words, int)
+READ = TypedKernel(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
+PAGES = TypedKernel(k_read_range.tree_pages, *MAP, int, int, int, Words)
 
 
 BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
@@ -132,7 +133,7 @@ def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
         out = np.empty(n, np.int64)
 
 
-UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
+UNPACK = TypedKernel(unpack, MappedWords, int, int, int, int, Words, int)
 
 Bound = tuple[Any, ...]  # words of a key or of a prefix of one; () is unbounded
 
@@ -199,10 +200,10 @@ UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sor
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
-GET = Door(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
-FIND = [Door(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
-COUNT = Door(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
-NEIGHBOURS = Door(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table, int, Flags, Table)
+GET = TypedKernel(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
+FIND = [TypedKernel(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
+COUNT = TypedKernel(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
+NEIGHBOURS = TypedKernel(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table, int, Flags, Table)
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:

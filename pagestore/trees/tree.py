@@ -31,7 +31,8 @@ from pagestore.pages.operators import address_of
 from pagestore.pages.page import field
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.pages.verify import child, enter
-from pagestore.runtime.arguments import Bytes, Door, MappedWords
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, MappedWords
 from pagestore.trees.kernels import build as k_bulk
 
 LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
@@ -161,9 +162,9 @@ def checked(status: int, spec: Spec) -> int:
 
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
-CHILD = Door(child, *MAP, int, int, int, int, int)
-ENTER = Door(enter, *MAP, int, int, int)
-FIELD = Door(field, MappedWords, int, int, int)
+CHILD = TypedKernel(child, *MAP, int, int, int, int, int)
+ENTER = TypedKernel(enter, *MAP, int, int, int)
+FIELD = TypedKernel(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:

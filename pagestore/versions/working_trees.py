@@ -53,7 +53,7 @@ class WorkingTrees:
         self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
         self._edited = False  # whether rows were edited, even without effect
-        self.vouched: set[str] = set()
+        self.maintained: set[str] = set()
         self._open = True
 
     @cached_property

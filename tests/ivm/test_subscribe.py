@@ -62,7 +62,7 @@ def test_a_subscriber_that_fails_keeps_none_from_hearing(ws):
         ws.exec("+edge(1, 2). +edge(2, 3).")
     assert sorted(told) == ["edge", "failed", "failed", "two"]
     assert caught.value.__notes__ == [
-        "raised by a subscriber of two: the changes that it was told of are committed, and stay"
+        "raised by a subscriber of two: the changes that it received are committed, and stay"
     ]
     assert ws.store.version == version + 1
     assert list(ws["two"]) == [(1, 3)]

@@ -26,8 +26,8 @@ from ivm.lang import compile, query
 from ivm.lang.ir import ROPE
 from ivm.maintenance import probe
 from tests.support import naive
-from tests.support.compositions import PAIRS, ROUNDS_MAX, WAYS, Case, case_of, shuffled, smaller
 from tests.support.mirror import Edit
+from tests.support.programs.compositions import PAIRS, ROUNDS_MAX, WAYS, Case, case_of, shuffled, smaller
 
 REFUSALS = FunctionConflictError, RangeError, LimitError
 ANEW, NEVER = 2, 1 << 30

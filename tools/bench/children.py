@@ -3,7 +3,7 @@
     python -m pagestore_tools.bench.children WHAT FOLDER SYSTEM
 
 runs one of CHILDREN on the graph in the folder, for processes.py, and prints a line of JSON: the `figure`, and other
-numbers to report beside it.
+numbers to report with it.
 """
 
 import json

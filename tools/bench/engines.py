@@ -1,4 +1,4 @@
-"""Stores of sorted (int64, int64) tuples behind one interface: this one, and others that are installed."""
+"""Stores of sorted (int64, int64) tuples with one interface: this one, and others that are installed."""
 
 import importlib.util
 import sqlite3

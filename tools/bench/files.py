@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 import ivm
 import pagestore
 
-from ..cli.main import pagestore as command
+from ..cli.answers import common, opened
+from ..cli.rows import answer_rows, row_options
 from ..loading.load import load
 from .measure import Row, Side
 from .run import arguments, bench
@@ -91,8 +92,14 @@ def _load(file: Path, source: Path) -> Side:
 
 
 def _exporting(folder: Path, source: Path, size: int) -> Row:
+    parser = argparse.ArgumentParser()
+    common(parser)
+    row_options(parser)
+    options = parser.parse_args([str(folder / "loaded.pages"), "-o", str(folder / "ours.parquet"), "--quiet"])
+
     def ours() -> int:
-        command(["print", str(folder / "loaded.pages"), "r", "-o", str(folder / "ours.parquet"), "--quiet"])
+        with opened(options) as store, store.snapshot() as snapshot:
+            answer_rows(options, snapshot["r"])
         return int(pq.read_metadata(folder / "ours.parquet").num_rows)
 
     sides = [Side("pagestore", ours)]

@@ -78,7 +78,7 @@ class Evaluator(Protocol):
         """Numbers about the last task besides time."""
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
@@ -196,7 +196,7 @@ class Ours:
             self.workspace.uninstall("installed")
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.workspace.close()
 
 
@@ -224,7 +224,7 @@ class OursTwice:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         for one in self._both:
             one.close()
 
@@ -246,7 +246,7 @@ class Merge:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
 
 
 class Duckdb:
@@ -272,7 +272,7 @@ class Duckdb:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.db.close()
 
 
@@ -321,4 +321,4 @@ class Polars:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""

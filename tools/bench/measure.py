@@ -118,7 +118,7 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
     ]  # this project may have compiled kernels
     slow = {name: [times[name][1] * row.scale] for name in others if times[name][1] > SLOW_SECONDS}
     taken = {side.name: slow.get(side.name, []) for side in row.sides}
-    with _settled():
+    with _no_collections():
         for turn in range(0, row.rounds, row.stretch):
             for side in row.sides:
                 if side.name not in slow:
@@ -129,7 +129,7 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
 
 
 @contextmanager
-def _settled() -> Iterator[None]:
+def _no_collections() -> Iterator[None]:
     """Keep garbage collection from visiting the objects that exist now, which would fill the caches each turn."""
     gc.collect()
     gc.freeze()

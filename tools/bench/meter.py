@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pagestore import Store
-from pagestore.compiled import Door
+from pagestore.compiled import TypedKernel
 
 from .traffic import Traffic
 
@@ -30,23 +30,23 @@ class Meter:
         self.counts: dict[str, int] = {}
         self._store = store
         self._calls = 0
-        self._undo: list[tuple[Door, Any]] = []
+        self._undo: list[tuple[TypedKernel, Any]] = []
 
     def __enter__(self) -> "Meter":
         self._traffic = Traffic(self._store)
-        for door in Door.every:
-            self._undo.append((door, door.__dict__.get("call")))
-            door.call = self._counted(door)
+        for typed in TypedKernel.every:
+            self._undo.append((typed, typed.__dict__.get("call")))
+            typed.call = self._counted(typed)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
         self._traffic.stop()
-        for door, call in self._undo:
-            del door.call
+        for typed, call in self._undo:
+            del typed.call
             if call is not None:  # else the next call finds what was loaded or compiled
-                door.call = call
+                typed.call = call
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
@@ -64,9 +64,9 @@ class Meter:
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _counted(self, door: Door) -> Callable[..., Any]:
-        """A door's call, counted. Those that are never called are not compiled."""
-        plain = copy(door)
+    def _counted(self, typed: TypedKernel) -> Callable[..., Any]:
+        """Return the calls of a kernel, counted. Those that are never called are not compiled."""
+        plain = copy(typed)
 
         def counted(*arguments: Any) -> Any:
             self._calls += 1

@@ -6,7 +6,7 @@
     turnover[item] = t  an aggregate
     tri(x, y, z)        triangles of a random graph
 
-The rows stand in a pagestore file that a `Feed` follows, and as Parquet for Spark, which writes its views as Parquet,
+The rows are in a pagestore file that a `Feed` follows, and as Parquet for Spark, which writes its views as Parquet,
 as its own materialized views are truncated and computed again. Three changes are made: the first refresh and the first
 computation warm up what starts late, and the other two are measured. All views are compared at the end.
 """

@@ -14,7 +14,7 @@ from .measure import Result, is_ours
 
 PACKAGES = ("pagestore", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
 WIDTH, HEIGHT = 320, 14
-LIMIT = "(limit)"  # marks the name of a side that is no system but a limit of the machine
+LIMIT = "(limit)"  # marks the name of a side that is not a system but a limit of the machine
 LOGARITHMIC_FROM = 30  # ratio of the longest to the shortest bar from which the scale is logarithmic
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }

@@ -57,7 +57,7 @@ def _named(relations: list[pagestore.Relation]) -> list[tuple[str, pagestore.Rel
 
 
 def texts(size: int) -> pa.Array:
-    """`size` distinct texts of 12 to 40 bytes, in order: a number, and letters behind it."""
+    """`size` distinct texts of 12 to 40 bytes, in order: a number, then letters."""
     numbers = pc.utf8_lpad(pa.array(np.arange(size)).cast(pa.string()), DIGITS, "0")
     tails = pa.array([(FILLING * 2)[at : at + length] for at in range(28) for length in range(3, 32)])
     chosen = np.random.default_rng(1).integers(0, len(tails), size)

@@ -19,7 +19,9 @@ class Traffic:
             count = memoryview(data).nbytes
             self.writes += 1
             self.bytes += count
-            self.pages.update(range(offset // page_size, (offset + count) // page_size))  # a meta slot is no whole page
+            self.pages.update(
+                range(offset // page_size, (offset + count) // page_size)
+            )  # a meta slot is not a whole page
             write(data, offset)
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:

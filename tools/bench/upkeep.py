@@ -46,7 +46,7 @@ class Maintainer(Protocol):
         """Make some more changes, and report what one takes besides time."""
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
@@ -177,7 +177,7 @@ class Ours:
         return {**rounded, "MB": _megabytes(self.workspace.store.path)}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.workspace.close()
 
 
@@ -223,7 +223,7 @@ class ByHand:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
 
 
 class SqliteTriggers:
@@ -288,7 +288,7 @@ class SqliteTriggers:
         return {"MB": _megabytes(*self.file.parent.glob("sqlite*"))}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.db.close()
 
 
@@ -346,7 +346,7 @@ class DuckdbDelta:
         return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.db.close()
 
 

@@ -33,7 +33,7 @@ PAGESTORE = {
     "dump": "write the content as one stream",
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
-    "bench": "this store beside others, if installed: loads, reads, commits",
+    "bench": "this store compared with others, if installed: loads, reads, commits",
     "prepare": "make raw tables ready to load, with Spark: typed, checked, sorted, with a manifest",
     "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
     "print": "the rows of a relation, printed or written to a file; or what there is",
@@ -52,10 +52,12 @@ IVM = {
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",
-    "bench": "these joins and views beside others, if installed",
+    "bench": "these joins and views compared with others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
+OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
 MODULES = {
+    **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
     ("pagestore", "bench"): "bench.storage",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",

@@ -274,7 +274,7 @@ def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bo
     if types.is_timestamp(have) and types.is_date(kind) and have.tz is None:
         return to_dates(array)
     if not (_is_of_one_kind(have, kind) or (asked and is_string(kind) and not types.is_nested(have))):
-        raise pa.ArrowTypeError(f"{have} is no {kind}")
+        raise pa.ArrowTypeError(f"{have} is not a valid {kind}")
     return array.cast(kind)
 
 
@@ -305,7 +305,7 @@ def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast an array by Arrow. Raises pa.ArrowInvalid if a value changes."""
     found = array.cast(kind)
     if pc.any(pc.not_equal(found.cast(array.type), array)).as_py():
-        raise pa.ArrowInvalid(f"some values are no {kind}")
+        raise pa.ArrowInvalid(f"some values are not valid {kind}")
     return found
 
 

@@ -133,7 +133,7 @@ def _open_arrow(file: Path) -> Opened:
         source.seek(0)
         schema = pa.ipc.open_stream(source).schema
     except UNREADABLE as error:
-        raise DatasetError(f"{file} is no Arrow file or stream, or was cut short: {error}") from None
+        raise DatasetError(f"{file} is not an Arrow file or stream, or was cut short: {error}") from None
 
     def in_stream(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         source.seek(0)

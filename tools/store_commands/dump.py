@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the dump; return the exit code."""
     if options.output == "-" and sys.stdout.isatty():
-        raise argparse.ArgumentError(None, "a dump is no text for a terminal: name a file with -o, or use a pipe")
+        raise argparse.ArgumentError(None, "a dump is not a text for a terminal: name a file with -o, or use a pipe")
     with opened(options) as store, Progress("dump", options.quiet) as progress:
         versions = options.version
         if options.all_versions:

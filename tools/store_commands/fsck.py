@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         type=encoding,
-        help="read texts that are no UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
+        help="read texts that are not UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
     )
 
 
@@ -93,6 +93,6 @@ def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
     An error leaves no file.
     """
     if path.exists():
-        raise FileExistsError(f"{path} is there already; salvage to another name")
+        raise FileExistsError(f"{path} already exists; salvage to another name")
     with made(path) as target:
         return *salvage(store, target), sum(map(len, target.snapshot().values()))

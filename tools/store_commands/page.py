@@ -9,7 +9,8 @@ from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
 from pagestore.pages.verify import is_whole
-from pagestore.runtime.arguments import Door, MappedWords
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import MappedWords
 from pagestore.storage.mapping import page_fault
 from pagestore.store import Store
 from pagestore.versions.store_state import SYSTEM
@@ -19,7 +20,7 @@ from ..cli.answers import answer, common, number, opened, table
 KINDS = {1: "leaf", 2: "index", 3: "run"}
 ROWS = 12  # entries shown at each end of a page
 
-WHOLE = Door(is_whole, MappedWords, int, int)
+WHOLE = TypedKernel(is_whole, MappedWords, int, int)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,8 +15,8 @@ Turn look-ups by a computed key into joins with a helper view, so that the join 
 
 Without the helper, each row of a would be compared with each row of name.  Only equations between atoms that nothing
 else connects are rewritten; others just filter bindings that are joined anyway.  All literals connected to the term's
-variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is no failure here,
-since no stored value equals it.
+variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is not a failure
+here, since no stored value equals it.
 
 Turn an existential part of a body, which must hold for some values only, into a helper view of one row.
 

@@ -1,9 +1,9 @@
-"""Groups of arguments of the kernels that edit trees (see runtime/arguments.py and pages/arguments.py)."""
+"""Groups of arguments of the kernels that edit trees (see runtime/types.py and pages/arguments.py)."""
 
 from typing import NamedTuple
 
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Flags, Table, Tables, Words
+from pagestore.runtime.types import Flags, Table, Tables, Words
 
 
 class Edits(NamedTuple):

@@ -18,8 +18,9 @@ so the next one is found by galloping and halving over ranks, however many recor
 from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import bits, column, columns_of, field, word_from
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.folds import fold_before, select
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 
@@ -294,7 +295,7 @@ def gallop_missing(whole, part, keys, key, acc, state):
 
 @kernel
 def missing_before(whole, part, i, keys, key, acc, state):
-    """Return how many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
+    """Return how many of the first i records of T are not in S, at least 0 where S is not a subset; or ``-page_id``."""
     if i == whole.records:
         return max(0, i - part.records)
     state[PROBES] += 1

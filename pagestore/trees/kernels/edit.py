@@ -19,8 +19,9 @@ from pagestore.pages.build import ENDS, KEY, RECORD, entry_columns
 from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import child_slot, field, lower, run_end
 from pagestore.pages.verify import child, enter
-from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     AHEAD,

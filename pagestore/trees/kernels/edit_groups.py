@@ -20,8 +20,8 @@ take. `trees/edit_queues.py` prepares all this for a host's kernel.
 
 from pagestore.pages.layout import Pages, Shape
 from pagestore.pages.verify import mark
-from pagestore.runtime.arguments import Table, Tables
-from pagestore.runtime.kernel import addressed, by_address, kernel
+from pagestore.runtime.kernel import function_pointer, kernel
+from pagestore.runtime.types import Table, Tables
 from pagestore.sorting.codes import merge_order
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels import node_buffer
@@ -48,7 +48,7 @@ from pagestore.trees.kernels.node_buffer import (
 TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
 
 
-@addressed
+@kernel
 def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reordering):
     """Apply edits to the first tree, and its delta to the others (see arguments.py).
 
@@ -84,7 +84,9 @@ def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reor
     return trees.rows.shape[0]
 
 
-apply_indexed_at = by_address(apply_indexed, Pages, IndexedTrees, Edits, Part, Output, Tables, Table, Room, Reordering)
+apply_indexed_at = function_pointer(
+    apply_indexed, Pages, IndexedTrees, Edits, Part, Output, Tables, Table, Room, Reordering
+)
 
 
 @kernel

@@ -22,8 +22,9 @@ from pagestore.pages.operators import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, folds_of, locate, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, bytes_at, prefetch, words_at
+from pagestore.runtime.intrinsics import bytes_at, prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.arguments import Bounds, Descent, FoldWords
 from pagestore.trees.kernels.lookup import (
     EQUAL,

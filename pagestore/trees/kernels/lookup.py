@@ -11,8 +11,9 @@ A mispredicted branch costs as much as the rest, so halving has none.
 from pagestore.pages.layout import ENTRY_COUNT, HEADER, WORD_MAX
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, halve, lower, run_end
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
+from pagestore.runtime.intrinsics import as_array, bytes_at, either, prefetch, word_at, words_at
 from pagestore.runtime.kernel import inlined, kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.cursor import above
 
 GROUP = 64  # keys that take a step together: more loads than a core keeps in flight, and few pages

@@ -150,7 +150,6 @@ def test_what_has_no_value_fails(ws: ivm.Workspace, rule: str, message: str) -> 
         ("q(k) <- t(k, _, s, _, _, _, _), abs[s] = 1.", "`abs[s]`: s is string, where number is wanted"),
         ("q(k) <- t(k, _, s, _, _, _, _), abs[k, k] = 1.", "abs takes 1 argument, not 2"),
         ('q(k) <- t(k, a, s, _, _, _, _), r = if[a < 1, s, a], r = "x".', "a is int64, where string"),
-        ("q(k) <- t(k, a, _, _, _, _, _), null[a] = a.", 'null takes the name of a type, as in null["int64"]'),
     ],
 )
 def test_wrong_arguments_are_refused(ws: ivm.Workspace, rule: str, message: str) -> None:

@@ -24,7 +24,7 @@ from ivm.views import aggregates
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 BASE = """n(x, y) -> int(x), int(y).  m[x, y] = v -> int(x), int(y), int(v).  s[x, y] = t -> int(x), int(y), string(t).
     w[x, y] = v -> int(x), int(y), float(v).  p[x, y] = d -> int(x), int(y), decimal(8, 2)(d).

@@ -129,7 +129,7 @@ def test_rules_that_do_not_compile_any_more_keep_no_row_from_its_reader(tmp_path
         ws.install(RULES)
         ws.exec('+said("x", 1, "tea").')
     with pagestore.open(file) as store, store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties["ivm"] = txn.properties["ivm"].replace("line[who] = t", "line[who = t")
     with pagestore.open(file) as store:
         assert list(store.snapshot()["said"]) == [("x", 1, "tea")] and len([*store.snapshot()["line"]]) == 1

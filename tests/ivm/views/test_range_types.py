@@ -71,7 +71,7 @@ def test_they_are_evaluated_by_ranges(program):
 
 
 def test_what_no_range_says_is_a_join():
-    """A median has no fold, a total of points that are there twice counts them twice, this order is not of the key."""
+    """A median has no fold, a total of points that exist twice counts them twice, this order is not of the key."""
     with ivm.open(":memory:") as ws:
         ws.install(f"""{BASE}
             md[x, y] = r <- agg<<r = median(v)>> n(x, y), m[x, z] = v, {WEEK}.

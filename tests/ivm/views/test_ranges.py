@@ -22,7 +22,7 @@ from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefused
 from ivm.views import ranges
 from tests.ivm.test_random_programs import NUMBERS
 from tests.support.mirror import Mirror
-from tests.support.range_programs import range_cases
+from tests.support.programs.range_programs import range_cases
 from tests.support.strategies import DECLARATIONS, renumbered
 
 relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)

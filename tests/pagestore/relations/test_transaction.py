@@ -40,7 +40,7 @@ USES = {
     "flush_queues": lambda txn: txn.flush_queues(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
-    "vouch": lambda txn: txn.vouch("me"),
+    "declare_maintained": lambda txn: txn.declare_maintained("me"),
     "encode": lambda txn: txn.encode("string", ["never seen"]),
     "decode": lambda txn: txn.decode("string", np.ones(1, np.int64)),
     "dictionary": lambda txn: txn.dictionary.intern(None),

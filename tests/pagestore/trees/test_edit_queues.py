@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import pagestore
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Door
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.storage.file import PageWriter
 from pagestore.trees import edit as grouping
 from pagestore.trees.edit import EditQueue
@@ -38,7 +38,7 @@ def waiting(queues, *edits):
         queues.wait(g, actions, rows)
 
 
-FLUSH = Door(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
+FLUSH = TypedKernel(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
 
 
 def every(pages, books, queues, room, apply):
