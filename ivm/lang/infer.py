@@ -217,7 +217,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
 
 
 def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
-    """Return the type that arguments share: that of the first that is no literal, else of the first decimal."""
+    """Return the type that arguments share: that of the first that is not a literal, else of the first decimal."""
     fixed = [type_ for arg, type_ in args if not isinstance(arg, Const)] or [
         type_ for arg, type_ in args if not is_literal(arg)
     ]

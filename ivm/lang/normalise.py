@@ -189,7 +189,7 @@ class Hoist:
                 return node
 
     def reads(self, node: Node) -> bool:
-        """Return whether a node reads a predicate, and is no function of terms."""
+        """Return whether a node reads a predicate, and is not a function of terms."""
         if not isinstance(node, Application):
             return False
         return not node.function or node.name in self.known or node.name not in FUNCTIONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class Edits:
             bool(node.args.get("alternative")) and str(node.args["alternative"]).upper() == "IGNORE"
         )  # fmt: skip
         if self.bag:
-            self.txn.insert(self.name, rows)
+            self._recount(Counter(rows))
             return
         fresh: dict[Row, Row] = {}
         there = self.existing([self.key_of(row) for row in rows])
@@ -229,8 +230,7 @@ class Edits:
         """Replace rows by others."""
         self.checked([new for _, new in pairs], node)
         if self.bag:
-            self.txn.delete(self.name, [old for old, _ in pairs])
-            self.txn.insert(self.name, [new for _, new in pairs])
+            self._replace_equal(pairs, node)
             return
         olds = {self.key_of(old): new for old, new in pairs}
         if len(olds) < len(pairs) and len({*pairs}) > len(olds):
@@ -256,12 +256,11 @@ class Edits:
             query = query.join(one.copy(), join_type="cross")
         if node.args.get("where"):
             query = query.where(node.args["where"].this.copy())
-        found = self.rows(query, [None] * len(wanted))
-        if not self.bag:
-            found = [*dict.fromkeys(found)]
+        found = [*dict.fromkeys(self.rows(query, [None] * len(wanted)))]
+        count = sum(self._counts(found).values()) if self.bag else len(found)
         if found:
             self.txn.delete(self.name, found)
-        return len(found)
+        return count
 
     def truncate(self) -> int:
         """TRUNCATE: delete all rows."""
@@ -335,6 +334,38 @@ class Edits:
             query = query.where(one)
         rows = self.rows(query, [self.columns[p] for p in places])
         return [self._whole(row, places, then) for row in rows]
+
+    # -- tables without a key
+
+    def _counts(self, rows: list[Row]) -> Counter[Row]:
+        """Return how often some rows occur."""
+        found: Counter[Row] = Counter()
+        with self.reader.state() as state:
+            relation = state[self.name]
+            for row in dict.fromkeys(rows):
+                found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
+        return found
+
+    def _recount(self, more: Counter[Row]) -> None:
+        """Add numbers, which may be negative, to those of rows."""
+        now = self._counts([*more])
+        after = {row: now[row] + count for row, count in more.items()}
+        if gone := [row for row, count in after.items() if count <= 0]:
+            self.txn.delete(self.name, gone)
+        if kept := [(*row, count) for row, count in after.items() if count > 0]:
+            self.txn.set(self.name, kept)
+
+    def _replace_equal(self, pairs: list[tuple[Row, Row]], node: exp.Expr) -> None:
+        """Replace all rows that equal one of the old ones."""
+        news: dict[Row, Row] = {}
+        for old, new in pairs:
+            if news.setdefault(old, new) != new:
+                raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
+        more: Counter[Row] = Counter()
+        for old, count in self._counts([*news]).items():
+            more[old] -= count
+            more[news[old]] += count
+        self._recount(more)
 
     # -- keys
 

@@ -67,7 +67,7 @@ class Queries:
                 return self.query(exp.select("*").from_(node), outer, top)
         finally:
             self.ctes = before
-        raise SqlError(f"{node.key.upper()} is no query that is evaluated: {node.sql(dialect='duckdb')[:60]}", node)
+        raise SqlError(f"{node.key.upper()} cannot be evaluated as a query: {node.sql(dialect='duckdb')[:60]}", node)
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> None:
         clause = node.args.get("with_") or node.args.get("with")
