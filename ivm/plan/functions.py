@@ -176,6 +176,9 @@ def _round(x: Operands) -> tuple[np.ndarray, np.ndarray]:
         up = np.where(places < 0, value / power, value * power)
         whole = np.trunc(up) + np.sign(up) * (np.abs(up - np.trunc(up)) >= 0.5)
         found = np.where(places < 0, whole * power, whole / power)
+        near = np.abs(np.abs(up - np.trunc(up)) - 0.5) < 1e-9 * np.maximum(1.0, np.abs(up))
+        for i in np.flatnonzero(near & np.isfinite(value)).tolist():  # the product may have rounded a half
+            found[i] = float(_quantized(Decimal(float(value[i])), int(places[i])))
         return float_words(np.where(np.isfinite(found), found, value)), x.none()
     place = int(places[0]) if x.n else 0
     less = (digits or 0) - max(0, min(place, digits or 0))

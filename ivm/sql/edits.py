@@ -204,7 +204,7 @@ class Edits:
         """UPDATE: return the number of rows."""
         places = [self.known(one.this.name, one) for one in node.expressions]
         values = [self._assigned(one.expression, place) for one, place in zip(node.expressions, places, strict=True)]
-        own = [exp.column(name, self.alias, quoted=True) for name in self.names]
+        own = [exp.column(name, self.alias, quoted=True) for name in self._told_apart()]
         query = exp.select(*own, *values).from_(node.this.copy())
         source = node.args.get("from_") or node.args.get("from")
         if source is not None:
@@ -212,14 +212,26 @@ class Edits:
         if node.args.get("where"):
             query = query.where(node.args["where"].this.copy())
         found = self.rows(query, [*(None for _ in own), *(self.columns[p] for p in places)])
-        pairs = []
-        for row in found:
-            old, new = row[: len(own)], [*row[: len(own)]]
-            for place, value in zip(places, row[len(own) :], strict=True):
-                new[place] = value
-            pairs.append((old, tuple(new)))
+        pairs = self._pairs(found, places)
         self._replace(pairs, node)
         return len(pairs)
+
+    def _told_apart(self) -> list[str]:
+        """Return the names of the columns that tell rows apart."""
+        return [self.names[place] for place in self.key] or self.names
+
+    def _pairs(self, found: list[Row], places: list[int]) -> list[tuple[Row, Row]]:
+        """Return whole rows before and after, given those that tell them apart with the new values."""
+        width = len(self._told_apart())
+        there = {} if self.bag else self.existing([row[:width] for row in found])
+        pairs = []
+        for row in found:
+            old = row[:width] if self.bag else there[row[:width]]
+            new = [*old]
+            for place, value in zip(places, row[width:], strict=True):
+                new[place] = value
+            pairs.append((old, tuple(new)))
+        return pairs
 
     def _assigned(self, node: exp.Expr, place: int) -> exp.Expr:
         if isinstance(node, exp.Var | exp.Column) and node.name.upper() == "DEFAULT":
@@ -283,9 +295,7 @@ class Edits:
             if matched and isinstance(then, exp.Update):
                 pairs += self._merge_update(node, source, on, tests, then)
             elif matched:
-                deleted += self._matched(
-                    source, on, tests, [self.names[p] for p in (self.key or range(len(self.names)))]
-                )
+                deleted += self._matched(source, on, tests, self._told_apart())
             else:
                 added += self._merge_insert(source, on, tests, then)
         self._replace(pairs, node)
@@ -315,14 +325,9 @@ class Edits:
     ) -> list[tuple[Row, Row]]:
         places = [self.known(one.this.name, one) for one in then.expressions]
         values = [one.expression.copy() for one in then.expressions]
-        found = self._matched(source, on, tests, self.names, values, [self.columns[p] for p in places])
-        pairs = []
-        for row in found:
-            new = [*row[: len(self.names)]]
-            for place, value in zip(places, row[len(self.names) :], strict=True):
-                new[place] = value
-            pairs.append((row[: len(self.names)], tuple(new)))
-        return pairs
+        return self._pairs(
+            self._matched(source, on, tests, self._told_apart(), values, [self.columns[p] for p in places]), places
+        )
 
     def _merge_insert(self, source: exp.Expr, on: exp.Expr, tests: list[exp.Expr], then: exp.Insert) -> list[Row]:
         given = [one.name for one in then.this.expressions] if then.this is not None else self.names

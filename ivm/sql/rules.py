@@ -141,7 +141,8 @@ class Builder:
             terms, nullable = tuple(terms[i] for i in order), tuple(nullable[i] for i in order)
             atom = Atom(table.name, terms[: len(table.key)], terms[len(table.key) :], nullable)
         else:
-            atom = Atom(table.name, terms, (), nullable)
+            order = [*table.key] if len(table.key) == len(terms) else [*range(len(terms))]
+            atom = Atom(table.name, tuple(terms[i] for i in order), (), tuple(nullable[i] for i in order))
         body.literals.append(atom)
         body.scans.append((table, row))
         key = frozenset(v for i in table.key for v in variables(row[i].term))

@@ -67,8 +67,8 @@ def _refuse_duplicates(select: Clauses) -> None:
     if not body.weights:
         return
     values: list[Typed] = []
-    for source in select.scope.sources:
-        values += [v for _, v in source.columns]
+    for source in select.scope.sources if select.grouped is None else []:
+        values += [v for n, v in source.columns if select.needs is None or select.needs.wants(source.alias, n)]
     values += [*(select.grouped or {}).values(), *select.replaced.values()]
     builder = select.builder
     own = [builder.define(body, v) for v in values]
