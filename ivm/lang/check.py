@@ -17,7 +17,7 @@ from itertools import count
 from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError, SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
 from ivm.lang.columns import check_neighbours, check_ordered, with_columns, with_neighbours, with_one_atom_a_row
-from ivm.lang.declarations import check_arity, check_names, declare, edit
+from ivm.lang.declarations import check_arity, check_names, declare, edit, split
 from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, atoms, reads, variables, writes
 from ivm.lang.normalise import normalise
@@ -35,7 +35,8 @@ def check(statements: Sequence[Statement], known: Program, merging: bool = True)
     """
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
-    rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
+    names = {*predicates, *(split(head)[0].name for s in statements if isinstance(s, Clause) for head in s.heads)}
+    rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s, names)]
     whole = [with_one_atom_a_row(rule, predicates) for rule in rules] if merging else rules
     merged, rules = whole != rules, [in_key_order(rule, predicates) for rule in whole]
     rules = prepare(with_neighbours(rules, predicates), known.rules)

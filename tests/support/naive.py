@@ -12,7 +12,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import reduce
 from itertools import count
@@ -20,7 +20,21 @@ from re import fullmatch
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
 from ivm.lang import Program
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var, variables
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Edit,
+    Literal,
+    Predicate,
+    Rule,
+    Term,
+    Var,
+    variables,
+)
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import strata_of
 from ivm.plan.expression import risk
@@ -282,10 +296,29 @@ def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
             return None
         operand = total if term.op in "+-" else value
         return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
+    if isinstance(term, Call):
+        return called(term, [total(arg, binding, leaf) for arg in term.args])
     found = term.value if isinstance(term, Const) else binding[term.name]
     if isinstance(found, RangeError):
         raise found
     return leaf(found)
+
+
+CALLED: dict[str, Callable] = {
+    "if": lambda c, a, b: a if c else b,
+    "string:concat": lambda *texts: "".join(texts),
+    "string:upper": str.upper,
+    "string:like": lambda text, pattern: bool(fullmatch(pattern.replace("%", ".*").replace("_", "."), text)),
+    "string": str,
+    "round": lambda x: x.quantize(1, ROUND_HALF_UP),
+    "datetime:month": lambda x: x.month,
+    "abs": abs,
+}  # fmt: skip
+
+
+def called(term: Call, args: list) -> object:
+    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    return COMPARE[term.name](*args) if term.name in COMPARE else CALLED[term.name](*args)
 
 
 def units(v: object) -> object:
