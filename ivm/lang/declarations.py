@@ -174,7 +174,7 @@ def mentioned(text: str, source: str) -> set[str]:
                 own.add(split(statement.head)[0].name)
             case Clause():
                 own |= {split(head)[0].name for head in statement.heads}
-                parts = (statement.body, *(split(head)[1] for head in statement.heads))
+                parts = (statement.body, statement.groups, *(split(head)[1] for head in statement.heads))
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}

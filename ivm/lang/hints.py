@@ -45,7 +45,7 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     found: list[RuleWarning] = []
     for statement in parse(text, source):
         if isinstance(statement, Clause):
-            uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
+            uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]

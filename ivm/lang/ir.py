@@ -301,10 +301,11 @@ def _function(name: str, variables: tuple[Var, ...]) -> Atom:
 
 
 def show_aggregate(aggregate: Aggregate) -> str:
-    """`t = sum(c)`, `(n, v) = top(v, 3)`"""
+    """`t = sum(c)`, `n = count() else 0`, `(n, v) = top(v, 3)`"""
     terms = ", ".join([*map(str, aggregate.arguments), *map(str, aggregate.constants)])
     names = ", ".join(show_name(v.name) for v in aggregate.results)
-    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms})"
+    absent = "" if aggregate.absent is None else f" else {show_constant(aggregate.absent)}"
+    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms}){absent}"
 
 
 def show_literal(literal: Literal) -> str:

@@ -77,6 +77,7 @@ class Clause(Placed):
     body: And
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # each with its terms
     text: str = ""
+    groups: And = And(())  # the body after `for`, which says which groups have a row in any case
 
 
 @dataclass(frozen=True, slots=True)

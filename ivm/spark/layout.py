@@ -179,6 +179,11 @@ def refuse(program: lang.Program) -> None:
                     one.where, "concat over cells is not supported, since its texts are read piece by piece from "
                     "one store: derive it there from the rows that cells.read gives"
                 )  # fmt: skip
+            if one.absent is not None:
+                raise AggregateError(
+                    one.where, "`else` without keys is not evaluated over cells, each of which would have the row: "
+                    "derive the aggregate without it, and let the reader of the view supply the value"
+                )  # fmt: skip
             if one.op not in COMBINED_BY and one.op not in GATHERED:
                 raise AggregateError(
                     one.where, f"{one.op} is registered in this process only, and cells run in others: there are "
