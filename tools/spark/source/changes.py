@@ -22,8 +22,9 @@ from pyspark.sql.types import StructType
 
 from pagestore.admin.history import VersionInfo
 from pagestore.errors import SchemaError, VersionError
-from pagestore.relations.relation import Relation
-from pagestore.relations.snapshot import Snapshot, pages_of_both, values_of_both, visible_changes, was_made_anew
+from pagestore.relations.bags import repeated
+from pagestore.relations.relation import BAG_ROWS, Relation
+from pagestore.relations.snapshot import Snapshot, changes_between, pages_of_both, values_of_both, was_made_anew
 from pagestore.store import Store
 from pagestore.trees.edit import Edits
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
@@ -217,7 +218,7 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
     before, after = old[name], new[name]
     if was_made_anew(before, after):
         raise _made_anew(name, new.version)
-    return visible_changes(pages_of_both(old, new), before.tree, after.tree, len(after.schema.columns))
+    return changes_between(pages_of_both(old, new), before, after)
 
 
 def _made_anew(name: str, version: int) -> SchemaError:
@@ -230,7 +231,10 @@ def _made_anew(name: str, version: int) -> SchemaError:
 def _all(relation: Relation, action: int) -> Iterator[Edits]:
     """Yield all records of a relation as edits."""
     pages, tree = relation.view()
-    for words in read_batches(pages, tree):
+    batches = read_batches(pages, tree)
+    if relation.info.bag:
+        batches = repeated((words[: tree.spec.keys + 1] for words in batches), BAG_ROWS)
+    for words in batches:
         yield np.full(words.shape[1], action), words
 
 
