@@ -16,6 +16,7 @@ from ivm.lang.infer import typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import (
+    BAG,
     And,
     Anonymous,
     Call,
@@ -54,7 +55,7 @@ def split(head: Call | Operation) -> tuple[Call, Node | None]:
 def last_head(statements: Iterable[Statement]) -> str:
     """Return the name of the last rule's first head; "" if there is no rule."""
     heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
-    return heads[-1] if heads else ""
+    return next((name for name in reversed(heads) if name != BAG), "")
 
 
 def _declared(declaration: Declaration) -> Predicate:

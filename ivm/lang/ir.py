@@ -57,7 +57,8 @@ class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
     The columns at positions `nullable` may be null: a function's value, or a non-key column of a stored relation. A
-    function of several values is a relation whose first `key_count` columns are the function's keys.
+    function of several values is a relation whose first `key_count` columns are the function's keys.  A view that is a
+    `bag` is a function whose value says how often it holds the row of its keys; users read the rows.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Predicate(Placed):
     columns: tuple[str, ...] = ()
     nullable: tuple[int, ...] = ()
     key_count: int | None = None
+    bag: bool = False
 
     @property
     def types(self) -> tuple[Type, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
+BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 

@@ -23,7 +23,7 @@ def repeated(batches: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
     [[[7, 7]], [[7, 8]]]
     """
     for batch in batches:
-        ends = np.cumsum(batch[-1])
+        ends = np.cumsum(np.maximum(batch[-1], 0))
         for at in range(0, int(ends[-1]) if len(ends) else 0, rows):
             places = np.arange(at, min(at + rows, int(ends[-1])))
             yield batch[:-1, np.searchsorted(ends, places, "right")]

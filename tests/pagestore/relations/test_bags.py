@@ -114,7 +114,7 @@ def test_what_a_bag_is_not(tmp_path):
         assert bag.bulk([[(1, 2), (1, 2)], [(0, 0)]]) == 3 and [*bag] == [(0, 0), (1, 2), (1, 2)]
 
 
-def test_a_multiplicity_below_one_is_found(tmp_path):
+def test_a_negative_multiplicity_is_found(tmp_path):
     with pagestore.open(":memory:") as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64", bag=True).insert([(7,), (8,)])
