@@ -209,7 +209,7 @@ def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
             raise AggregateError(aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out")
 
 
-ROWS_MAX = 1_000_000
+ROWS_MAX = 10**15
 
 
 def check_sole(rules: Sequence[Rule]) -> None:
@@ -229,9 +229,6 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
     """Return the types of an aggregate's results.  Raises AggregateError if it does not accept its arguments' types."""
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
-    for type_ in found:
-        if type_ == ROPE:
-            raise AggregateError(aggregate.where, f"{op} does not take a concat")
     if found and not operation.admits(found[0]):
         raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
     ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []

@@ -155,7 +155,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: lang.Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not support, such as recursion, bags and names with @."""
+    """Raise ConstructError or AggregateError for what cells do not support, such as recursion and bags."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
