@@ -20,7 +20,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -85,6 +85,11 @@ def finder(txn: Transaction) -> Encode:
     return lambda const: _word(
         const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, known)
     )
+
+
+def plain_word(const: Const) -> int:
+    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
+    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
