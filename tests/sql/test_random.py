@@ -5,8 +5,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from tests.support.sql_oracle import Both
-from tests.support.sql_queries import Features, Generator
+from tests.support.sql.oracle import Both
+from tests.support.sql.queries import Features, Generator
 
 import ivm
 from ivm.sql.errors import SqlError

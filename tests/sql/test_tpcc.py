@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.sql_oracle import Both
+from tests.support.sql.oracle import Both
 
 import ivm
 from ivm.sql.errors import SqlError
