@@ -10,6 +10,7 @@
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
     (there)       conditions exclude nulls, aggregates skip them       lang/nulls.py
+    bags          views that say so become bags                        lang/declarations.py
     edits         changes become edits                                 lang/declarations.py
 
 `compile` ends here, with checked rules. `with_block` goes on:
@@ -38,7 +39,7 @@ from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, make_edits, mentioned
+from ivm.lang.declarations import declare, make_edits, mark_bags, mentioned
 from ivm.lang.infer import infer
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.normalise import normalise
@@ -93,12 +94,13 @@ def compile(
 
             program = with_hints(program, given)
         program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
-        program = normalise(program)
+        program = normalise(program, known)
         program = read_columns(program, known, merging)
         program = read_neighbours(program, known)
         program = split_recursion(program, known)
         program = check(program, known)
         program = infer(program, known)
+        program = mark_bags(program, known)
         return make_edits(program, known)
     except RuleSyntaxError as error:
         raise shown(error, given) if isinstance(given, str) else error from None

@@ -19,7 +19,8 @@ from ivm.plan.expression import Encoder
 from ivm.plan.join_order import Cardinality, Distinct
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
-from pagestore.host import Schema, Snapshot, Transaction
+from pagestore.host import Column, Schema, Snapshot, Transaction
+from pagestore.host import Type as ColumnType
 
 UNREAD = "uint64?"  # a type whose words differ from those of uint64
 MARK = "// relations that the store had before, by their schemas:"
@@ -57,7 +58,7 @@ class Relations:
         wanted |= {name.rpartition(":")[0] for name in wanted if not self._has(name)} - defined
         found = dict[str, Predicate]()
         for name in sorted(filter(self._has, wanted)):
-            schema = self._relations[name].info.schema
+            schema = function_schema(self._relations[name].info)
             _refuse_unread(name, schema)
             if predicate := predicate_of(name, schema, Where(PLACE, len(found) + 1, 1)):
                 found[name] = predicate
@@ -79,7 +80,7 @@ class Relations:
         """
         if not self._has(predicate.name):
             return extensional_layout(predicate)
-        schema: Schema = self._relations[predicate.name].info.schema
+        schema = function_schema(self._relations[predicate.name].info)
         types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
@@ -114,7 +115,7 @@ def declaring(text: str, *predicates: Predicate) -> str:
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
     """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
     names = [name for name in source if name not in known or known[name].extensional]
-    return {name: declaration_of(name, source[name].schema) for name in names}
+    return {name: declaration_of(name, function_schema(source[name].info)) for name in names}
 
 
 def declaration_of(name: str, schema: Schema | None) -> str | None:
@@ -137,6 +138,16 @@ def predicate_of(name: str, schema: Schema | None, where: Where = NOWHERE) -> Pr
     if more == 1:
         return Predicate(name, plain[:-1], plain[-1], True, columns, nullable, where=where)
     return Predicate(name, plain, None, True, columns, nullable, keys if more else None, where=where)
+
+
+def function_schema(info: Any) -> Schema:
+    """Return the schema of a relation as rules read it: of a bag, a function from its rows to their multiplicities."""
+    schema: Schema = info.schema
+    if not info.bag:
+        return schema
+    names = (f"times{n}" if n else "times" for n in count())
+    value = Column(next(name for name in names if name not in schema.names), ColumnType("int64"))
+    return Schema((*schema.columns, value), schema.key)
 
 
 def _refuse_unread(name: str, schema: Schema | None) -> None:

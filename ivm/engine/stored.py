@@ -20,7 +20,7 @@ HOST = "ivm"
 PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmetic may fail
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
-# Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
+# Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
@@ -167,10 +167,13 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
         )  # fmt: skip
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
-    schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
-    scans = sorted(installed.scans.get(predicate.name, ()))
+    columns = tuple(Column(name, type_) for name, type_ in typed)
     key = predicate.columns[: layout.keys]
-    txn.create(predicate.name, schema, key=key, scans=scans, hidden=layout.hidden, keys_null=True)
+    if predicate.bag:
+        txn.create(predicate.name, Schema(columns[:-1], key), hidden=layout.hidden, keys_null=True, bag=True)
+        return
+    scans = sorted(installed.scans.get(predicate.name, ()))
+    txn.create(predicate.name, Schema(columns, key), key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:

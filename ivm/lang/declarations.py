@@ -5,7 +5,7 @@ Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 Find the names that a text reads but neither declares nor derives.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -14,9 +14,10 @@ from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
+    BAG,
     And,
     Anonymous,
-    Call,
+    Application,
     Change,
     Clause,
     Declaration,
@@ -62,7 +63,7 @@ def _declared(declaration: Declaration) -> Predicate:
     return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
 
 
-def _column(term: Node, call: Call) -> str:
+def _column(term: Node, call: Application) -> str:
     if isinstance(term, Var) and term.marked:
         raise RuleTypeError(
             term.where, f"the question mark belongs to the type of {term.name}, as in int?({term.name})"
@@ -73,7 +74,7 @@ def _column(term: Node, call: Call) -> str:
     raise RuleTypeError(term.where, reason)
 
 
-def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tuple[Type, ...]:
+def _types(declaration: Declaration, columns: tuple[str, ...], call: Application) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
     for variable, text, where in declaration.types:
         if variable not in columns:
@@ -101,6 +102,35 @@ def make_edits(program: Program, known: Program) -> Program:
     return replace(program, edits=edits, statements=left)
 
 
+def mark_bags(program: Program, known: Program) -> Program:
+    """Make bags of the views that `lang:bag(v).` names.  Raises RuleSyntaxError, RuleTypeError."""
+    predicates, left = program.over(known), list[Statement]()
+    for statement in program.statements:
+        head = split(statement.heads[0])[0] if isinstance(statement, Clause) else None
+        if head is None or head.name != BAG:
+            left.append(statement)
+            continue
+        variable = head.args[0] if len(head.args) == 1 else None
+        if not isinstance(variable, Var):
+            raise RuleSyntaxError(head.where, f"{BAG} takes the name of a view, as in {BAG}(v).")
+        predicates[variable.name] = _as_bag(variable, predicates, program.rules)
+    return replace(program.defining(predicates, known), statements=tuple(left))
+
+
+def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[Rule]) -> Predicate:
+    """Return a view of this text as a bag.  Raises RuleTypeError unless it counts or adds."""
+    name = variable.name
+    ops = [one.op for rule in rules for head, one in zip(rule.heads, rule.aggregates, strict=False)
+           if head.predicate == name]  # fmt: skip
+    found = predicates.get(name)
+    if found is None or ops not in (["count"], ["sum"]) or found.value != "int64" or not found.keys:
+        raise RuleTypeError(
+            variable.where, f"{name} is not a view of this text that counts rows, as in {name}[x] = n <- "
+            "agg<<n = count()>> edge(x, _), or adds multiplicities by sum"
+        )  # fmt: skip
+    return replace(found, bag=True)
+
+
 def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
@@ -122,7 +152,7 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     return _made(change, typed_atom(atom, predicate), predicate)
 
 
-def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
+def _check_action(change: Change, call: Application, predicate: Predicate) -> None:
     if change.action == "^" and predicate.value is None and predicate.key_count is None:
         raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
 
@@ -176,7 +206,7 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 own.add(split(statement.head)[0].name)
             case Clause():
                 own |= {split(head)[0].name for head in statement.heads}
-                parts = (statement.body, *(split(head)[1] for head in statement.heads))
+                parts = (statement.body, statement.groups, *(split(head)[1] for head in statement.heads))
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
@@ -188,7 +218,7 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
     match part:
-        case Call():
+        case Application():
             yield part.name
             for term in part.args:
                 yield from _names(term)

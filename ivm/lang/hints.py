@@ -14,7 +14,7 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import And, Call, Change, Clause, Not, Operation, Or, Statement, split
+from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or, Statement, split
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -54,8 +54,8 @@ def hints(text: str, source: str) -> list[RuleWarning]:
 def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
     found: list[RuleWarning] = []
     for statement in statements:
-        if isinstance(statement, Clause):
-            uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
+        if isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
+            uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
@@ -113,7 +113,7 @@ def _variables(node: object) -> Iterator[Var]:
         case tuple():
             for part in node:
                 yield from _variables(part)
-        case Call():
+        case Application():
             yield from _variables(node.args)
         case Operation():
             yield from _variables((node.left, node.right))
