@@ -12,7 +12,7 @@ from ivm.errors import RuleTypeError, SafetyError, UnknownPredicateError
 from ivm.lang.ir import Const, Var
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Operation
+from ivm.lang.syntax_tree import And, Anonymous, Application, Clause, Operation
 from ivm.plan.planner import ONCE
 from pagestore.host import Column, Schema, Type
 from tests.walks import PASSES, import_order, walks
@@ -57,16 +57,20 @@ def shape(installed):
 
 def test_trees_need_no_places(ws):
     """Their faults are named without one."""
-    edge = Call("edge", (Var("x"), Anonymous()), False)
+    edge = Application("edge", (Var("x"), Anonymous()), False)
 
     def view(*terms, **more):
-        return Program(statements=(Clause((Call("p", terms, False),), And((edge, *more.values())), ()),))
+        return Program(statements=(Clause((Application("p", terms, False),), And((edge, *more.values())), ()),))
 
     (rule,) = compiled(ws, view(Var("x"))).rules
     assert str(rule.definition) == "p(x) <- edge(x, _1)."
     for program, kind, reason in (
         (view(Var("y")), SafetyError, "y is not bound: "),
-        (view(Var("x"), other=Call("edgy", (Var("x"),), False)), UnknownPredicateError, "nothing declares or derives"),
+        (
+            view(Var("x"), other=Application("edgy", (Var("x"),), False)),
+            UnknownPredicateError,
+            "nothing declares or derives",
+        ),
         (view(Var("x"), other=Operation("=", Var("x"), Const("a", "string"))), RuleTypeError, "int64 = string: "),
     ):
         with pytest.raises(kind, match=f"^{reason}"):
