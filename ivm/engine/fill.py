@@ -54,6 +54,7 @@ from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
     INSERT,
+    NULL,
     Edits,
     Pages,
     Spec,
@@ -462,8 +463,10 @@ def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None
     assert predicate.value is not None
     least, greatest = word_range(predicate.value)
     keys = len(predicate.keys)
+    absent = NULL if predicate.nullable else least  # a sum of nothing may be null
     for rows in parts:
-        for i in np.flatnonzero((rows[keys] < least) | (rows[keys] > greatest)).tolist():
+        beyond = ((rows[keys] < least) & (rows[keys] != absent)) | (rows[keys] > greatest)
+        for i in np.flatnonzero(beyond).tolist():
             raise out_of_range(source, predicate, SumOverflow(rows[:keys, i], int(rows[keys, i])))
 
 
