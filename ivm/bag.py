@@ -25,7 +25,7 @@ MULTIPLICITY = "rows()"  # the name of the column that says how often a row occu
 
 def is_bag(relation: Relation) -> bool:
     """Return whether a relation stores how often each of its rows occurs."""
-    schema = relation.schema
+    schema = relation.info.schema
     return schema.columns[-1].name == MULTIPLICITY and MULTIPLICITY not in schema.key
 
 

@@ -75,7 +75,7 @@ class Catalog:
         """Return the columns of a stored table or kept view in the order in which SQL shows them."""
         if name in self.kept:
             return [Column(n, _parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
-        schema = self.source[name].schema
+        schema = self.source[name].info.schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
@@ -96,7 +96,7 @@ class Catalog:
         weighs = self.weighs(own)
         if weighs or own in self.kept:
             return Table(own, columns, (*range(len(columns)),), weighs=weighs)
-        schema = self.source[own].schema
+        schema = self.source[own].info.schema
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in schema.key)
         return Table(own, columns, key, function=len(key) < len(columns))

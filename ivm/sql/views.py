@@ -155,7 +155,7 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
             raise SqlError(f"no table or view {target.name} exists{nearest(target.name, catalog.names())}", node)
         shown = [(c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)]
         plain = own not in catalog.kept and not catalog.weighs(own)
-        key = {*catalog.source[own].schema.key} if plain else set()
+        key = {*catalog.source[own].info.schema.key} if plain else set()
     else:
         query = exp.select("*").from_(target.copy()) if isinstance(target, exp.Table) else target
         made = queries(catalog)
