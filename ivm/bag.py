@@ -26,7 +26,7 @@ MULTIPLICITY = "rows()"  # the name of the column that says how often a row occu
 def is_bag(relation: Relation) -> bool:
     """Return whether a relation stores how often each of its rows occurs."""
     schema = relation.info.schema
-    return schema.columns[-1].name == MULTIPLICITY and MULTIPLICITY not in schema.key
+    return schema is not None and schema.columns[-1].name == MULTIPLICITY and MULTIPLICITY not in schema.key
 
 
 class Bag(Frames):

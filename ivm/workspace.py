@@ -7,7 +7,6 @@ with ivm.open("graph.pages") as ws:
     ws["tri"].to_arrow()
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -22,31 +21,27 @@ from ivm import lang
 from ivm.answer import Answer
 from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
-from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed
-from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, declarations_for, declarations_of, save
+from ivm.engine.stored import HOST, declarations_for, declarations_of, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
-from ivm.host import record_dependants_everywhere, workspaces
+from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Options, Removal, hints_of, install, uninstall, warn
 from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
-from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
-from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
+from ivm.rope import note_erased, rope_of
 from ivm.sql.parameters import Parameters
-from ivm.subscriptions import OnChange, Subscriptions, changes
-from ivm.transaction import Transaction
+from ivm.subscriptions import OnChange
+from ivm.transaction import Maintainer, Transaction
+from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
-    ERASE,
     MAIN,
-    Edits,
     EphemeralTransaction,
     Relation,
     Snapshot,
@@ -78,16 +73,11 @@ class Workspace:
 
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
-        self._accounts: dict[str, Account] = {}
-        self.subscriptions = Subscriptions()
-        self._built_sizes = BuiltSizes()
-        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
-        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
-        self._rules = KnownRules(store)
+        self._maintainer = Maintainer(store, threads)
         self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
-        workspaces.add(self)
+        maintainers.add(self._maintainer)
 
     # -- rules
 
@@ -116,20 +106,19 @@ class Workspace:
         with self.store.transaction(f"install {name}") as txn:
             txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
-            done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
-            note_erased(done.engine, self.subscriptions, done.told)
+            watched = self._maintainer.subscriptions
+            done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
+            note_erased(done.engine, watched, done.told)
             warn(said)
         self._remember(done.saved, done.installed, done.gone)
-        self._accounts |= done.engine.accounts
-        self.evaluated = done.evaluated
-        self._notify(done.engine, done.told)
+        self._maintainer.committed(done.engine, done.evaluated, done.told)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
 
         The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
         except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read them.
+        blocks read a view, or a relation that would be removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
@@ -142,11 +131,26 @@ class Workspace:
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
-        self._rules.remember(saved, installed)
-        for name in [*self._accounts, *self.subscriptions]:
+        kept = self._maintainer
+        kept.rules.remember(saved, installed)
+        for name in [*kept.accounts, *kept.subscriptions]:
             if name in gone or name not in installed.program.predicates:
-                self._accounts.pop(name, None)
-                self.subscriptions.drop(name)
+                kept.accounts.pop(name, None)
+                kept.subscriptions.drop(name)
+
+    @property
+    def strict(self) -> bool:
+        """Whether transactions raise RecomputeError rather than evaluate a view from scratch; may be set."""
+        return self._maintainer.strict
+
+    @strict.setter
+    def strict(self, strict: bool) -> None:
+        self._maintainer.strict = strict
+
+    @property
+    def evaluated(self) -> frozenset[str]:
+        """The views that the newest transaction or installation evaluated from scratch."""
+        return self._maintainer.evaluated
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -168,7 +172,7 @@ class Workspace:
         except BaseException:
             txn.rollback()
             raise
-        return Transaction(txn, installed, partial(self._commit, installed), partial(self._sql_in, None))
+        return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
@@ -272,7 +276,7 @@ class Workspace:
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
-        return counts | asdict(self._accounts.get(name, Account()))
+        return counts | asdict(self._maintainer.accounts.get(name, Account()))
 
     @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
@@ -392,7 +396,7 @@ class Workspace:
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         self._rules_now().predicate(name)
-        return self.subscriptions.add(name, on_change)
+        return self._maintainer.subscriptions.add(name, on_change)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
@@ -410,50 +414,9 @@ class Workspace:
 
     # -- inside
 
-    def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
-        built = dict(self._built_sizes.of(txn))
-        return Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built, strict=self.strict
-        )
-
-    def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
-        """Maintain every view and commit all of it as one version."""
-        txn.declare_maintained(HOST)
-        engine = self._engine(txn, installed)
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
-            engine.apply_edits(edits)
-        self._save_built(txn, engine)
-        note_erased(engine, self.subscriptions)
-        version = txn.commit()
-        self.committed(engine)
-        return version
-
-    def _save_built(self, txn: pagestore.Transaction, engine: Engine) -> None:
-        if engine.built != self._built_sizes.of(txn):
-            txn.properties[BUILT] = json.dumps(engine.built)
-
-    def committed(self, engine: Engine) -> None:
-        """Keep the statistics of a committed transaction, and notify subscribers."""
-        self._accounts |= engine.accounts
-        self.evaluated = frozenset(engine.evaluated)
-        self._notify(engine)
-
-    def _notify(self, engine: Engine, told: Mapping[str, Delta] = {}) -> None:
-        """Pass subscribers the changes of their views; `told` has those of views evaluated from scratch."""
-        deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
-        if not deltas:
-            return
-        with self.store.snapshot() as snap:
-            tables = {}
-            for name, delta in deltas.items():
-                predicate = engine.installed.program.predicates[name]
-                texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
-                tables[name] = changes(snap, predicate, delta, texts)
-        self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
-
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
         """Return the rules of a version."""
-        return self._rules.of(source)
+        return self._maintainer.rules.of(source)
 
     def _rules_now(self) -> Installed:
         """Return the rules of the newest version; another process may have installed them."""

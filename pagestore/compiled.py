@@ -1,15 +1,16 @@
 """The compiled layer: what a host's own numba kernels may call. VERSION changes with any signature.
 
-A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.pointer,
-tree.height, tree.spec.keys`. The pointer also encodes how many columns leaves have and which version wrote the root; a
-page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
-CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
-corrupt page, which `raise_for` turns into an exception:
+A kernel takes a tree as a TreeRef: (pages, root, height, keys), which is `tree.on(snapshot.pages)`. Its Pages have the
+words of the file. Its root is a pointer that also encodes how many columns leaves have and which version wrote the
+root; a page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
+CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for
+a corrupt page, which `raise_for` turns into an exception:
 
-    first(words, seen, page_words, root, height, keys, cursors, o)          to the first record
-    seek(words, seen, page_words, root, height, keys, key, m, cursors, o)   to the first with m columns >= key
-    forward(words, seen, page_words, keys, key, m, cursors, o)              as seek, from where the cursor is
-    next_leaf(words, seen, page_words, keys, cursors, o)                    to the next leaf's first record
+    first(tree, cursors, o)                                                 to the first record
+    seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
+    forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
+    next_leaf(tree, cursors, o)                                             to the next leaf's first record
+    tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
@@ -24,14 +25,15 @@ corrupt page, which `raise_for` turns into an exception:
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
     function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
-    start_delta, next_changes                                               two roots' difference (trees/delta.py)
+    start_delta(old, new, state)                                            to the first difference of two trees
+    next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
-                                                                            host's kernel (trees/edit_queues.py)
+                                                                            host's kernel (trees/edit.py)
 
     TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
-                                                                            arguments: named tuples, such as Pages,
+                                                                            arguments: named tuples, such as TreeRef,
                                                                             PageBooks, Queues and FlushRoom, of Words,
                                                                             MappedWords, Bytes, Flags, Table, ByteTable,
                                                                             Tables (runtime/types.py)
@@ -39,11 +41,12 @@ corrupt page, which `raise_for` turns into an exception:
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
     cursors[o + LEAF_ENTRIES]    how many records it has
-    cursors[o + TREE_HEIGHT]     levels of the tree; a cursor uses the first PATH + 2 * (height - 1) words
+    cursors[o + PATH]            from here on (page, slot) of level 1, 2, ...: 2 * (height - 1) words are used
 
     INSERT, ERASE, SET, ADD      the actions of edits
     WORD_MIN, WORD_MAX           the bounds of int64
-    trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS], tallies[t, CHANGES]     a row of the trees of queues
+    words[o + ROOT], words[o + HEIGHT], words[o + KEYS]     a tree in an array, such as a row of the trees of queues
+    tallies[t, CHANGES]          how many rows of deltas[t] a flush has written
 
 docs/embedding.md has a worked host.
 """
@@ -55,24 +58,27 @@ from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, popula
 from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
 from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
-from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
+from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues, TreeRef
 from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
+    HEIGHT,
+    KEYS,
     LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
-    TREE_HEIGHT,
+    ROOT,
     first,
     forward,
     next_leaf,
     seek,
+    tree_at,
 )
-from pagestore.trees.kernels.edit_groups import CHANGES, HEIGHT, KEYS, ROOT, compose_few, flush_queue
+from pagestore.trees.kernels.edit_groups import CHANGES, compose_few, flush_queue
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 
-VERSION = 2
+VERSION = 3
 
 __all__ = [
     "ADD",
@@ -88,7 +94,6 @@ __all__ = [
     "PATH",
     "ROOT",
     "SET",
-    "TREE_HEIGHT",
     "VERSION",
     "WORD_MAX",
     "WORD_MIN",
@@ -102,6 +107,7 @@ __all__ = [
     "Queues",
     "Table",
     "Tables",
+    "TreeRef",
     "TypedKernel",
     "Words",
     "allocating",
@@ -127,6 +133,7 @@ __all__ = [
     "run_end",
     "seek",
     "start_delta",
+    "tree_at",
     "unpack",
 ]  # fmt: skip
 

@@ -1,10 +1,11 @@
-"""The habits of the code that no linter holds: short files, short functions, few parameters, docstrings, live links."""
+"""The habits of the code that no linter holds: small files, folders and functions, docstrings, live links."""
 
 import ast
 import io
 import re
 import subprocess
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pagestore", "ivm", "tools")
-FILE_LINES, FUNCTION_LINES, PARAMETERS = 600, 60, 12
+FILE_LINES, FUNCTION_LINES, PARAMETERS, FOLDER_FILES = 600, 60, 12, 18
+SOURCES = {".py", ".c", ".lark", ".logiql"}
 KERNELS = {"kernel", "inlined", "on_demand", "allocating", "njit", "intrinsic"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -85,6 +87,17 @@ def undocumented_functions(source: str, file: str) -> list[str]:
     ]
 
 
+def full_folders(top: Path) -> list[str]:
+    """Of a folder and all below it, those with too many files of code."""
+    counts = Counter(file.parent for file in top.rglob("*.*") if file.suffix in SOURCES)
+    return [
+        f"{folder.relative_to(top.parent)}: the folder has {count} files of code; group them by subject in folders of "
+        f"their own, so that none has over {FOLDER_FILES}"
+        for folder, count in sorted(counts.items())
+        if count > FOLDER_FILES
+    ]
+
+
 def refuse(complaints: list[str]) -> None:
     """Fails with all complaints, one a line, where there are any."""
     if complaints:
@@ -97,6 +110,23 @@ def test_habit(habit, package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     assert files
     refuse([line for file in files for line in habit(file.read_text(), str(file.relative_to(ROOT)))])
+
+
+@pytest.mark.parametrize("top", [*PACKAGES, "tests"])
+def test_a_folder_is_small(top: str) -> None:
+    refuse(full_folders(ROOT / top))
+
+
+def test_full_folders_are_found(tmp_path: Path) -> None:
+    for number in range(FOLDER_FILES):
+        (tmp_path / "some" / "inner").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "some" / "inner" / f"{number}.py").touch()
+    (tmp_path / "some" / "inner" / "README.md").touch()
+    (tmp_path / "some" / "outer.py").touch()
+    assert full_folders(tmp_path / "some") == []
+    (tmp_path / "some" / "inner" / "more.c").touch()
+    (complaint,) = full_folders(tmp_path / "some")
+    assert complaint.startswith("some/inner: the folder has 19 files of code")
 
 
 def body(lines: int) -> str:
@@ -141,7 +171,7 @@ PRIVATE = re.compile(
     r"is no (?!longer|more|less|worse|larger|smaller|other|memory|error)\w+|behind (?:it|them|one)|"
     r"beside (?:it|them))\b"
 )
-EXEMPT = re.compile(r"`[^`]*`|there is no |are no memory", re.IGNORECASE)  # names of code, and plain English
+EXEMPT = re.compile(r"`[^`]*`|there is no |are not memory", re.IGNORECASE)  # names of code, and plain English
 
 
 def private_words(source: str, file: str) -> list[str]:

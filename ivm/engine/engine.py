@@ -30,6 +30,7 @@ from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import APART, INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
+from ivm.views.rope import text_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
@@ -278,12 +279,14 @@ class Engine(Filler):
         permuted = [net_changes(change.actions, change.rows[place]) for place in stored.places[1:]]
         self._note_change(name, stored.of_indices([change, *permuted]))
 
-    # -- one range
+    # -- one range, or the texts of a concat
 
     def _scan(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
-        """Yield the edits of a view that is evaluated by ranges.  Raises RangeError."""
+        """Yield the edits of a view that is evaluated without plans.  Raises RangeError."""
         span = rule.span
-        assert span
+        if span is None:
+            yield from self._follow_texts(rule)
+            return
         if self.deltas.keys().isdisjoint(rule.indices):
             return
         points, measured = [
@@ -295,6 +298,15 @@ class Engine(Filler):
         edits, looked = ranged_edits(self.txn.pages, span, points, measured, find)
         self.accounts[name].operations += looked
         yield name, edits
+
+    def _follow_texts(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
+        """Yield the edits of a view of a concat's texts: those of the groups that have changed."""
+        (name,), (concat, fold) = rule.writes, self.concat_of(rule)
+        change = self.change_of(concat)
+        rows = self.asked(rule, change.rows) if change else np.empty((0, 0), np.int64)
+        if rows.size:
+            self.accounts[name].operations += rows.shape[1]
+            yield name, text_edits(self.txn, self.installed.layouts[name], self.txn.tree(name), concat, fold, rows)
 
     # -- one plan
 

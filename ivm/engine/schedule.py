@@ -68,7 +68,7 @@ class Settle(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Maintain the view of a rule evaluated by ranges after changes of its points or measured rows."""
+    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
 
     rule: InstalledRule
 
@@ -127,13 +127,15 @@ class Schedule:
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
-        done = txn.flush_queues(self.queues, partial(self._carry, 0))
+        done = self._carried(txn, 0)
         if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
-            done = txn.flush_queues(self.queues, partial(self._carry, done), again=True)
+            done = self._carried(txn, done)
         return done
 
-    def _carry(self, begin: int, *flushing: Any) -> int:
-        done: int = CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+    def _carried(self, txn: Transaction, begin: int) -> int:
+        """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
+        with txn.flushing(self.queues, again=begin > 0) as room:
+            done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
         return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
@@ -221,7 +223,7 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
-        steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
+        steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]
 

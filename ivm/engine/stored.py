@@ -202,13 +202,18 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
         _refuse_unread(name, source[name].info.schema)
     found = (declaration_of(name, source[name].info.schema) for name in names)
     lines = [declaration for declaration in found if declaration]
-    return "\n".join(["", MARK, *lines]) if lines else ""
+    return declared_before("", *lines) if lines else ""
 
 
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
     """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
     names = [name for name in source if name not in known or known[name].extensional]
     return {name: declaration_of(name, source[name].schema) for name in names}
+
+
+def declared_before(text: str, *lines: str) -> str:
+    """Return what to append to a text so that it declares relations that existed before it."""
+    return "\n".join(["", *lines] if f"\n{MARK}\n" in text else ["", MARK, *lines])
 
 
 def stored_before(text: str) -> set[str]:

@@ -213,9 +213,6 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
     """Return the types of an aggregate's results.  Raises AggregateError if it does not accept its arguments' types."""
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
-    for type_ in found:
-        if type_ == ROPE:
-            raise AggregateError(aggregate.where, f"{op} does not take a concat")
     if found and not operation.admits(found[0]):
         raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
     ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []

@@ -12,7 +12,6 @@ from ivm.errors import RuleTypeError
 from ivm.lang.aggregate import result_types
 from ivm.lang.functions import FUNCTIONS, Signature, is_kind
 from ivm.lang.ir import (
-    ROPE,
     Atom,
     Binary,
     Call,
@@ -26,6 +25,7 @@ from ivm.lang.ir import (
     Term,
     Type,
     Var,
+    as_read,
     atoms,
     unnamed_in,
     variables,
@@ -41,10 +41,10 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
     types: Types = {}
-    _refuse_ropes(rule, known)
+    unnamed = unnamed_in(rule)
     for disjunct in rule.body:
         for atom in atoms(disjunct):
-            _note_columns(atom, known[atom.predicate].types, types)
+            _note_columns(atom, known[atom.predicate].types, types, unnamed)
     equations = [c for disjunct in rule.body for c in _comparisons(disjunct) if c.op == "="]
     _spread(equations, types, lambda term: not is_literal(term))
     for head in rule.heads:
@@ -57,30 +57,16 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     return replace(rule, body=body, types=types)
 
 
-def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
-    """Raise RuleTypeError if a rule reads the text of a concat."""
-    unnamed = unnamed_in(rule)
-    for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
-        value = atom.value
-        if (
-            value is not None
-            and known[atom.predicate].value == ROPE
-            and not (isinstance(value, Var) and value.name in unnamed)
-        ):
-            raise RuleTypeError(
-                value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
-                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it exists, by `_`'
-            )  # fmt: skip
-
-
 def is_literal(term: Term) -> bool:
     """Return whether the term is a literal that takes its type from the context."""
     return isinstance(term, Const) and is_flexible(term)
 
 
-def _note_columns(atom: Atom, columns: Iterable[Type], types: Types) -> None:
+def _note_columns(atom: Atom, columns: Iterable[Type], types: Types, unnamed: set[str]) -> None:
     for term, column in zip(atom.terms, columns, strict=True):
         if isinstance(term, Var):
+            if term.name not in unnamed:
+                column = as_read(column)
             before = types.get(term.name, column)
             joint = common(before, column)
             if joint is None:
@@ -143,7 +129,7 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
     """Return the atom with its constants converted to the column types."""
     terms = tuple(
-        adapt(term, column) if isinstance(term, Const) else term
+        adapt(term, as_read(column)) if isinstance(term, Const) else term
         for term, column in zip(atom.terms, predicate.types, strict=True)
     )
     if atom.value is None:

@@ -39,6 +39,12 @@ MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  #
 
 ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
 
+
+def as_read(type_: Type) -> Type:
+    """Return the type that a column has for rules that read its values: a concat is a string."""
+    return "string" if type_ == ROPE else type_
+
+
 NOWHERE = Where("<none>", 0, 0)
 
 
@@ -214,6 +220,9 @@ class Rule(Placed):
     evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
 
     With `levels`, aggregates of nested groups share states (see plan/rewrite/levels.py).
+
+    A rule of `texts` has a concat's row as its body, and as the value of its head the text of that row's group, which
+    the body does not bind (see plan/rewrite/helpers.py).
     """
 
     heads: tuple[Atom, ...]
@@ -225,6 +234,7 @@ class Rule(Placed):
     refuses: Mapping[tuple[int, int], Binary | Call] | None = field(default=None, compare=False, repr=False)
     range: Range | None = None
     levels: bool = False
+    texts: bool = False
 
     @property
     def aggregate(self) -> Aggregate | None:

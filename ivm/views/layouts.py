@@ -264,7 +264,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
 
 
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
-RANGED = "ranged"
+RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)
 
 
 class Layout(NamedTuple):
@@ -363,6 +363,9 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
         )  # fmt: skip
     if writers[0][0].range:
         return Layout(RANGED, len(predicate.keys), 1, 0)
+    if writers[0][0].texts:
+        keys = len(predicate.keys)
+        return Layout(TEXT, max(1, keys), int(keys > 0), 0, bare=not keys)
     if writers[0][0].aggregates:
         if len(writers) > 1 or len(writers[0][1]) > 1:
             raise AggregateError(

@@ -18,7 +18,7 @@ MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is no larger than its file
+RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is not a larger than its file
 
 
 # the errors of decoding bytes in memory

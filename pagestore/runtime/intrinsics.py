@@ -81,6 +81,14 @@ def words_at(address: int, n: int) -> np.ndarray:
 
 
 @intrinsic
+def mapped_at(address: int, n: int) -> np.ndarray:
+    """Return the n words from an address on, which are read only, as those of a map are."""
+    words = _array(address, n, np.int64)
+    words.flags.writeable = False
+    return words
+
+
+@intrinsic
 def bytes_at(address: int, n: int) -> np.ndarray:
     """Return the n bytes from an address on."""
     return _array(address, n, np.uint8)

@@ -44,7 +44,9 @@ class Work:
     """The lock of the free-page records, which a step holds, and whether a step was interrupted."""
 
     def __init__(self, lock: Any = None) -> None:
-        self.lock = lock or RLock()  # held during a step, so that a store is not closed in the middle of one
+        # held during a step, so that a store is not closed in the middle of one; threading.Condition, too, calls
+        # `_is_owned`
+        self.lock: Any = lock or RLock()
         self.broken = False
         self.given: BaseException | None = None  # what a caller's iterator raised: it does not interrupt a step
 
@@ -53,6 +55,24 @@ class Work:
         if self.broken:
             raise TransactionError("the transaction was interrupted in the midst of a change; roll it back, begin anew")
 
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Make the block a step, unless it is within one; see the decorator `step`. Raises TransactionError."""
+        nested = self.lock._is_owned()
+        with self.lock:
+            if nested:
+                yield
+                return
+            self.check()
+            self.broken = True
+            try:
+                yield
+            except BaseException as error:
+                self.broken = not isinstance(error, REFUSALS) and error is not self.given
+                self.given = None
+                raise
+            self.broken = False
+
 
 def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
     """Decorate a method that changes what a transaction will commit, of an object with a `pager`. Steps may nest."""
@@ -60,21 +80,10 @@ def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Co
     @wraps(change)
     def whole(self: Any, *args: Any, **named: Any) -> Result:
         work: Work = self.pager.work
-        lock: Any = work.lock  # threading.Condition, too, calls `_is_owned`
-        nested = lock._is_owned()
-        with lock:
-            if nested:
-                return change(self, *args, **named)
-            work.check()
-            work.broken = True
-            try:
-                made = change(self, *args, **named)
-            except BaseException as error:
-                work.broken = not isinstance(error, REFUSALS) and error is not work.given
-                work.given = None
-                raise
-            work.broken = False
-            return made
+        if work.lock._is_owned():  # within another step
+            return change(self, *args, **named)
+        with work.step():
+            return change(self, *args, **named)
 
     return cast(Callable[Concatenate[Owner, Arguments], Result], whole)
 

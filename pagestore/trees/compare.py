@@ -20,17 +20,16 @@ from pagestore.errors import CorruptionError, OrderError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CHECKSUM, record_hashes
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Bytes, MappedWords, Table, Words
+from pagestore.runtime.types import Table, Words
 from pagestore.trees.folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.kernels import compare as kernel
-from pagestore.trees.kernels.arguments import CountedTree
+from pagestore.trees.kernels.arguments import CountedTree, TreeRef
 from pagestore.trees.kernels.folds import acc_words
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-START = TypedKernel(kernel.start_delta, *MAP, Words, Words, Table)
-NEXT_CHANGES = TypedKernel(kernel.next_changes, *MAP, int, int, Table, Words, Table)
+START = TypedKernel(kernel.start_delta, TreeRef, TreeRef, Table)
+NEXT_CHANGES = TypedKernel(kernel.next_changes, TreeRef, int, Table, Words, Table)
 
 
 class Delta:
@@ -53,14 +52,13 @@ class Delta:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         old, new = self._old, self._new
-        spec = new.spec
-        roots, heights = np.array([old.pointer, new.pointer]), np.array([old.height, new.height])
-        checked(START.call(*self._pages, roots, heights, self._state), spec)
+        spec, ref = new.spec, new.on(self._pages)
+        checked(START.call(old.on(self._pages), ref, self._state), spec)
         left = old.count + new.count
         while True:
             actions = np.empty(self._rows, np.int64)
             out = np.empty((spec.columns, self._rows), np.int64)
-            n = checked(NEXT_CHANGES.call(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec)
+            n = checked(NEXT_CHANGES.call(ref, spec.columns, self._state, actions, out), spec)
             if n == 0:
                 return
             left -= n
@@ -79,7 +77,7 @@ def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
-NEXT_MISSING = TypedKernel(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
+NEXT_MISSING = TypedKernel(kernel.next_missing, CountedTree, CountedTree, Words, Words, Words, Table)
 
 ACC_WORDS = TypedKernel(acc_words, int)
 
@@ -120,14 +118,14 @@ class Complement:
     def __iter__(self) -> Iterator[np.ndarray]:
         (_, whole), (_, part) = self._sides
         counted = [
-            CountedTree(pages, tree.pointer, tree.height, fold_array(tree.spec), row, tree.count)
+            CountedTree(tree.on(pages), fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
         key, acc = np.empty(whole.spec.keys, np.int64), np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64)
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)
-            n = checked(NEXT_MISSING.call(*counted, whole.spec.keys, key, acc, self._state, out), whole.spec)
+            n = checked(NEXT_MISSING.call(*counted, key, acc, self._state, out), whole.spec)
             yield out[:, :n]
             left = left - n if n == out.shape[1] else 0
 

@@ -225,7 +225,7 @@ def _interval_fault(info: Info) -> str | None:
         return f"{ends} are not neighbouring columns of its key"
     low, high = places
     if stored[low].type.nullable or stored[high].type.nullable:
-        return f"{ends} are no ends of an interval, since they may be null"
+        return f"{ends} are not ends of an interval, since they may be null"
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
         return f"{ends} are not ends of an interval"
     return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import ivm
-from ivm import subscriptions, workspace
+from ivm import subscriptions, transaction
 from pagestore.errors import ReadOnlyError
 
 EDGES = "edge(x, y) -> int(x), int(y). "
@@ -86,7 +86,7 @@ def test_a_subscription_that_another_thread_ends_while_its_table_is_made(ws, mon
         end()
         return made(*args)
 
-    monkeypatch.setattr(workspace, "changes", ended_meanwhile)
+    monkeypatch.setattr(transaction, "changes", ended_meanwhile)
     ws.exec("+edge(1, 2). +edge(2, 3).")
     assert [table.column_names for table in told] == [["x", "y", "_change_type"]]
 

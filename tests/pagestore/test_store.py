@@ -42,7 +42,7 @@ from pagestore.storage.mapping import GROWTH_MIN
 from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
 from pagestore.trees.read import pages_of
-from tests.pagestore.storage.test_file import largest_file
+from tests.support.file_systems import largest_file
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 import ivm
 from ivm.sql.errors import SqlError
-from tests.support.sql_oracle import Both
-from tests.support.sql_queries import Features, Generator
+from tests.support.sql.oracle import Both
+from tests.support.sql.queries import Features, Generator
 
 
 def run(seed: int, folder: Path, features: Features) -> Counter[str]:

@@ -55,8 +55,10 @@ def test_a_kept_view_follows_edits(ws: ivm.Workspace) -> None:
 
 
 def test_an_expanded_view_is_read_by_a_kept_one(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE VIEW e (key, twice) AS SELECT k, 2 * a FROM t")
-    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT DISTINCT twice FROM e")
+    ws.sql(
+        "CREATE VIEW e (key, twice) AS SELECT k, 2 * a FROM t; "
+        "CREATE MATERIALIZED VIEW v AS SELECT DISTINCT twice FROM e"
+    )
     assert rows(ws, "SELECT * FROM e WHERE key = 3") == [(3, 10)]
     assert rows(ws, "SELECT twice FROM v WHERE twice > 4") == [(10,)]
     assert rows(ws, "SHOW TABLES") == [("e",), ("t",), ("u",), ("v",)]

@@ -7,7 +7,7 @@ import pytest
 
 import ivm
 from ivm.sql.errors import SqlError
-from tests.support.sql_oracle import Both
+from tests.support.sql.oracle import Both
 
 TEXT = Path(__file__).with_name("tpcc.sql").read_text()
 BATCH = 9  # queries that are kept in one workspace

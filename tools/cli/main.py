@@ -59,7 +59,7 @@ IVM = {
 OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
 MODULES = {
     **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
-    ("pagestore", "bench"): "bench.storage",
+    ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
 }  # all others are in the program's folder of commands, named like the command
@@ -136,7 +136,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
-    from pagestore.storage.system import in_words
+    from pagestore.tooling import in_words
 
     from .answers import complain, plain
     from .progress import compiling_shown

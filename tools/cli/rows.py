@@ -20,8 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pagestore import Relation
-from pagestore.storage.file import written
-from pagestore.trees.read import LARGE_WORDS, batch_rows
+from pagestore.tooling import LARGE_WORDS, batch_rows, written
 
 from .answers import as_json, counted, number, plain, spelt, table, tell
 from .progress import Progress, made_ahead, pace

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import PagestoreError, SchemaError, WordError
-from pagestore.values.codec import bounds_of, numbers_of
-from pagestore.values.codec import typed as as_typed
-from pagestore.values.types import Column, type_of_arrow
+from pagestore.host import Column
+from pagestore.host import typed as as_typed
+from pagestore.tooling import bounds_of, numbers_of, type_of_arrow
 
 from ..cli.answers import counted, plain
 from .texts import MOMENT, number_of, to_dates, typed

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pagestore.values.exact import damage_of
-from pagestore.values.row_formats import unnamed_index
+from pagestore.tooling import damage_of, unnamed_index
 
 from .casts import DatasetError, Problems
 from .csv_files import Dialect, open_csv

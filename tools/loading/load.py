@@ -22,11 +22,8 @@ import pyarrow as pa
 
 import pagestore
 from pagestore.errors import WordError
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.values.codec import encode
-from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Schema, type_of_arrow
+from pagestore.host import Column, Schema, TextFinder, Transaction, WritableRelation, encode
+from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted
 from ..cli.progress import made_ahead, pace

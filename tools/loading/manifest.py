@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pagestore.errors import SchemaError
-from pagestore.storage.file import beside
-from pagestore.values.types import Type
+from pagestore.host import Type
+from pagestore.tooling import beside
 
 from ..cli.answers import counted
 from .casts import DatasetError

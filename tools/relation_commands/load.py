@@ -1,12 +1,6 @@
 """`pagestore load FILE RELATION SOURCE...`: load the rows of files into a new or an existing relation.
 
-    (nothing)    make the relation, which must not be there                            --key x,y
-    --append     add rows; a key that exists with other values is an error
-    --upsert     add rows; where the key is there, put their values in place of the old ones
-    --replace    let the relation have these rows and no others
-    --delete     take away the rows with these values: of the key, of its first columns, of any others, or of all
-
-Views that read the relation follow in the same commit. All of a load is done, or nothing.
+Without a mode the relation is made. Views that read it follow in the same commit. All of a load is done, or nothing.
 """
 
 import argparse
@@ -17,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pagestore
-from pagestore.storage.file import local_path
-from pagestore.values.types import Type
+from pagestore.host import Type, local_path
 
 from ..cli.answers import answer, common, complain, number
 from ..cli.progress import Progress, removed_if_empty
@@ -32,52 +25,106 @@ SOURCES_NAMED = 3  # in the message of a version
 WITHOUT_SPARK = "{}: pip install 'pagestore-ivm[spark]'"
 
 
+HELP = """
+Load files into a relation: Parquet, CSV, JSON lines or Arrow.
+
+examples:
+  pagestore load shop.pages sale sales.parquet --key id    make the relation
+  pagestore load shop.pages sale 'new/*.csv' --append      add rows
+  pagestore load shop.pages sale fixed.jsonl --upsert      add or change rows
+  pagestore load shop.pages sale gone.csv --delete         remove rows
+
+Either all rows are loaded, in one commit, or none. Views that read the relation
+are up to date in the same commit.
+"""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    helpful(parser, HELP, "pagestore load FILE RELATION SOURCE... [options]")
     common(parser, file=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = f"{parser.description}\n{(__doc__ or '').partition('SOURCE...`')[2].partition(chr(10))[2]}"
-    parser.add_argument("file", help="the store; made if it is not there")
-    parser.add_argument("relation", help="the relation")
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, a folder, or a pattern such as 'in/*.csv'"
-                        ": Parquet, CSV, JSON lines or Arrow")  # fmt: skip
+    parser.add_argument("file", metavar="FILE", help="the store; it is made if it does not exist")
+    parser.add_argument("relation", metavar="RELATION", help="the relation's name")
     parser.add_argument(
-        "--key", type=names, default=[], help="the new relation's key columns, comma-separated, in order"
+        "sources", nargs="+", metavar="SOURCE", help="a file, a folder, or a pattern such as 'in/*.csv'"
     )
-    modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--append", dest="mode", action="store_const", const=APPEND, help="add rows")
-    modes.add_argument("--upsert", dest="mode", action="store_const", const=UPSERT, help="add rows, or change them")
-    modes.add_argument("--replace", dest="mode", action="store_const", const=REPLACE, help="keep only these rows")
-    modes.add_argument("--delete", dest="mode", action="store_const", const=DELETE, help="take rows away")
+    _mode_options(parser)
+    _value_options(parser)
+    _file_options(parser)
+    spark = spark_options(parser)
+    spark.add_argument("--spark", action="store_true", help="let tasks of Spark build the relation's pages")
+    spark.add_argument("--segments", metavar="DIR", help="where these tasks leave pages: a folder that all workers "
+                       "see; FILE.segments by default")  # fmt: skip
+
+
+def helpful(parser: argparse.ArgumentParser, text: str, usage: str) -> None:
+    """Begin a command's help with a short usage and its examples; lines have at most 80 columns."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.usage = text.strip(), usage
+
+
+def spark_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """Add the group of options of Spark that all commands with Spark have, and return it."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument("--cores", type=number, default=2, metavar="N", help="threads of Spark in this process (2)")
+    return group
+
+
+def key_option(group: "argparse._ArgumentGroup") -> None:
+    """Add the option with the key of a new relation."""
+    group.add_argument(
+        "--key", type=names, default=[], metavar="A,B", help="the key columns of a new relation, in order"
+    )
+
+
+def _mode_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what happens to the relation", "Without one of the first four, it is made, and "
+                                      "must not exist.")  # fmt: skip
+    modes = group.add_mutually_exclusive_group()
+    for mode, said in (
+        (APPEND, "add rows; a key that exists with other values is an error"),
+        (UPSERT, "add rows; where a key exists, change its values"),
+        (REPLACE, "give the relation these rows and no others"),
+        (DELETE, "remove the rows that have these values in the columns of the files: the key, the first columns of "
+         "it, any other columns, or all"),
+    ):  # fmt: skip
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=said)
     parser.set_defaults(mode=CREATE)
-    parser.add_argument("--rename", type=pair, action="append", default=[], metavar="OLD=NEW", help="rename a column")
-    parser.add_argument("--columns", type=names, default=[], help="take only these, comma-separated, in this order")
-    parser.add_argument("--cast", type=cast, action="append", default=[], metavar="COLUMN=TYPE",
-                        help="take a column as another type, such as string or decimal(9,2)")  # fmt: skip
-    parser.add_argument("--format", choices=FORMATS, help="what the files are, if their names do not say it")
-    parser.add_argument("--nulls", choices=NULLS, default=KEEP, help="what becomes of nulls: kept in columns of values "
-                        "(the default), refused, or their rows dropped")  # fmt: skip
-    parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
-                        help="a value for the nulls of a column")  # fmt: skip
-    parser.add_argument("--empty-is-null", action="store_true", help="take an empty text of a CSV file as a null")
-    text = parser.add_argument_group("how CSV files are written, where that does not follow from the files")
-    text.add_argument("--delimiter", type=letter, metavar="X", help="what separates columns, such as ';' or tab")
-    text.add_argument("--quote", type=quote, default='"', metavar="X", help="what is around a text with delimiters "
-                      "or lines in it; '' for none")  # fmt: skip
-    text.add_argument("--encoding", type=encoding, help="such as latin-1 or utf-16; else UTF-8, or as a mark at "
-                      "the beginning says")  # fmt: skip
-    text.add_argument("--null", action="append", default=[], metavar="TEXT", help="a text that is a null in every "
-                      "column, such as '' or NA; may be given several times")  # fmt: skip
-    text.add_argument("--no-header", action="store_true", help="the first line has values: columns are those of the "
-                      "relation, in order, or column1, column2 ...")  # fmt: skip
-    text.add_argument("--decimal", choices=[".", ","], default=".", help="the mark in numbers: 1,5 with a comma")
-    parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
-    parser.add_argument("--page-size", type=number, metavar="BYTES",
-                        help="of a new store: 4096 to 65536; by default 8192, or what the columns need")  # fmt: skip
-    parser.add_argument("--spark", action="store_true", help="let tasks of Spark build the relation's pages")
-    parser.add_argument("--cores", type=number, default=2, help="threads of Spark in this process (2)")
-    parser.add_argument("--segments", metavar="DIR", help="where Spark's tasks leave pages, a folder that all workers "
-                        "see: FILE.segments by default")  # fmt: skip
+    key_option(group)
+    group.add_argument("--page-size", type=number, metavar="BYTES", help="of a new store, 4096 to 65536; by default "
+                       "8192, or what the columns need")  # fmt: skip
+
+
+def _value_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("columns and values")
+    group.add_argument(
+        "--columns", type=names, default=[], metavar="A,B", help="load only these columns, in this order"
+    )
+    group.add_argument("--rename", type=pair, action="append", default=[], metavar="OLD=NEW", help="rename a column")
+    group.add_argument("--cast", type=cast, action="append", default=[], metavar="COLUMN=TYPE",
+                       help="load a column as another type, such as string or decimal(9,2)")  # fmt: skip
+    group.add_argument("--nulls", choices=NULLS, default=KEEP, help="keep nulls in columns that are not keys (the "
+                       "default), refuse them, or drop their rows")  # fmt: skip
+    group.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
+                       help="a value in place of a column's nulls")  # fmt: skip
+    group.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
+
+
+def _file_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how the files are written", "All but the first are for CSV, where the files do "
+                                      "not show it.")  # fmt: skip
+    group.add_argument("--format", choices=FORMATS, help="the format, if the names do not say it")
+    group.add_argument("--delimiter", type=letter, metavar="X", help="what separates columns, such as ';' or tab")
+    group.add_argument("--quote", type=quote, default='"', metavar="X", help="what encloses a text with delimiters or "
+                       "line breaks in it; '' for none")  # fmt: skip
+    group.add_argument("--encoding", type=encoding, metavar="NAME", help="such as latin-1 or utf-16; by default UTF-8, "
+                       "or what a mark at the beginning says")  # fmt: skip
+    group.add_argument("--null", action="append", default=[], metavar="TEXT", help="a text that means null in every "
+                       "column, such as NA; may be given several times")  # fmt: skip
+    group.add_argument("--empty-is-null", action="store_true", help="an empty text means null")
+    group.add_argument("--no-header", action="store_true", help="the first line has values: the columns are those of "
+                       "the relation, in order, or column1, column2 ...")  # fmt: skip
+    group.add_argument("--decimal", choices=[".", ","], default=".", help="the decimal mark: , for numbers like 1,5")
 
 
 def names(text: str) -> list[str]:

@@ -1,10 +1,6 @@
 """`pagestore prepare OUT ...`: convert raw tables to sorted Parquet with a manifest, which `pagestore load` verifies.
 
-    pagestore prepare OUT --config job.toml [--only flight,airport]       a section for each relation
-    pagestore prepare OUT SOURCE... --name flight --key t,c               one relation, by options
-
-OUT/flight is ready to load; OUT/flight.quarantine has the bad rows with the reasons, where there are any. It runs on
-Spark: in this process, or, when spark-submit started it, on that cluster. docs/prepare.md says more.
+OUT/flight is ready to load; OUT/flight.quarantine has the bad rows with the reasons, where there are any.
 """
 
 import argparse
@@ -13,43 +9,64 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagestore.storage.file import local_path
+from pagestore.host import local_path
 
 from ..cli.answers import answer, common, number, tell
 from ..cli.progress import Progress
 from ..loading.casts import DatasetError
 from ..spark import SUBMITTED
 from ..spark.recipe import FORMATS, NULLS, Recipe, check_places, check_sources, read_recipes, recipe_of
-from .load import WITHOUT_SPARK, names, pair
+from .load import WITHOUT_SPARK, helpful, key_option, names, pair, spark_options
+
+HELP = """
+Make raw tables ready to load, with Spark: typed, checked, sorted, with a
+manifest.
+
+examples:
+  pagestore prepare out flights.csv --key t,c           one relation
+  pagestore prepare out --config job.toml               a section for each
+  pagestore prepare out --config job.toml --only flight
+
+out/flight is then ready for `pagestore load`. out/flight.quarantine has the bad
+rows with the reasons, if there are any. Spark runs in this process, or, if
+spark-submit started this command, on that cluster. See docs/prepare.md.
+"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    helpful(parser, HELP, "pagestore prepare OUT [SOURCE...] [options]")
     common(parser, file=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = f"{parser.description}\n{(__doc__ or '').partition(chr(10))[2]}"
-    parser.add_argument("out", help="the folder for the prepared tables; every worker of a cluster must have it")
-    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="files or folders of one raw table; or its name")
-    parser.add_argument("--config", metavar="FILE", help="what is to be made, as TOML, in place of the options below")
-    parser.add_argument("--only", type=names, default=[], help="of the file, make only these, comma-separated")
-    parser.add_argument("--name", help="the relation; by default the source's name without its suffix")
-    parser.add_argument("--key", type=names, default=[], help="its key columns, comma-separated, in order")
-    parser.add_argument("--format", choices=FORMATS, help="what the sources are, if their names do not say it")
-    parser.add_argument("--option", type=pair, action="append", default=[], metavar="NAME=VALUE",
-                        help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...")  # fmt: skip
-    parser.add_argument("--column", type=wanted, action="append", default=[], metavar="'NAME: TYPE [= SQL]'",
-                        help="a column to make; all as they are without it")  # fmt: skip
-    parser.add_argument("--nulls", type=pair, action="append", default=[], metavar=f"COLUMN={'|'.join(NULLS)}",
-                        help="what becomes of rows with a null there")  # fmt: skip
-    parser.add_argument("--fill", type=pair, action="append", default=[], metavar="COLUMN=VALUE",
-                        help="a value for the nulls of a column")  # fmt: skip
-    parser.add_argument("--where", metavar="SQL", help="which raw rows are wanted at all")
-    parser.add_argument("--prefer", metavar="SQL", help="of rows with one key, keep the one where this is greatest")
-    parser.add_argument("--partitions", type=number, help="files to write; as many as there are cores by default")
-    parser.add_argument("--row-group", type=number, help="rows of a row group; 1,048,576 by default")
-    parser.add_argument("--overwrite", action="store_true", help="replace folders that exist")
-    parser.add_argument("--strict", action="store_true", help="end with exit code 1 where rows are in quarantine")
-    parser.add_argument("--cores", type=number, default=2, help="threads of Spark in this process (2)")
+    parser.add_argument("out", metavar="OUT", help="the folder for the prepared tables; all workers must see it")
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="files or folders of one raw table, or its name")
+    jobs = parser.add_argument_group("several relations")
+    jobs.add_argument("--config", metavar="FILE", help="a TOML file that says what to make, in place of the options "
+                      "for one relation")  # fmt: skip
+    jobs.add_argument("--only", type=names, default=[], metavar="A,B", help="make only these relations of the file")
+    _relation_options(parser)
+    output = parser.add_argument_group("what is written")
+    output.add_argument("--partitions", type=number, metavar="N", help="files of a table; by default one for each core")
+    output.add_argument("--row-group", type=number, metavar="ROWS", help="rows of a row group (1,048,576)")
+    output.add_argument("--overwrite", action="store_true", help="replace folders that exist")
+    output.add_argument("--strict", action="store_true", help="end with exit code 1 if any row is bad")
+    spark_options(parser)
+
+
+def _relation_options(parser: argparse.ArgumentParser) -> None:
+    one = parser.add_argument_group("one relation")
+    one.add_argument("--name", help="its name; by default the source's, without the suffix")
+    key_option(one)
+    one.add_argument("--format", choices=FORMATS, help="the format of the sources, if their names do not say it")
+    one.add_argument("--option", type=pair, action="append", default=[], metavar="NAME=VALUE",
+                     help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...")  # fmt: skip
+    one.add_argument("--column", type=wanted, action="append", default=[], metavar="'NAME: TYPE [= SQL]'",
+                     help="a column to make; without this option, all columns of the source are kept")  # fmt: skip
+    one.add_argument("--nulls", type=pair, action="append", default=[], metavar=f"COLUMN={'|'.join(NULLS)}",
+                     help="what happens to rows with a null in that column")  # fmt: skip
+    one.add_argument("--fill", type=pair, action="append", default=[], metavar="COLUMN=VALUE",
+                     help="a value in place of a column's nulls")  # fmt: skip
+    one.add_argument("--where", metavar="SQL", help="take only the raw rows for which this is true")
+    one.add_argument("--prefer", metavar="SQL", help="of rows with the same key, keep the one where this is greatest")
 
 
 def wanted(text: str) -> tuple[str, dict[str, str]]:

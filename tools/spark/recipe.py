@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pagestore.errors import SchemaError
-from pagestore.values.types import Type
+from pagestore.host import Type
 
 from ..loading.casts import DatasetError
 

@@ -19,7 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pagestore.values.types import DIGITS_MAX, Type
+from pagestore.host import Type
+from pagestore.tooling import DIGITS_MAX
 
 from ..loading.casts import DatasetError
 from .recipe import DROP, KEEP, QUARANTINE, Recipe, Wanted

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from pagestore.storage.file import written
+from pagestore.tooling import written
 
 from ..cli.answers import common, opened, version_or_name
 from ..cli.progress import Progress

@@ -7,10 +7,9 @@ from pathlib import Path
 import ivm as ivm  # registers its host, which --deep uses
 import pagestore
 from pagestore.admin.broken_texts import Mended, mend_texts
-from pagestore.admin.tree_check import Violation
+from pagestore.host import Violation, recorded_dependants
 from pagestore.salvage import Lost, open_damaged, salvage
-from pagestore.versions.catalog import recorded_dependants
-from pagestore.versions.hosts import hosts
+from pagestore.tooling import hosts
 
 from ..cli.answers import answer, common, counted, opened
 from ..cli.progress import Progress, made

@@ -5,14 +5,13 @@ from contextlib import suppress
 
 import numpy as np
 
-from pagestore.admin.tree_check import Walk
+from pagestore.compiled import MappedWords, TypedKernel
 from pagestore.errors import CorruptionError
+from pagestore.host import Store
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
 from pagestore.pages.verify import is_whole
-from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import MappedWords
 from pagestore.storage.mapping import page_fault
-from pagestore.store import Store
+from pagestore.tooling import Walk
 from pagestore.versions.store_state import SYSTEM
 
 from ..cli.answers import answer, common, number, opened, table

@@ -93,7 +93,7 @@ def place(plan, indices, trees, version):
     """Copy root, height and keys of the trees that a plan reads, in the order of its indices."""
     for i in range(version.shape[0]):
         tree = trees[indices[plan[INDICES] + i]]
-        version[i, 0], version[i, 1], version[i, 2] = tree[ROOT], tree[HEIGHT], tree[KEYS]
+        version[i, ROOT], version[i, HEIGHT], version[i, KEYS] = tree[ROOT], tree[HEIGHT], tree[KEYS]
 
 
 @kernel

@@ -109,9 +109,7 @@ def probe_next(pages, table, trees, branches, run, found, composing):
         while state[PHASE] != DONE:
             if n + run.out.shape[1] > found.signs.shape[0]:
                 return n
-            status = leapfrog(
-                pages.words, pages.seen, pages.page_words, plan, state, pinned, start, run.out, run.rows, run.runs
-            )
+            status = leapfrog(pages, plan, state, pinned, start, run.out, run.rows, run.runs)
             if status < 0:
                 return status
             n = take(static, probes[p, BACK], table.columns, run.out, state[EMITTED], branches.actions[side], found, n)

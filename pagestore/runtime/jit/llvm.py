@@ -104,7 +104,7 @@ def crc_of_word(typing, crc, word):
     return types.int64(types.int64, types.int64), build
 
 
-def _array_at(item):
+def _array_at(item, readonly=False):
     """Return an intrinsic that makes an array, which owns nothing, from an address and a length."""
 
     def typed(typing, address, n):
@@ -112,7 +112,7 @@ def _array_at(item):
             data = builder.inttoptr(arguments[0], context.get_data_type(item).as_pointer())
             return _view(context, builder, signature.return_type, data, arguments[1])
 
-        return types.Array(item, 1, "C")(types.int64, types.int64), build
+        return types.Array(item, 1, "C", readonly)(types.int64, types.int64), build
 
     return intrinsic(typed)
 
@@ -125,7 +125,7 @@ def _view(context, builder, kind, data, n):
     return array._getvalue()
 
 
-words_at, bytes_at = _array_at(types.int64), _array_at(types.uint8)
+words_at, bytes_at, mapped_at = _array_at(types.int64), _array_at(types.uint8), _array_at(types.int64, True)
 
 
 @intrinsic

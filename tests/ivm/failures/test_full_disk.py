@@ -1,14 +1,13 @@
 """A full disk under views: what deletes commits in the reserve, through every door, and what grows changes nothing."""
 
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import ivm
+from tests.support.file_systems import largest_file
 
 RULES = {
     "none": "e(x, y) -> int(x), int(y).",
@@ -38,17 +37,6 @@ def by_store(workspace: ivm.Workspace, row: tuple[int, int]) -> None:
 DOORS: list[Callable[[ivm.Workspace, tuple[int, int]], None]] = [by_exec, by_transaction, by_store]
 
 
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
-    """No file can grow beyond so many bytes, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def random_rows(rng: Random, n: int) -> list[tuple[int, int]]:
     return sorted({(rng.randrange(10**4), rng.randrange(10**4)) for _ in range(n)})
 
@@ -58,7 +46,7 @@ def test_the_store_fills_the_disk(tmp_path: Path, rules: str) -> None:
     rng, rows = Random(2), set()
     with ivm.open(tmp_path / "w.pages", page_size=4096, retain="all", threads=1) as workspace:
         workspace.install(RULES[rules])
-        with disk_of(3_000_000):
+        with largest_file(3_000_000):
             with pytest.raises(OSError, match="no room on the disk"):
                 while True:
                     new = random_rows(rng, 150)
@@ -85,7 +73,7 @@ def test_others_fill_the_disk_while_it_is_closed(tmp_path: Path, rules: str, n: 
         workspace.install(RULES[rules])
         with workspace.transaction() as txn:
             txn.insert("e", sorted(rows))
-    with disk_of(path.stat().st_size):
+    with largest_file(path.stat().st_size):
         for door in DOORS:
             with ivm.open(path, threads=1) as workspace:
                 door(workspace, gone := min(rows))

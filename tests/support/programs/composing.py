@@ -68,23 +68,17 @@ STORED_KINDS = "relation", "stored function", "nullable", "columns"
 
 @dataclass(frozen=True)
 class Source:
-    """What can be read: a name, what made it, the tags of its keys and of its value, and whether that may be read."""
+    """What can be read: a name, what made it, the tags of its keys and of its value."""
 
     name: str
     kind: str
     keys: tuple[str, ...]
     value: str | None = None
-    readable: bool = True
     block: int = -1
 
     @property
     def tags(self) -> tuple[str, ...]:
         return self.keys if self.value is None else (*self.keys, self.value)
-
-    @property
-    def seen(self) -> tuple[str, ...]:
-        """The tags of the columns that rules may read: all but a concat."""
-        return self.tags if self.readable else self.keys
 
     def atom(self, terms: Iterable[str]) -> str:
         """An atom, some of its variables marked; a function of several values in one of its three forms."""
@@ -182,10 +176,7 @@ class Draw:
     def bind(self, source: Source, held: dict[str, str], join: float = 0.5, skip: float = 0.2) -> str:
         """An atom that joins variables that are held with new ones, which are held from then on."""
         terms = []
-        for place, tag in enumerate(source.tags):
-            if place >= len(source.keys) and not source.readable:
-                terms.append("_")
-                continue
+        for tag in source.tags:
             known = [v for v, t in held.items() if t == tag and v not in terms]
             chance = self.random.random()
             if known and chance < join:

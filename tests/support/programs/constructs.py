@@ -3,7 +3,6 @@
 A construct returns the text of its rules and what they make, as sources for later views.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,11 +50,11 @@ class Rows(Draw):
 
     def values(self, name: str) -> Any:
         """The last column alone."""
-        a = self.pick(lambda s: len(s.seen) > 0)
+        a = self.pick(lambda s: len(s.tags) > 0)
         assert a
-        last = len(a.seen) - 1
+        last = len(a.tags) - 1
         text = f"{name}(x) <- {a.atom(['x' if i == last else '_' for i in range(len(a.tags))])}."
-        return text, [self.made(name, "values", {"x": a.seen[-1]}, ["x"])]
+        return text, [self.made(name, "values", {"x": a.tags[-1]}, ["x"])]
 
     def select(self, name: str) -> Any:
         """The rows with a constant."""
@@ -114,11 +113,9 @@ class Rows(Draw):
     def _ground(self, source: Source, held: dict[str, str], inside: dict[str, str], own: bool = True) -> str:
         """An atom for a negation: of variables that are held, `_`, literals, and sometimes one of its own."""
         terms = []
-        for place, tag in enumerate(source.tags):
+        for tag in source.tags:
             known = [v for v, t in held.items() if t == tag]
-            if place >= len(source.keys) and not source.readable:
-                terms.append("_")
-            elif known and not self.once_in(4):
+            if known and not self.once_in(4):
                 terms.append(self.random.choice(known))
             elif own and self.once_in(2):
                 terms.append(self.fresh())
@@ -129,12 +126,12 @@ class Rows(Draw):
 
     def disjunction(self, name: str) -> Any:
         """The same variable from two sources."""
-        a, b = self.pick(lambda s: s.readable or len(s.keys) > 0), self.pick()
+        a, b = self.pick(), self.pick()
         assert a and b
-        place = self.random.randrange(len(a.tags) - (not a.readable))
+        place = self.random.randrange(len(a.tags))
         tag = a.tags[place]
         first = a.atom(["x" if i == place else "_" for i in range(len(a.tags))])
-        places = [i for i, t in enumerate(b.tags) if t == tag and (i < len(b.keys) or b.readable)]
+        places = [i for i, t in enumerate(b.tags) if t == tag]
         if places:
             second = b.atom(["x" if i == places[0] else "_" for i in range(len(b.tags))])
         else:
@@ -176,7 +173,7 @@ class Rows(Draw):
         a = self.pick()
         assert a
         keys = {f"k{i}": t for i, t in enumerate(a.keys)}
-        if a.value is None or not a.readable or self.once_in(4):
+        if a.value is None or self.once_in(4):
             literals, value, tag = [a.atom([*keys, *["_"] * (len(a.tags) - len(keys))])], "1", "int"
         else:
             literals, value, tag = [a.atom([*keys, "v"])], "v", a.value
@@ -218,7 +215,6 @@ class Folds(Draw):
             heads.append(f"{own}[{', '.join(args)}] = r{letter}")
             terms.append(f"(n{letter}, r{letter}) = {text}" if numbered else f"r{letter} = {text}")
             made.append(self.made(own, op, {**held, f"n{letter}": "int"}, args, tag))
-        made = [one if one.kind != "concat" else replace(one, readable=False) for one in made]
         body = ", ".join(literals)
         if self.once_in(6):
             body = self._either(body, held)
@@ -265,10 +261,10 @@ class Folds(Draw):
 
     def range(self, name: str) -> Any:
         """An aggregate over the rows in a range of each row."""
-        a = self.pick(lambda s: any(TAGS[t].ordered for t in s.seen))
+        a = self.pick(lambda s: any(TAGS[t].ordered for t in s.tags))
         assert a
-        tag = self.random.choice([t for t in a.seen if TAGS[t].ordered])
-        b = self.pick(lambda s: tag in s.seen)
+        tag = self.random.choice([t for t in a.tags if TAGS[t].ordered])
+        b = self.pick(lambda s: tag in s.tags)
         assert b
         points, given = self._with(a, tag, "p"), self._with(b, tag, "z")
         if self.once_in(3):
@@ -303,10 +299,10 @@ class Folds(Draw):
 
     def _with(self, source: Source, tag: str, own: str) -> tuple[str, dict[str, str]]:
         """An atom of which one column of a tag is a variable of its own, and what it holds."""
-        chosen = self.random.choice([i for i, t in enumerate(source.seen) if t == tag])
-        terms = [own if i == chosen else "_" if self.once_in(4) else f"{own}{i}" for i in range(len(source.seen))]
-        held = {term: t for term, t in zip(terms, source.seen, strict=True) if term != "_"}
-        return source.atom([*terms, *["_"] * (not source.readable)]), held
+        chosen = self.random.choice([i for i, t in enumerate(source.tags) if t == tag])
+        terms = [own if i == chosen else "_" if self.once_in(4) else f"{own}{i}" for i in range(len(source.tags))]
+        held = {term: t for term, t in zip(terms, source.tags, strict=True) if term != "_"}
+        return source.atom(terms), held
 
     def neighbours(self, name: str) -> Any:
         """The next or the previous key, none, or none that something else holds for."""
@@ -341,7 +337,7 @@ class Recursions(Draw):
 
     def recursion(self, name: str) -> Any:
         """What is reached from a column, or the closure of two columns; sometimes through a second view."""
-        a = self.pick(lambda s: len(s.seen) > 0)
+        a = self.pick(lambda s: len(s.tags) > 0)
         assert a
         pair = self.pair_of(a)
         if pair and self.once_in(2):
@@ -350,7 +346,7 @@ class Recursions(Draw):
             step = step.format(self.edge(a, tag, "y", "z"))
             text = f"{name}(x, y) <- {first}.\n{name}(x, z) <- {step}{self.guard({'z': tag})}."
             return text, [Source(name, "recursion", (tag, tag), block=self.block)]
-        tag = self.random.choice(a.seen)
+        tag = self.random.choice(a.tags)
         first, step = self.at(a, tag, "y"), self.edge(self.pick() or a, tag, "x", "y")
         guard, made = self.guard({"y": tag}), [Source(name, "recursion", (tag,), block=self.block)]
         if self.once_in(3):
@@ -363,17 +359,17 @@ class Recursions(Draw):
 
     def at(self, source: Source, tag: str, variable: str) -> str:
         """An atom with a variable in a column of a tag."""
-        chosen = self.random.choice([i for i, t in enumerate(source.seen) if t == tag])
+        chosen = self.random.choice([i for i, t in enumerate(source.tags) if t == tag])
         return source.atom([variable if i == chosen else "_" for i in range(len(source.tags))])
 
     def pair_of(self, source: Source) -> tuple[str, str] | None:
         """A tag that two columns have, and the atom with x and y there."""
-        found = [t for t in source.seen if source.seen.count(t) > 1]
+        found = [t for t in source.tags if source.tags.count(t) > 1]
         return (found[0], self.edge(source, found[0], "x", "y")) if found else None
 
     def edge(self, source: Source, tag: str, x: str, y: str) -> str:
         """An atom that leads from x to y: of the source if it has two such columns, else a stored one."""
-        places = [i for i, t in enumerate(source.seen) if t == tag]
+        places = [i for i, t in enumerate(source.tags) if t == tag]
         if len(places) < 2:
             return self.base(tag, "e").atom([x, y])
         i, j = self.random.sample(places, 2)
@@ -384,12 +380,12 @@ class Recursions(Draw):
         if not self.once_in(3):
             return ""
         (variable, tag), *_ = held.items()
-        b = self.pick(lambda s: tag in s.seen)
+        b = self.pick(lambda s: tag in s.tags)
         return f", {self.random.choice(('', '!'))}{self.at(b, tag, variable)}" if b else ""
 
     def extreme(self, name: str) -> Any:
         """The least or the greatest value that is passed on, or that grows on the way."""
-        a = self.pick(lambda s: any(TAGS[t].ordered for t in s.seen))
+        a = self.pick(lambda s: any(TAGS[t].ordered for t in s.tags))
         assert a
         return self._passed_on(
             name, "extreme", self.random.choice(("min", "max")), a, [t for t in TAGS if TAGS[t].ordered]
@@ -397,14 +393,14 @@ class Recursions(Draw):
 
     def lattice(self, name: str) -> Any:
         """Values that a registered semilattice joins."""
-        a = self.pick(lambda s: "int" in s.seen)
+        a = self.pick(lambda s: "int" in s.tags)
         assert a
         return self._passed_on(name, "lattice", semilattice(self.random.choice(sorted(SEMILATTICES))), a, ["int"])
 
     def _passed_on(self, name: str, kind: str, op: str, a: Source, tags: list[str]) -> Any:
-        value = self.random.choice([i for i, t in enumerate(a.seen) if t in tags])
-        key = self.random.choice([i for i in range(len(a.seen)) if i != value] or [value])
-        tag, of = a.seen[key], a.seen[value]
+        value = self.random.choice([i for i, t in enumerate(a.tags) if t in tags])
+        key = self.random.choice([i for i in range(len(a.tags)) if i != value] or [value])
+        tag, of = a.tags[key], a.tags[value]
         terms = ["y" if i == key else "c" if i == value else "_" for i in range(len(a.tags))]
         first = a.atom(terms) + (", c = y" if key == value else "")
         step = f"{name}[x] = c, {self.edge(self.pick() or a, tag, 'x', 'y')}"

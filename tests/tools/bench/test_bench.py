@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 import ivm
-from pagestore_tools.bench import recursion
-from pagestore_tools.bench.graphs import even, skewed
-from pagestore_tools.bench.measure import MANY, Disagreement, Result, Row, Side, measure
-from pagestore_tools.bench.merge import Adjacency, adjacency, triangles
+from pagestore_tools.bench import views
+from pagestore_tools.bench.__main__ import WORKS, main
+from pagestore_tools.bench.graphs import Adjacency, adjacency, changes, even, skewed, triangles
+from pagestore_tools.bench.harness import MANY, Disagreement, Result, Row, Side, as_text, measure, write
 from pagestore_tools.bench.meter import Meter
-from pagestore_tools.bench.report import as_text, write
-from pagestore_tools.bench.upkeep import changes
+from pagestore_tools.bench.rules import recursion
 from pagestore_tools.cli.main import ivm as ivm_command
 from pagestore_tools.cli.main import pagestore as pagestore_command
 
@@ -46,7 +45,7 @@ def test_turns_look_for_garbage_among_what_is_new_and_leave_nothing_frozen() -> 
 
 
 def test_a_slow_side_of_others_runs_once(monkeypatch) -> None:
-    monkeypatch.setattr("pagestore_tools.bench.measure.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("pagestore_tools.bench.harness.SLOW_SECONDS", -1.0)
     calls: list[str] = []
     sides = [Side(name, lambda name=name: calls.append(name[0])) for name in ("a", "b", "a, too")]
     result = measure(Row("work", sides, rounds=2))
@@ -78,7 +77,7 @@ def test_reports_hold_medians_ratios_and_counts(tmp_path: Path) -> None:
     (row,) = json.loads(data.read_text())["rows"]
     assert row["medians"] == {"ours": 2.0, "theirs": 3.0}
     assert row["ratios"] == {"ours": 1.0, "theirs": 1.5}
-    assert page.read_text().count("<rect") == 2
+    assert page.read_text().count("class=bar") == 2
     assert "&lt;a graph&gt;" in page.read_text()
 
 
@@ -149,13 +148,13 @@ def short(row: Row) -> Row:
 def alone(monkeypatch) -> None:
     """As where none of the optional peers is installed, on small graphs and few keys, with two turns a side."""
     bench = "pagestore_tools.bench"
-    monkeypatch.setattr(f"{bench}.run.measure", lambda row, progress: measure(short(row), progress))
-    monkeypatch.setattr(f"{bench}.views.skewed", lambda vertices: skewed(vertices // 4))
-    monkeypatch.setattr(f"{bench}.processes.even", lambda edges: even(edges // 10))
+    monkeypatch.setattr(f"{bench}.harness.measure", lambda row, progress: measure(short(row), progress))
+    monkeypatch.setattr(f"{bench}.views.run", replace(views.WORK, graph=lambda vertices: skewed(vertices // 4)).run)
+    monkeypatch.setattr(f"{bench}.views.even", lambda edges: even(edges // 10))
     monkeypatch.setattr(f"{bench}.upkeep.WARMING", 8)
     for name, number in (("KEYS", 5_000), ("SINGLES", 500), ("COUNTED", 2)):
-        monkeypatch.setattr(f"{bench}.storage.{name}", number)
-    monkeypatch.setattr(f"{bench}.scans.SUMS", 20)
+        monkeypatch.setattr(f"{bench}.store.{name}", number)
+    monkeypatch.setattr(f"{bench}.store.SUMS", 20)
     found, peers = importlib.util.find_spec, {"duckdb", "lmdb", "polars"}
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more))
 
@@ -177,7 +176,7 @@ def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, t
         assert row["row"] in said
         assert all(median > 0 for median in row["medians"].values())
     assert counted <= {name for row in measured for side in row["counts"].values() for name in side}
-    assert data.with_suffix(".html").read_text().count("<svg") >= rows
+    assert data.with_suffix(".html").read_text().count("class=bar") >= rows
 
 
 def test_a_row_of_a_benchmark_needs_none_before_it(alone, capsys) -> None:
@@ -186,5 +185,25 @@ def test_a_row_of_a_benchmark_needs_none_before_it(alone, capsys) -> None:
 
 
 def test_recursive_programs_have_the_answers_of_their_peers(tmp_path) -> None:
-    for row in recursion.rows(tmp_path, 20, skewed(30)):
+    for row in recursion(tmp_path, 20, skewed(30)):
         measure(replace(row, rounds=1))
+
+
+@pytest.mark.parametrize("work", ["aggregates", "files", "ranges", "scans", "texts"])
+def test_other_benchmarks_measure_a_few_rows(work: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress))
+    assert main([work, "--rows", "2000", "--quiet"]) == 0
+    assert " x 1.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("work", ["counts", "recursion_counts"])
+def test_counts_are_drawn(work: str, tmp_path: Path) -> None:
+    assert main([work, str(tmp_path / "drawn.svg"), "--largest", "3"]) == 0
+    assert (tmp_path / "drawn.svg").read_text().count("<polyline") == {"counts": 5, "recursion_counts": 3}[work]
+
+
+def test_each_benchmark_tells_its_options(capsys) -> None:
+    for work, (_, _, summary) in WORKS.items():
+        with pytest.raises(SystemExit, match="0"):
+            main([work, "--help"])
+        assert summary in " ".join(capsys.readouterr().out.split())

@@ -130,8 +130,10 @@ def test_uninstall(file, capsys, stdin):
     stdin("far(x, z) <- edge(x, y), edge(y, z).")
     assert command(["install", file, "-", "--name", "far"]) == 0
     assert "far: 1 row\n" in capsys.readouterr().out
-    assert command(["uninstall", file, "graph"]) == 1
-    assert capsys.readouterr().err == "ivm uninstall: edge is read by far: uninstall the readers first\n"
+    assert command(["uninstall", file, "graph", "--relations"]) == 1
+    assert capsys.readouterr().err == (
+        "ivm uninstall: edge is read by block `far`: uninstall that block first, or keep the relation\n"
+    )
     assert command(["uninstall", file, "far", "--quiet"]) == 0
     assert command(["print", file, "far"]) == 1
 

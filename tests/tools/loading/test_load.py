@@ -1,6 +1,8 @@
 """Bulk load: what a folder of Parquet becomes, in order or not, and what is refused."""
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from pagestore_tools.cli import main
 from pagestore_tools.loading.casts import DatasetError
 from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
+from pagestore_tools.relation_commands.load import HELP
 
 
 @pytest.fixture
@@ -210,3 +213,18 @@ def test_folders_may_lack_values(tmp_path: Path) -> None:
         load(txn, "r", tmp_path / "in", ["x"])
         assert str(txn["r"].schema) == "x: int64, day: int64, hour: int64?"
         assert list(txn["r"]) == [(1, 1, 1), (2, 2, None)]
+
+
+def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("new").mkdir()
+    Path("sales.csv").write_text("id,price\n1,5\n2,6\n")
+    Path("new/a.csv").write_text("id,price\n3,7\n")
+    Path("fixed.jsonl").write_text('{"id": 2, "price": 8}\n{"id": 4, "price": 9}\n')
+    Path("gone.csv").write_text("id\n1\n")
+    examples = re.findall(r"^  pagestore (load .+?)(?:   .*)?$", HELP, re.MULTILINE)
+    assert len(examples) == 4
+    for example in examples:
+        assert main.pagestore(shlex.split(example.replace("sales.parquet", "sales.csv"))) == 0
+    with pagestore.open("shop.pages", mode="r") as store:
+        assert list(store.snapshot()["sale"]) == [(2, 8), (3, 7), (4, 9)]

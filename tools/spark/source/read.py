@@ -20,13 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pagestore.admin.tree_check import Walk
 from pagestore.errors import MissingError, SchemaError
-from pagestore.relations.relation import Relation
-from pagestore.relations.snapshot import Snapshot
-from pagestore.trees.read import read_batches
-from pagestore.trees.tree import Tree, naming_path
-from pagestore.values.types import Column
+from pagestore.host import Column, Relation, Snapshot, Tree, read_batches
+from pagestore.tooling import Walk, naming_path
 
 from .options import Options, held, snapshot_at, store_at
 from .sentences import sentences_first

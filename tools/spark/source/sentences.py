@@ -1,4 +1,4 @@
-"""Make Spark report an error in the data source by the error's message (ivm.spark.executors.py)."""
+"""Make Spark report an error in the data source by the error's message (ivm/spark/executors.py)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -265,7 +265,7 @@ def test(bodies, values, t):
 
 @inlined
 def derive(bodies, facts, run, b, depth):
-    """Add the fact that a body's head makes of the variables, unless it exists with a value that is no worse."""
+    """Add the fact that a body's head makes of the variables, unless it exists with a value that is not a worse."""
     progress, values, lists = run.progress, run.values, bodies.lists
     table, fold = bodies.bodies, progress[FOLD]
     predicate, terms, keys = table[b, HEAD], table[b, TERMS], table[b, KEYS]
