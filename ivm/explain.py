@@ -9,13 +9,14 @@ from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
 from ivm.join.kernels.tries import EQ, GE, LE, NE
-from ivm.lang.ir import Const, Predicate, Rule, Type, show
+from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.evaluation import choice, pairs
-from ivm.plan.plan import Index, Plan, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
+from ivm.views.heads import Head
 from ivm.views.layouts import ALONE, COUNT, FOLD, INVERTED, PARTS, PLAIN, RANGED, RANKED, SUM, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
@@ -63,7 +64,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         if name in rule.writes:
             lines += _span(rule)
             for plan in rule.plans:
-                lines += _plan(plan, rule.granularity, installed.heads[plan].asked is not None)
+                lines += _way_of(plan, rule.granularity, installed.heads[plan])
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
@@ -82,7 +83,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
-            lines += _plan(plan, 1, installed.heads[plan].asked is not None)
+            lines += _way_of(plan, 1, installed.heads[plan])
     return printable("\n".join(lines), kept="\n")
 
 
@@ -152,6 +153,19 @@ def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
 
 def _rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _way_of(plan: Plan, granularity: int, head: Head) -> list[str]:
+    """Describe how a plan is evaluated and maintained."""
+    if plan.choice != SCANNED:
+        return _plan(plan, granularity, head.asked is not None)
+    (trie,) = plan.tries
+    names = head.needed.union(v.name for one in plan.sure for v in variables(one))
+    read = ", ".join(name for name in plan.columns if name in names) or "none"
+    lines = [f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"]
+    if not plan.is_scan:
+        lines = [f"  scan      of {trie.text}: the distinct values of {', '.join(plan.variables)}, in order"]
+    return lines if plan.once else [*lines, f"  deltas    {plan.choice}"]
 
 
 def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:

@@ -22,7 +22,7 @@ Evaluate one view from its own rules over the stored trees, without storing anyt
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -35,7 +35,7 @@ from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import concatenated, within_memory
+from ivm.join.join import MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
@@ -44,8 +44,9 @@ from ivm.plan.evaluation import evaluate_in_full
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.plan.rewrite.ranges import Span
+from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
-from ivm.views.edit_composition import SumOverflow, sum_by_key
+from ivm.views.edit_composition import SumOverflow, folded_block, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
@@ -121,7 +122,9 @@ class Filler:
         """
         waiting: dict[str, list[Edits]] = {}
         filled: set[str] = set()
-        for rule in rules:
+        scanned: set[Plan] = set()
+        rules = [*rules]
+        for place, rule in enumerate(rules):
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
@@ -137,6 +140,10 @@ class Filler:
                 waiting[name] = [self._evaluate_range(name, rule, rule.span)]
                 continue
             for number, plan in enumerate(rule.plans):
+                if plan.is_scan:
+                    if plan not in scanned:
+                        scanned |= self._scan_for(plan, rules[place:], waiting)
+                    continue
                 with naming_the_rule(rule.definition):
                     self._build_indices(indices_of(plan))
                     for name, edits in self._evaluate(rule, number):
@@ -144,6 +151,38 @@ class Filler:
         for name, parts in waiting.items():
             self._fill_view(name, parts)
         self._newest = NO_STATE
+
+    def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> set[Plan]:
+        """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
+
+        Add their edits to `waiting`, summed block by block.
+        """
+        name, memory = first.tries[0].index.predicate, MemoryUse().begin()
+        plans = {
+            plan: rule
+            for rule in rules
+            for plan in rule.plans
+            if plan.is_scan and plan.tries[0].index.predicate == name
+        }
+        heads = [self.installed.heads[plan] for plan in plans]
+        wanted = [
+            Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
+        ]
+        tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
+        with naming_the_rule(rules[0].definition):
+            for batches in scan(self.txn.pages, tree, wanted, self.encode):
+                for head, batch in zip(heads, batches, strict=True):
+                    for view, (actions, rows) in head.insertions(batch, self.encode).items():
+                        if _adds_up(layout := self.installed.layouts[view]):
+                            rows = folded_block(rows, head_spec(layout, len(rows)).keys)
+                            actions = np.broadcast_to(ADD, rows.shape[1])
+                        if rows.shape[1] or view not in waiting:
+                            waiting.setdefault(view, []).append((actions, rows))
+                        memory.add(rows.shape[1], rows.nbytes)
+        for rule in plans.values():
+            for view in rule.writes:
+                self.accounts[view].operations += tree.count
+        return {*plans}
 
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:

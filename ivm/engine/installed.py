@@ -21,7 +21,7 @@ from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.program import recursive_names, strata_of
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
-from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, refusing
 from ivm.plan.rewrite.levels import lift_levels
@@ -31,8 +31,9 @@ from ivm.views.layouts import RANGED, Layout, ranked_layout, state_names, view_l
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 5  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_COLUMNS = 4  # the same, but each column of a row that a rule names separately has its own atom
+PLANNING = 6  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_SCANS = 5  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
@@ -129,19 +130,22 @@ class Block:
     def rewrites(self) -> "Rewrites":
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
+        scans = any(plan.choice == SCANNED for rule in self.rules for plan in rule.plans)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, scans)
 
 
 class Rewrites(NamedTuple):
     """Rewrites that change what rules store, so that they are not used for rules that an earlier release installed.
 
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
-    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom.
+    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
+    `scans` reads a body of one relation in the order that the relation is stored in.
     """
 
     ranges: bool = True
     levels: bool = True
     columns: bool = True
+    scans: bool = True
 
 
 ALL = Rewrites()
@@ -318,7 +322,9 @@ class Installed:
                     predicates[definition.heads[0].predicate], [(definition, ())]
                 )
                 continue
-            plans = make_plans(definition, predicates, stored_keys, distinct, encode, saved, maintenance)
+            plans = make_plans(
+                definition, predicates, stored_keys, distinct, encode, saved, maintenance, rewrites.scans
+            )
             rules.append(InstalledRule(first + i, definition, plans, granularity))
             for view in writes(definition):
                 writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]

@@ -15,7 +15,7 @@ An index of a function of several values holds only the columns that a plan uses
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -23,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Compare, Term
+from ivm.lang.ir import Compare, Const, Term, Var
+
+SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
 
 class Index(NamedTuple):
@@ -114,6 +116,17 @@ class Plan:
         """The names of the columns of a batch of bindings."""
         return self.variables + tuple(read.variable for read in self.reads)
 
+    @property
+    def is_scan(self) -> bool:
+        """Whether the body is one relation of whose rows each is a binding, read in the relation's own order."""
+        return self.choice == SCANNED and len(self.tries[0].levels) == len(self.tries[0].index.order)
+
+    @cached_property
+    def sure(self) -> tuple[Compare, ...]:
+        """The filters without arithmetic, of what a binding holds: these cannot fail, so they may be applied early."""
+        known = {*self.columns}
+        return tuple(f for f in self.filters if all(_is_held(side, known) for side in (f.left, f.right)))
+
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
         """A sensor for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
@@ -165,6 +178,10 @@ class Plan:
             for t, trie in enumerate(self.tries)
             for depth in range(len(trie.levels))
         )
+
+
+def _is_held(term: Term, known: Container[str]) -> bool:
+    return isinstance(term, Const) or (isinstance(term, Var) and term.name in known)
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.lang.ir import Atom, Predicate, Rule
-from ivm.plan.conjunction import Conjunction
+from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
 from ivm.plan.plan import Plan
@@ -41,14 +41,20 @@ def make_plans(
     encode: Encode,
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
+    scans: bool = True,
 ) -> tuple[Plan, ...]:
     """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
     `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH, PROBE, AUTO for the
-    cheaper of both, or ONCE.  Raises ConstructError, with the place, for a literal that cannot be evaluated.
+    cheaper of both, or ONCE. With `scans` a body of one relation is read in the order that it is stored in.  Raises
+    ConstructError, with the place, for a literal that cannot be evaluated.
     """
     plans = []
     for i, disjunct in enumerate(rule.body):
+        if scans and ScanConjunction.applies(disjunct):
+            plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
+            plans.append(replace(plan, once=maintenance == ONCE))
+            continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
             plan, *probes = map(conjunction.plan, (saved[i].plan, *saved[i].probes))
