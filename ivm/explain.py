@@ -12,7 +12,7 @@ from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.evaluation import choice, pairs
-from ivm.plan.plan import SCANNED, Index, Plan, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, compared, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -160,7 +160,7 @@ def _way_of(plan: Plan, granularity: int, head: Head) -> list[str]:
     if plan.choice != SCANNED:
         return _plan(plan, granularity, head.asked is not None)
     (trie,) = plan.tries
-    names = head.needed.union(v.name for one in plan.sure for v in variables(one))
+    names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"
     lines = [f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"]
     if not plan.is_scan:

@@ -15,9 +15,10 @@ An index of a function of several values holds only the columns that a plan uses
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +72,18 @@ class Bound(NamedTuple):
     constant: int
 
 
+class Choice(NamedTuple):
+    """A filter that holds where all comparisons of one of its options hold; none has arithmetic."""
+
+    options: tuple[tuple[Compare, ...], ...]
+
+    def __str__(self) -> str:
+        return f"({' ; '.join(', '.join(map(str, option)) for option in self.options)})"
+
+
+Filter = Compare | Choice
+
+
 class Sensor(NamedTuple):
     """A sensitivity index of a trie's depth; the interval is on the values of `level`."""
 
@@ -104,7 +117,7 @@ class Plan:
     bounds: tuple[Bound, ...]
     reads: tuple[Read, ...]
     computed: tuple[tuple[str, Term], ...]
-    filters: tuple[Compare, ...]
+    filters: tuple[Filter, ...]
     cost: float = 0.0
     considered: int = 0
     probes: tuple["Plan", ...] = ()
@@ -122,10 +135,10 @@ class Plan:
         return self.choice == SCANNED and len(self.tries[0].levels) == len(self.tries[0].index.order)
 
     @cached_property
-    def sure(self) -> tuple[Compare, ...]:
+    def sure(self) -> tuple[Filter, ...]:
         """The filters without arithmetic, of what a binding holds: these cannot fail, so they may be applied early."""
         known = {*self.columns}
-        return tuple(f for f in self.filters if all(_is_held(side, known) for side in (f.left, f.right)))
+        return tuple(f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -180,8 +193,16 @@ class Plan:
         )
 
 
-def _is_held(term: Term, known: Container[str]) -> bool:
-    return isinstance(term, Const) or (isinstance(term, Var) and term.name in known)
+def is_sure(comparison: Compare, known: Container[str]) -> bool:
+    """Return whether a comparison has no arithmetic, and only variables that are known."""
+    sides = comparison.left, comparison.right
+    return all(isinstance(side, Const) or (isinstance(side, Var) and side.name in known) for side in sides)
+
+
+def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
+    """Yield the comparisons of some filters."""
+    for one in filters:
+        yield from chain(*one.options) if isinstance(one, Choice) else (one,)
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:

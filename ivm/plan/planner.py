@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
-from ivm.lang.ir import Atom, Predicate, Rule
+from ivm.lang.ir import Atom, Compare, Predicate, Rule
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Choice, Filter, Plan
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -49,19 +49,39 @@ def make_plans(
     cheaper of both, or ONCE. With `scans` a body of one relation is read in the order that it is stored in.  Raises
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
-    plans = []
-    for i, disjunct in enumerate(rule.body):
+    plans = list[Plan]()
+    for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
             plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
-            plans.append(replace(plan, once=maintenance == ONCE))
+            _add_scan(plans, replace(plan, once=maintenance == ONCE))
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
-            plan, *probes = map(conjunction.plan, (saved[i].plan, *saved[i].probes))
+            plan, *probes = map(conjunction.plan, (saved[len(plans)].plan, *saved[len(plans)].probes))
             plans.append(replace(plan, probes=tuple(probes)))
         else:
             plans.append(_cheapest(conjunction, distinct, maintenance))
     return tuple(plans)
+
+
+def _add_scan(plans: list[Plan], new: Plan) -> None:
+    """Add a plan that scans a relation; if it differs from another by filters that cannot fail, that gets a choice."""
+    for place, old in enumerate(plans):
+        alike = (old.variables, old.tries, old.reads) == (new.variables, new.tries, new.reads)
+        if alike and all(p.is_scan and not p.computed and set(p.filters) == set(p.sure) for p in (old, new)):
+            plans[place] = replace(old, filters=_either(old.filters, new.filters))
+            return
+    plans.append(new)
+
+
+def _either(filters: tuple[Filter, ...], others: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    """Return filters that hold where all of some filters hold or all others: those that both have, and a choice."""
+    common = [one for one in filters if not isinstance(one, Choice)]
+    options = next((one.options for one in filters if isinstance(one, Choice)), ((),))
+    whole = [*((*common, *option) for option in options), [one for one in others if isinstance(one, Compare)]]
+    shared = [one for one in whole[0] if all(one in option for option in whole)]
+    left = tuple(tuple(one for one in option if one not in shared) for option in whole)
+    return (*shared, Choice(left)) if all(left) else (*shared,)
 
 
 class Recursive(NamedTuple):

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
+from ivm.lang.ir import MIRRORED, Const, Type, Var, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import Batch, Encoder, Evaluator
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Choice, Filter, Plan, compared
 from pagestore.host import WORD_MAX, Pages, Tree, read_batches
 
 Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () is no bound
@@ -58,17 +58,17 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
 def _places(one: Wanted) -> dict[str, int]:
     """Map the variables that a plan needs or filters by to the relation's columns."""
     (trie,) = one.plan.tries
-    names = one.names.union(*({v.name for v in (f.left, f.right) if isinstance(v, Var)} for f in one.plan.sure))
+    names = one.names.union(v.name for v in variables(*compared(one.plan.sure)))
     found = {name: trie.index.order[depth] for depth, name in enumerate(one.plan.variables)}
     found |= {read.variable: read.column for read in one.plan.reads}
     return {name: column for name, column in found.items() if name in names}
 
 
-def passing(filters: Sequence[Compare], batch: Batch, evaluator: Evaluator) -> Batch:
+def passing(filters: Sequence[Filter], batch: Batch, evaluator: Evaluator) -> Batch:
     """Return the bindings that pass filters, which cannot fail."""
     keep: np.ndarray | None = None
     for one in filters:
-        holds, _ = evaluator.holds(one, batch)
+        holds, _ = evaluator.passes(one, batch)
         keep = holds if keep is None else keep & holds
     if keep is None or keep.all():
         return batch
@@ -79,6 +79,7 @@ def passing(filters: Sequence[Compare], batch: Batch, evaluator: Evaluator) -> B
 def key_range(plan: Plan, encode: Encoder) -> Range:
     """Return the range of keys outside of which a plan's filters hold nowhere.
 
+    >>> from ivm.lang.ir import Compare
     >>> from ivm.plan.plan import Index, Trie
     >>> x, y = Var("x"), Var("y")
     >>> filters = Compare("=", x, Const(5, "int64")), Compare("<", y, Const(9, "int64"))
@@ -102,8 +103,10 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
     return (*lo,), _behind(hi)
 
 
-def _ends(filter_: Compare, name: str) -> Iterator[tuple[str, Const]]:
+def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
     """Yield the operator and constant of a comparison of a variable with a constant whose word is in its order."""
+    if isinstance(filter_, Choice):
+        return
     left, op, right = filter_.left, filter_.op, filter_.right
     if isinstance(left, Const):
         left, op, right = right, MIRRORED[op], left

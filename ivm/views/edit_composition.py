@@ -149,7 +149,8 @@ def _sums(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
         return sums
     parts = values & SHORT, (values >> 22) & SHORT, values >> 44
     low, middle, high = (np.bincount(codes, part).astype(np.int64) for part in parts)
-    return low + (middle << 22) + (high << 44)
+    total: np.ndarray = low + (middle << 22) + (high << 44)
+    return total
 
 
 def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:

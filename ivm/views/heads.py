@@ -16,6 +16,7 @@ value; ERASE comes first. Two values for one key in the final state are a confli
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -23,12 +24,13 @@ from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var, variables
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Batch, Codes, Encoder, Evaluator, binaries, either, place, refusal, risk
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Choice, Filter, Plan, compared
 from ivm.views.exact_sum import parts_of
 from ivm.views.layouts import ALONE, COUNT, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
 from pagestore.host import ADD, INSERT, WORD_MIN, Edits, one_batch
 
-Steps = Sequence[tuple[str, Term | Compare]]  # filters ("", comparison) and computed variables (name, term)
+Node = Term | Filter
+Steps = Sequence[tuple[str, Node]]  # filters ("", comparison) and computed variables (name, term)
 
 
 class Head:
@@ -91,7 +93,9 @@ class Head:
         """The variables of a binding from which its edits follow, apart from those of the plan's `sure` filters."""
         rule, plan = self._rule, self._plan
         late = [node for _, node in self._late_steps]
-        found = variables(*rule.heads, *rule.aggregates, *late, *([rule.failed] if rule.failed else []))
+        found = variables(
+            *rule.heads, *rule.aggregates, *chain(*map(_parts, late)), *([rule.failed] if rule.failed else [])
+        )
         return frozenset(v.name for v in found).intersection(plan.columns)
 
     def _edits_of(
@@ -167,13 +171,11 @@ class Head:
         Of those that may come next, one that cannot fail comes first, since a filter may exclude failures.
         """
         plan, known = self._plan, set(self._plan.columns)
-        waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
-        steps = list[tuple[str, Term | Compare]]()
+        waiting: list[tuple[str, Node]] = [*(("", f) for f in plan.filters), *plan.computed]
+        steps = list[tuple[str, Node]]()
         while waiting:
-            ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
-            step = min(
-                ready, key=lambda step: risk(step[1])
-            )  # min takes the first of several: a filter, if there is one
+            ready = (step for step in waiting if known.issuperset(v.name for v in variables(*_parts(step[1]))))
+            step = min(ready, key=lambda step: max(map(risk, _parts(step[1]))))  # the first of several: a filter
             waiting.remove(step)
             steps.append(step)
             known.add(step[0])
@@ -185,13 +187,13 @@ class Head:
         which, codes = np.arange(batch.n), None
         batch = batch._replace(columns={**batch.columns}, failures={})
         for computed, node in steps:
-            if not isinstance(node, Compare):
+            if not isinstance(node, Compare | Choice):
                 batch.columns[computed], failed = evaluator.words(node, batch)
                 if failed is not None:
                     batch.failures[computed] = failed
                 codes = either(codes, failed)
                 continue
-            keep, failed = evaluator.holds(node, batch)
+            keep, failed = evaluator.passes(node, batch)
             codes = either(codes, failed)
             if failed is not None:
                 keep = keep | (failed != 0)
@@ -205,7 +207,7 @@ class Head:
         """Return the edits of the rule's view of failing bindings (failure.py).  Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
-            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
+            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(*_parts(node))}
             code = int(codes[which[0]])
             raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
         *told, _ = variables(self._rule.failed)
@@ -287,6 +289,11 @@ class Head:
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
         keys = [places if term == aggregate.place else batch.columns[term.name][which] for term in terms]
         return np.full(len(which), ADD), np.stack([*keys, found * weights, weights])
+
+
+def _parts(node: Node) -> tuple[Term | Compare, ...]:
+    """Return the comparisons of a filter, or a term itself."""
+    return (*compared([node]),) if isinstance(node, Compare | Choice) else (node,)
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:

@@ -37,7 +37,7 @@ class Database:
 
 
 def follow(case: tuple, loaded: bool, maintenance: str) -> None:
-    """Install before or after the first load, then edit, comparing each time; in the end all that is kept is checked."""
+    """Install before or after the first load, then edit, comparing each time; in the end check all that is kept."""
     rules, queries, transactions = case
     database = Database()
     with tempfile.TemporaryDirectory() as folder:
