@@ -35,18 +35,20 @@ from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
+from ivm.join.groups import summed
 from ivm.join.join import MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
+from ivm.plan.columns import ColumnJoin, Part
 from ivm.plan.evaluation import evaluate_in_full
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
-from ivm.views.edit_composition import SumOverflow, folded_block, sum_by_key
+from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
@@ -145,6 +147,10 @@ class Filler:
                         scanned |= self._scan_for(plan, rules[place:], waiting)
                     continue
                 with naming_the_rule(rule.definition):
+                    if plan.in_columns:
+                        self._evaluate_in_columns(rule, plan, waiting)
+                        self._build_indices(() if self.once else indices_of(plan))
+                        continue
                     self._build_indices(indices_of(plan))
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
@@ -172,17 +178,32 @@ class Filler:
         with naming_the_rule(rules[0].definition):
             for batches in scan(self.txn.pages, tree, wanted, self.encode):
                 for head, batch in zip(heads, batches, strict=True):
-                    for view, (actions, rows) in head.insertions(batch, self.encode).items():
-                        if _adds_up(layout := self.installed.layouts[view]):
-                            rows = folded_block(rows, head_spec(layout, len(rows)).keys)
-                            actions = np.broadcast_to(ADD, rows.shape[1])
-                        if rows.shape[1] or view not in waiting:
-                            waiting.setdefault(view, []).append((actions, rows))
-                        memory.add(rows.shape[1], rows.nbytes)
+                    self._insert(head, (batch, None), waiting, memory)
         for rule in plans.values():
             for view in rule.writes:
                 self.accounts[view].operations += tree.count
         return {*plans}
+
+    def _evaluate_in_columns(self, rule: InstalledRule, plan: Plan, waiting: dict[str, list[Edits]]) -> None:
+        """Evaluate an acyclic plan by columns, and add its edits to `waiting`, summed block by block."""
+        head, memory = self.installed.heads[plan], MemoryUse().begin()
+        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
+        types, pages = rule.definition.types, self.txn.pages
+        for part in ColumnJoin(pages, plan, trees, head.needed, types, self.encode).parts():
+            self._insert(head, part, waiting, memory)
+        for view in rule.writes:
+            self.accounts[view].operations += sum(tree.count for tree in trees.values())
+
+    def _insert(self, head: Head, part: Part, waiting: dict[str, list[Edits]], memory: MemoryUse) -> None:
+        """Add the edits for some bindings to `waiting`; those of equal rows are summed if that makes them fewer."""
+        batch, times = part
+        for view, (actions, rows) in head.insertions(batch, self.encode, times).items():
+            if _adds_up(layout := self.installed.layouts[view]):
+                rows = summed(rows, head_spec(layout, len(rows)).keys)
+                actions = np.broadcast_to(ADD, rows.shape[1])
+            if rows.shape[1] or view not in waiting:
+                waiting.setdefault(view, []).append((actions, rows))
+            memory.add(rows.shape[1], rows.nbytes)
 
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:

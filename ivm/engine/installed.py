@@ -130,7 +130,7 @@ class Block:
     def rewrites(self) -> "Rewrites":
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
-        scans = any(plan.choice == SCANNED for rule in self.rules for plan in rule.plans)
+        scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
         return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, scans)
 
 

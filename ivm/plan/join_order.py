@@ -52,6 +52,10 @@ class JoinOrders:
         cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
 
+    def cost(self, order: Sequence[str]) -> float:
+        """Estimate the cost of an order of all variables."""
+        return self._cost(order)
+
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
         """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
         own = [n for n in self._free if n in self._atoms[t].names]

@@ -109,7 +109,8 @@ class Plan:
     batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
 
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
-    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.
+    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
+    `in_columns` is evaluated by columns when a view is filled (see columns.py).
     """
 
     variables: tuple[str, ...]
@@ -123,6 +124,7 @@ class Plan:
     probes: tuple["Plan", ...] = ()
     choice: str = ""
     once: bool = False
+    in_columns: bool = False
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
 """Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or probed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
+from ivm.join.kernels.tries import GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule
+from ivm.plan.columns import is_supported
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
@@ -19,18 +22,20 @@ RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as ab
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
 # independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
+COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: for its plan and for each probe."""
+    """The key orders chosen for a conjunction: for its plan and for each probe; whether it is evaluated by columns."""
 
     plan: Sequence[str]
     probes: Sequence[Sequence[str]] = ()
+    in_columns: bool = False
 
 
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
-    return Chosen(plan.variables, [probe.variables for probe in plan.probes])
+    return Chosen(plan.variables, [probe.variables for probe in plan.probes], plan.in_columns)
 
 
 def make_plans(
@@ -57,8 +62,9 @@ def make_plans(
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
-            plan, *probes = map(conjunction.plan, (saved[len(plans)].plan, *saved[len(plans)].probes))
-            plans.append(replace(plan, probes=tuple(probes)))
+            chosen = saved[len(plans)]
+            plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
+            plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
             plans.append(_cheapest(conjunction, distinct, maintenance))
     return tuple(plans)
@@ -139,8 +145,9 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     """
     orders = JoinOrders(conjunction, distinct)
     plan = conjunction.plan(*orders.cheapest())
+    in_columns = maintenance != MATCH and _pays_in_columns(plan, distinct)
     if maintenance == ONCE:
-        return replace(plan, once=True, choice="evaluated once")
+        return replace(plan, once=True, choice="evaluated once", in_columns=in_columns)
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
@@ -154,6 +161,9 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
         return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
+    if in_columns:  # what is joined after all needs no index that no probe needs
+        plan = conjunction.plan(*min(((order, orders.cost(order)) for order in probed), key=lambda one: one[1]))
+        plan = replace(plan, in_columns=True)
     if maintenance == PROBE:
         return replace(plan, probes=probes, choice="probed, as asked for")
     matching, probing = _matching(plan, distinct), sum(costs)
@@ -161,6 +171,17 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
+
+
+def _pays_in_columns(plan: Plan, distinct: Distinct) -> bool:
+    """Return whether a plan can be evaluated by columns, and that costs less than its join.
+
+    A range with two ends that depends on another relation is sought by the join, and columns would be filtered by it
+    only after all that is equal is paired.
+    """
+    rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
+    ranges = Counter(b.level for b in plan.bounds if b.others and b.kind in (GE, LE))
+    return rows < COLUMN_ROWS * plan.cost and max(ranges.values(), default=0) < 2 and is_supported(plan)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

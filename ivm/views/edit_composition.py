@@ -9,17 +9,11 @@ a function's key only if it has the given value.
 Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 """
 
-from math import prod
-
 import numpy as np
 
 from ivm.join.kernels.tries import HALF
 from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
 
-DENSE = 1 << 12  # the codes that a block of rows may have in any case, so that their sums are in an array
-FAR = 2.0**62  # sums below it fit 64 bits, also where they are estimated as floats
-EXACT = 1 << 52  # floats hold whole numbers up to here, and more
-SHORT = (1 << 22) - 1  # the lowest bits of a word; 2^31 of them add up to an exact float
 TAKE = 4  # an action in addition to pagestore's; `compose` replaces it by these
 
 
@@ -107,50 +101,6 @@ def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
     for column, group in np.argwhere(high != high.astype(np.int32)).tolist():
         raise SumOverflow(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
     return np.concatenate([rows[:keys, starts], (high << 32) + low])
-
-
-def folded_block(rows: np.ndarray, keys: int) -> np.ndarray:
-    """Add up the value columns of rows[C, n] where that halves their number, at the least; the others stay.
-
-    Keys within a short range are addressed directly; of longer ones, those that are adjacent are added.  Rows whose
-    sums might exceed 64 bits stay as they are.  O(n).
-
-    >>> folded_block(np.array([[7, 3, 7, 7], [10, 1, 20, 30]]), 1).tolist()
-    [[3, 7], [1, 60]]
-    """
-    n = rows.shape[1]
-    if not n or n * float(np.abs(rows[keys:].astype(np.float64)).max(initial=0.0)) >= FAR:
-        return rows
-    low = rows[:keys].min(axis=1).tolist()
-    spans = [high - least + 1 for least, high in zip(low, rows[:keys].max(axis=1).tolist(), strict=True)]
-    if prod(spans) > max(DENSE, n // 2):
-        starts = np.flatnonzero(begins(rows[:keys]))
-        if 2 * len(starts) > n:
-            return rows
-        return np.concatenate([rows[:keys, starts], np.add.reduceat(rows[keys:], starts, axis=1)])
-    codes = np.zeros(n, np.int64)
-    for key, least, span in zip(rows, low, spans, strict=False):
-        codes *= span
-        codes += key - least
-    counts = np.bincount(codes)
-    there = np.flatnonzero(counts)
-    sums = [counts[there] if (column == 1).all() else _sums(codes, column)[there] for column in rows[keys:]]
-    columns = []
-    for least, span in zip(low[::-1], spans[::-1], strict=True):
-        there, rest = np.divmod(there, span)
-        columns.append(rest + least)
-    return np.stack([*columns[::-1], *sums])
-
-
-def _sums(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is rounded."""
-    if int(np.abs(values).max()) < EXACT // len(values):
-        sums: np.ndarray = np.bincount(codes, values).astype(np.int64)
-        return sums
-    parts = values & SHORT, (values >> 22) & SHORT, values >> 44
-    low, middle, high = (np.bincount(codes, part).astype(np.int64) for part in parts)
-    total: np.ndarray = low + (middle << 22) + (high << 44)
-    return total
 
 
 def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
