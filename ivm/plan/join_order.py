@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import variables
-from ivm.plan.conjunction import Conjunction
+from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted
 from pagestore.host import distinct, read_blocks
@@ -22,6 +22,7 @@ from pagestore.host import distinct, read_blocks
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
 SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
 PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
+FAR = 2.0**40  # more rows than relations have: a product comes after all that is joined
 BEAM_WIDTH = 1 << 10  # for n variables, above PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
 
 Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
@@ -52,9 +53,26 @@ class JoinOrders:
         cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
 
-    def cost(self, order: Sequence[str]) -> float:
-        """Estimate the cost of an order of all variables."""
-        return self._cost(order)
+    def nearest(self, t: int) -> tuple[str, ...]:
+        """Return an order that starts with the variables of atom t, and goes on to the atom with the fewest rows for
+        what is bound.  For acyclic bodies, where the order of variables within an atom matters little; O(atoms²).
+        """
+        free, left = {*self._free}, [a for n, a in enumerate(self._atoms) if n != t and not a.negated]
+        names = dict.fromkeys(n for n in self._atoms[t].names if n in free)
+        while left:
+            best = min(left, key=lambda a: self._rows_for(a, names.keys() | self._equal.keys()))
+            names |= dict.fromkeys(n for n in best.names if n in free)
+            left.remove(best)
+        return self._with_held([*names])
+
+    def _rows_for(self, a: Arguments, bound: Collection[str]) -> float:
+        """Estimate the rows of an atom for one binding of some variables."""
+        predicate, columns = a.atom.predicate, tuple(c for c, n in enumerate(a.names) if n in bound)
+        keys = self._conjunction.stored_keys[predicate]
+        if {*range(keys)}.issubset(columns):
+            return 1.0
+        rows = self._distinct(predicate, tuple(range(keys)))
+        return rows / max(1.0, self._distinct(predicate, columns)) if columns else FAR * rows
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
         """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
@@ -233,6 +251,9 @@ class Cardinality:
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
         if predicate not in self._source or not self._source.tree(predicate).count:
             return float(1000.0 ** min(1.0, len(columns) / 2))
+        tree = self._source.tree(predicate)
+        if {*range(tree.spec.keys)}.issubset(columns):
+            return float(tree.count)
         sample, scale = self._sample(predicate)
         seen = distinct(sample[list(columns)]).shape[1]
         saturated = seen < 0.1 * sample.shape[1]  # values repeat, so more rows would add few new ones

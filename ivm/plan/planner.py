@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
-from ivm.join.kernels.tries import GE, LE
+from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule
 from ivm.plan.columns import is_supported
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
-from ivm.plan.plan import Choice, Filter, Plan
+from ivm.plan.plan import Choice, Filter, Plan, permuted
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -22,6 +22,7 @@ RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as ab
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
 # independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
+NO_SENSORS = "matched: all tries follow the key order, so no sensitivity index is needed"
 COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 
 
@@ -144,10 +145,11 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
     orders = JoinOrders(conjunction, distinct)
+    if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
+        return planned
     plan = conjunction.plan(*orders.cheapest())
-    in_columns = maintenance != MATCH and _pays_in_columns(plan, distinct)
     if maintenance == ONCE:
-        return replace(plan, once=True, choice="evaluated once", in_columns=in_columns)
+        return replace(plan, once=True, choice="evaluated once")
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
@@ -158,12 +160,9 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
+        return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
-    if in_columns:  # what is joined after all needs no index that no probe needs
-        plan = conjunction.plan(*min(((order, orders.cost(order)) for order in probed), key=lambda one: one[1]))
-        plan = replace(plan, in_columns=True)
     if maintenance == PROBE:
         return replace(plan, probes=probes, choice="probed, as asked for")
     matching, probing = _matching(plan, distinct), sum(costs)
@@ -173,15 +172,30 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     return replace(plan, choice=f"matched: {figures}")
 
 
-def _pays_in_columns(plan: Plan, distinct: Distinct) -> bool:
-    """Return whether a plan can be evaluated by columns, and that costs less than its join.
+def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
+    """Return the plan of a conjunction that is evaluated by columns; None if its join is better.
 
     A range with two ends that depends on another relation is sought by the join, and columns would be filtered by it
-    only after all that is equal is paired.
+    only after all that is equal is paired.  Constants may leave a query little to read.
     """
-    rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
-    ranges = Counter(b.level for b in plan.bounds if b.others and b.kind in (GE, LE))
-    return rows < COLUMN_ROWS * plan.cost and max(ranges.values(), default=0) < 2 and is_supported(plan)
+    positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
+    plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
+    ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
+    if max(ranges.values(), default=0) > 1 or not is_supported(plans[0]):
+        return None
+    if maintenance == ONCE:
+        rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
+        constant = any(b.kind == EQ and not b.others for b in plans[0].bounds)
+        if constant and rows > COLUMN_ROWS * orders.cheapest()[1]:
+            return None
+        return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
+    # as each needs no other index than its own, a large change can be joined
+    plan = min(plans, key=lambda one: (sum(permuted(trie.index) for trie in one.tries), len(one.sensors)))
+    if maintenance == AUTO and not plan.sensors:
+        return replace(plan, in_columns=True, choice=NO_SENSORS)
+    probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]
+    choice = "probed, as asked for" if maintenance == PROBE else "probed, from each atom to the nearest"
+    return replace(plan, probes=tuple(probes), in_columns=True, choice=choice)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:
