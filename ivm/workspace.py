@@ -396,8 +396,11 @@ class Workspace:
         with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
             engine.apply_edits(edits)
         self._save_built(txn, engine)
+        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
         note_erased(engine, self.subscriptions)
         version = txn.commit()
+        if saved:
+            self._rules.remember(saved, engine.installed)
         self.committed(engine)
         return version
 

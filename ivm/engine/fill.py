@@ -207,22 +207,26 @@ class Filler:
 
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:
-            if tree_name(index) not in self.txn:
+            if tree_name(index) not in self.txn and index not in self.installed.deferred:
                 self.build_index(index)
 
-    def build_index(self, index: Index) -> None:
-        """Create the tree of a permuted index from its relation; O(n log n)."""
+    def build_missing(self) -> None:
+        """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
+        self._build_indices(index for indices in self.installed.indices.values() for index in indices)
+
+    def build_index(self, index: Index, relation: Tree | None = None) -> None:
+        """Create the tree of a permuted index from its relation, or from an older tree of that; O(n log n)."""
         layout = self.installed.layouts[index.predicate]
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
-        relation = self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
+        relation = relation or self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
         batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
     def tree(self, index: Index) -> Tree:
-        """Return the current tree of an index."""
-        return self.txn.tree(tree_name(index))
+        """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
+        return self.txn.tree(index.predicate if index in self.installed.deferred else tree_name(index))
 
     def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
         """Yield the rows that a rule's plan inserts into its views, by view."""

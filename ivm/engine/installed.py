@@ -9,7 +9,7 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -153,11 +153,15 @@ ALL = Rewrites()
 
 @dataclass(frozen=True)
 class Installed:
-    """All installed blocks. Immutable: installing or uninstalling returns a new value."""
+    """All installed blocks. Immutable: installing or uninstalling returns a new value.
+
+    `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
+    """
 
     blocks: tuple[Block, ...] = ()
     program: lang.Program = field(default_factory=lambda: lang.NOTHING)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    deferred: frozenset[Index] = frozenset()
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
@@ -186,9 +190,34 @@ class Installed:
         for rule in self.rules:
             for index in rule.indices:
                 known = found.setdefault(index.predicate, [])
-                if index not in known and permuted(index):
+                if index not in known and permuted(index) and index not in self.deferred:
                     known.append(index)
         return found
+
+    def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
+        """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
+        found, reached = set[Index](), {*names}
+        if not self.deferred:
+            return frozenset()
+        for stratum in self.strata:
+            for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
+                reached.update(rule.writes)
+                for plan in rule.plans:
+                    for trie, probe in zip(plan.tries, plan.probes, strict=False):
+                        if trie.index.predicate in reached:
+                            found.update(one.index for one in probe.tries)
+        return self.deferred & found
+
+    def _deferring(self, deferred: Iterable[Index]) -> "Installed":
+        """Return this with those of some indices deferred that only the probes of plans in columns read."""
+        probing, others = set[Index](), set[Index]()
+        for rule in self.rules:
+            others.update(rule.span.indices if rule.span else ())
+            for plan in (*rule.plans, *rule.searches):
+                own = {trie.index for trie in plan.tries}
+                deferrable = plan.in_columns and not plan.once and not any(map(permuted, own))
+                (probing if deferrable else others).update(indices_of(plan))
+        return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
 
     @cached_property
     def scans(self) -> dict[str, set[str]]:
@@ -243,7 +272,8 @@ class Installed:
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
-        indices = {tree_name(index) for rule in rules for index in rule.indices if permuted(index)}
+        read = {index for rule in rules for index in rule.indices}
+        indices = {tree_name(index) for index in read - self.deferred if permuted(index)}
         return frozenset(views | state | sensitivity | indices)
 
     @cached_property
@@ -329,7 +359,9 @@ class Installed:
             for view in writes(definition):
                 writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
                 layouts[view] = view_layout(predicates[view], writers)
-        return Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
+        built = {index for rule in self.rules for index in rule.indices} - self.deferred
+        made = Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
+        return made._deferring({index for rule in made.rules for index in rule.indices} - built)
 
     def excluding(self, *blocks: Block) -> "Installed":
         """Return this without some blocks, given in order.  Raises UninstallError if others read their predicates."""
@@ -337,7 +369,8 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        return Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        return left._deferring(self.deferred)
 
     @property
     def next_number(self) -> int:
@@ -360,7 +393,8 @@ class Installed:
         ]
         used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
-        return json.dumps({"planning": planning, "blocks": blocks})
+        deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
+        return json.dumps({"planning": planning, "blocks": blocks, **deferred})
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
@@ -369,7 +403,8 @@ class Installed:
             found = json.loads(saved)
             planning = found["planning"] if isinstance(found, dict) else None
             if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-                return cls._loaded(found["blocks"], encode, layout_of)
+                deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
+                return cls._loaded(found["blocks"], encode, layout_of)._deferring(deferred)
         except IvmError:
             raise
         except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:

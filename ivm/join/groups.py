@@ -31,7 +31,8 @@ def summed(rows: np.ndarray, keys: int, sorting: bool = False) -> np.ndarray:
     [[3, 7], [1, 60]]
     """
     n = rows.shape[1]
-    if not n or n * float(np.abs(rows[keys:].astype(np.float64)).max(initial=0.0)) >= FAR:
+    values = rows[keys:]
+    if not n or n * max(int(values.max()), -int(values.min())) >= FAR:
         return rows
     low = rows[:keys].min(axis=1).tolist()
     spans = [high - least + 1 for least, high in zip(low, rows[:keys].max(axis=1).tolist(), strict=True)]

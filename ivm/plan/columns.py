@@ -28,6 +28,7 @@ from ivm.plan.plan import Bound, Filter, Index, Plan, compared
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
+STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 
 
@@ -41,12 +42,10 @@ class Source(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What bindings must satisfy, given the columns of some variables; `fixes` is a variable that it gives a value."""
+    """What bindings must satisfy, given the columns of some variables."""
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]
-    fixes: str = ""
-    constant: bool = False
 
 
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
@@ -108,6 +107,12 @@ def is_supported(plan: Plan) -> bool:
     return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
 
 
+def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
+    """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
+    tree = JoinTree(plan, keys)
+    return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
+
+
 def _names(plan: Plan, bound: Bound) -> frozenset[str]:
     return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
 
@@ -117,7 +122,10 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
     found, evaluator = list[Condition](), Evaluator(types, encode)
     for b in plan.bounds:
         name = plan.variables[b.level]
-        if b.others:
+        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
+        if op and [sign for _, sign in b.others] == [1]:
+            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
+        elif b.others:
             times = {name: 1}
             for other, sign in b.others:
                 times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
@@ -125,7 +133,7 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
             holds = partial(_linear_holds, form)
         else:
             holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
-        found.append(Condition(_names(plan, b), holds, name if b.kind == EQ else "", not b.others))
+        found.append(Condition(_names(plan, b), holds))
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
         found.append(Condition(names, partial(_passes, evaluator, one)))
@@ -134,6 +142,11 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
 
 def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
     return evaluator.passes(filter_, batch)[0]
+
+
+def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
+    return holds
 
 
 def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
@@ -145,6 +158,54 @@ def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarr
     return holds
 
 
+class JoinTree:
+    """The positive atoms of a plan as a tree, with the number of key columns of each relation."""
+
+    def __init__(self, plan: Plan, keys: Mapping[str, int]) -> None:
+        self.sources = [s for s in sources_of(plan) if not s.negated]
+        self._keys = keys
+        self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
+        self.near: list[list[int]] = [[] for _ in self.sources]
+        for a, b in join_tree([frozenset(s.places) for s in self.sources]) or ():
+            self.near[a].append(b)
+            self.near[b].append(a)
+
+    def below(self, node: int, parent: int) -> frozenset[str]:
+        """Return the variables of the subtree of a relation."""
+        inner = (self.below(child, node) for child in self.near[node] if child != parent)
+        return frozenset(self.sources[node].places).union(*inner)
+
+    def is_cut(self, source: Source) -> bool:
+        """Return whether a relation's key has columns that no variable of the binding holds."""
+        keys = self._keys[source.predicate]
+        return not source.negated and not {*range(keys)}.issubset(source.places.values())
+
+    def identifying(self, node: int) -> frozenset[str]:
+        """Return the variables that tell the rows of a relation apart."""
+        source = self.sources[node]
+        keys = self._keys[source.predicate]
+        own = (name for name, column in source.places.items() if column < keys or self.is_cut(source))
+        return frozenset(own) - self._constants
+
+    def shared(self, node: int, parent: int) -> list[str]:
+        """Return the variables that a relation shares with its parent."""
+        return [name for name in self.sources[node].places if name in self.sources[parent].places]
+
+    def kept(self, node: int, parent: int, needed: frozenset[str]) -> list[str]:
+        """Return the needed variables of a subtree that the relation above lacks."""
+        return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
+
+    def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
+        """Count the relations below one with several rows for a key, of which columns are needed."""
+        found = 0
+        for child in self.near[node]:
+            if child != parent:
+                several = not self.identifying(child) <= {*self.shared(child, node)}
+                found += several and bool(self.kept(child, node, needed))
+                found += self.expanding(needed, child, node)
+        return found
+
+
 class ColumnJoin:
     """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have."""
 
@@ -153,18 +214,9 @@ class ColumnJoin:
         types: Mapping[str, Type], encode: Encoder,
     ) -> None:  # fmt: skip
         self._pages, self._trees, self._needed = pages, trees, needed
-        everything = sources_of(plan)
-        self._sources = [s for s in everything if not s.negated]
-        conditions = conditions_of(plan, types, encode)
-        bound = frozenset().union(*(s.places for s in self._sources))
-        self._constants = frozenset(c.fixes for c in conditions if c.constant)
-        self._conditions = [c for c in conditions if c.names <= bound]
-        self._conditions += [self._absence(s, bound, conditions) for s in everything if s.negated]
-        self._late = [c for c in self._conditions if not any(c.names <= s.places.keys() for s in self._sources)]
-        self._near: list[list[int]] = [[] for _ in self._sources]
-        for a, b in join_tree([frozenset(s.places) for s in self._sources]) or ():
-            self._near[a].append(b)
-            self._near[b].append(a)
+        self._negated = [s for s in sources_of(plan) if s.negated]
+        self._given = conditions_of(plan, types, encode)
+        self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
 
     def parts(self) -> Iterator[Part]:
         """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
@@ -173,12 +225,31 @@ class ColumnJoin:
     @cached_property
     def root(self) -> int:
         """The relation whose blocks pass by: the largest of those from which fewest keys lead to several rows."""
-        return min(range(len(self._sources)), key=lambda r: (self._expanding(r), -self._tree(r).count))
+        return min(range(len(self.tree.sources)), key=self._unfit)
 
-    def _tree(self, node: int) -> Tree:
-        return self._trees[self._sources[node].predicate]
+    def summary(self) -> tuple[str, list[str], list[str]]:
+        """Return the relation whose blocks pass by, those that are looked up, and the variables that are summed out."""
+        names = frozenset().union(*(s.places for s in self.tree.sources))
+        others = [s.predicate for n, s in enumerate(self.tree.sources) if n != self.root]
+        return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
+
+    def _unfit(self, node: int) -> tuple[int, int]:
+        count = self._trees[self.tree.sources[node].predicate].count
+        return self.tree.expanding(self._needed, node), -count
 
     # -- conditions
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        """What bindings must satisfy, negated atoms included."""
+        bound = frozenset().union(*(s.places for s in self.tree.sources))
+        found = [c for c in self._given if c.names <= bound]
+        return found + [self._absence(s, bound, self._given) for s in self._negated]
+
+    @cached_property
+    def _late(self) -> list[Condition]:
+        """The conditions on variables that no relation has together."""
+        return [c for c in self._conditions if not any(c.names <= s.places.keys() for s in self.tree.sources)]
 
     def _absence(self, source: Source, bound: frozenset[str], conditions: Sequence[Condition]) -> Condition:
         """Return the condition that a negated atom has no row for a binding."""
@@ -189,24 +260,19 @@ class ColumnJoin:
         lookup = Lookup(np.concatenate(rows, axis=1))
         return Condition(frozenset(names), lambda batch: lookup.find([batch.columns[n] for n in names]).times == 0)
 
-    def _below(self, node: int, parent: int) -> frozenset[str]:
-        """Return the variables of the subtree of a relation."""
-        inner = (self._below(child, node) for child in self._near[node] if child != parent)
-        return frozenset(self._sources[node].places).union(*inner)
-
     def _conditions_at(self, node: int, parent: int) -> list[Condition]:
         """Return the conditions that hold variables of several relations, and can be evaluated here and no lower."""
-        lower = [self._below(child, node) for child in self._near[node] if child != parent]
-        here = self._below(node, parent)
+        lower = [self.tree.below(child, node) for child in self.tree.near[node] if child != parent]
+        here = self.tree.below(node, parent)
         return [c for c in self._late if c.names <= here and not any(c.names <= names for names in lower)]
 
     # -- one relation and what is below it
 
     def _stream(self, node: int, parent: int, above: frozenset[str]) -> Iterator[Part]:
         """Yield the bindings of a subtree, with columns for the variables `above` that are in it."""
-        source, late = self._sources[node], self._conditions_at(node, parent)
+        source, late = self.tree.sources[node], self._conditions_at(node, parent)
         needed = above.union(*(c.names for c in late))
-        children = [Child(self, child, node, needed) for child in self._near[node] if child != parent]
+        children = [Child(self, child, node, needed) for child in self.tree.near[node] if child != parent]
         children.sort(key=lambda child: child.lookup.share)
         local = [c for c in self._conditions if c.names <= source.places.keys()]
         columns = needed.union(*(c.names for c in local), *(child.shared for child in children))
@@ -220,7 +286,7 @@ class ColumnJoin:
 
     def _blocks(self, source: Source, columns: frozenset[str], conditions: Sequence[Condition]) -> Iterator[Batch]:
         """Yield the rows of a relation that pass conditions; one batch at least."""
-        tree, cut = self._trees[source.predicate], self._is_cut(source)
+        tree, cut = self._trees[source.predicate], self.tree.is_cut(source)
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
@@ -233,42 +299,12 @@ class ColumnJoin:
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
 
-    def _is_cut(self, source: Source) -> bool:
-        """Return whether a relation's key has columns that no variable of the binding holds."""
-        keys = self._trees[source.predicate].spec.keys
-        return not source.negated and not {*range(keys)}.issubset(source.places.values())
-
-    def identifying(self, node: int) -> frozenset[str]:
-        """Return the variables that tell the rows of a relation apart."""
-        source = self._sources[node]
-        keys = self._tree(node).spec.keys
-        own = (name for name, column in source.places.items() if column < keys or self._is_cut(source))
-        return frozenset(own) - self._constants
-
-    def shared(self, node: int, parent: int) -> list[str]:
-        """Return the variables that a relation shares with its parent."""
-        return [name for name in self._sources[node].places if name in self._sources[parent].places]
-
-    def kept(self, node: int, parent: int, needed: frozenset[str]) -> list[str]:
-        """Return the needed variables of a subtree that the relation above lacks."""
-        return sorted((self._below(node, parent) & needed) - self._sources[parent].places.keys())
-
-    def _expanding(self, node: int, parent: int = -1) -> int:
-        """Count the relations below one with several rows for a key, of which columns are needed."""
-        found = 0
-        for child in self._near[node]:
-            if child != parent:
-                several = not self.identifying(child) <= {*self.shared(child, node)}
-                found += several and bool(self.kept(child, node, self._needed))
-                found += self._expanding(child, node)
-        return found
-
     def table(self, node: int, parent: int, needed: frozenset[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by `shared` and `kept`, and how many bindings each represents."""
-        names = self.shared(node, parent) + self.kept(node, parent, needed)
+        names = self.tree.shared(node, parent) + self.tree.kept(node, parent, needed)
         parts = [*self._stream(node, parent, frozenset(names))]
         rows = np.concatenate([_table(batch, names) for batch, _ in parts], axis=1)
-        if all(times is None for _, times in parts) and self.identifying(node) <= {*names}:
+        if all(times is None for _, times in parts) and self.tree.identifying(node) <= {*names}:
             return rows, None
         weights = np.concatenate([_weights(batch, times) for batch, times in parts])
         rows = summed(np.concatenate([rows, weights[None]]), len(names), sorting=True)
@@ -281,7 +317,7 @@ class Child:
     """The table of a subtree, which rows of the relation above look up."""
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
-        self.shared, self._kept = join.shared(node, parent), join.kept(node, parent, needed)
+        self.shared, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
         rows, times = join.table(node, parent, needed)
         self.lookup = Lookup(rows[: len(self.shared)])
         self._columns = rows[len(self.shared) :].take(self.lookup.order, axis=1)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
-from ivm.lang.ir import Atom, Compare, Predicate, Rule
-from ivm.plan.columns import is_supported
+from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
+from ivm.plan.columns import is_supported, lists_pairs
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
@@ -183,6 +183,12 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or not is_supported(plans[0]):
         return None
+    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms)
+    needed = frozenset(
+        v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plans[0].computed))
+    )
+    if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
+        return None  # where all pairs are listed, flat tries list them faster
     if maintenance == ONCE:
         rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
         constant = any(b.kind == EQ and not b.others for b in plans[0].bounds)
