@@ -359,6 +359,12 @@ class Engine(Filler):
         self._note_evaluation(rule.writes)
         plan = rule.plans[number]
         head = self.installed.heads[plan]
+        if plan.in_columns and head.asked is not None:
+            for action, versions in ((ERASE, self.before), (INSERT, {})):
+                own = {name: self.installed.stored[name].indices[0] for name in rule.reads}
+                trees = {name: versions.get(index, self.txn.tree(name)) for name, index in own.items()}
+                yield from ((name, edit) for name, edit in self.in_columns(rule, plan, trees, action) if len(edit[0]))
+            return
         before = self._evaluate_plan(plan, old, head.asked)
         after = self._evaluate_and_record(rule, number, new, head.asked)
         for name in rule.writes:

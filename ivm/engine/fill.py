@@ -41,10 +41,10 @@ from ivm.lang.ir import Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
-from ivm.plan.columns import ColumnJoin, Part
-from ivm.plan.evaluation import evaluate_in_full
+from ivm.plan.columns import ColumnJoin
+from ivm.plan.evaluation import choice, evaluate_in_full, pairs
 from ivm.plan.expression import Encoder
-from ivm.plan.plan import Index, Plan, indices_of, tree_name
+from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
@@ -147,8 +147,9 @@ class Filler:
                         scanned |= self._scan_for(plan, rules[place:], waiting)
                     continue
                 with naming_the_rule(rule.definition):
-                    if plan.in_columns:
-                        self._evaluate_in_columns(rule, plan, waiting)
+                    if plan.in_columns and not self._counts_what_lacks(plan):
+                        trees = {name: self.txn.tree(name) for name in rule.reads}
+                        _add(waiting, self.in_columns(rule, plan, trees))
                         self._build_indices(() if self.once else indices_of(plan))
                         continue
                     self._build_indices(indices_of(plan))
@@ -178,32 +179,39 @@ class Filler:
         with naming_the_rule(rules[0].definition):
             for batches in scan(self.txn.pages, tree, wanted, self.encode):
                 for head, batch in zip(heads, batches, strict=True):
-                    self._insert(head, (batch, None), waiting, memory)
+                    _add(waiting, self._summed(head.insertions(batch, self.encode), memory))
         for rule in plans.values():
             for view in rule.writes:
                 self.accounts[view].operations += tree.count
         return {*plans}
 
-    def _evaluate_in_columns(self, rule: InstalledRule, plan: Plan, waiting: dict[str, list[Edits]]) -> None:
-        """Evaluate an acyclic plan by columns, and add its edits to `waiting`, summed block by block."""
+    def in_columns(
+        self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree], action: int = INSERT
+    ) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert or erase all bindings of an acyclic plan over the trees of its relations."""
         head, memory = self.installed.heads[plan], MemoryUse().begin()
-        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
-        types, pages = rule.definition.types, self.txn.pages
-        for part in ColumnJoin(pages, plan, trees, head.needed, types, self.encode).parts():
-            self._insert(head, part, waiting, memory)
         for view in rule.writes:
             self.accounts[view].operations += sum(tree.count for tree in trees.values())
+        join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
+        for batch, times in join.parts():
+            yield from self._summed(head.insertions(batch, self.encode, times, action), memory)
 
-    def _insert(self, head: Head, part: Part, waiting: dict[str, list[Edits]], memory: MemoryUse) -> None:
-        """Add the edits for some bindings to `waiting`; those of equal rows are summed if that makes them fewer."""
-        batch, times = part
-        for view, (actions, rows) in head.insertions(batch, self.encode, times).items():
+    def _counts_what_lacks(self, plan: Plan) -> bool:
+        """Return whether counting finds the rows that a subset lacks, so that the rest is not looked at."""
+        found = pairs(plan)
+        if not found or any(permuted(trie.index) for trie in plan.tries):
+            return False
+        rules, trees = self.installed.program.rules, [self.tree(trie.index) for trie in plan.tries]
+        return any(choice(plan, trees, rules, pair).taken for pair in found)
+
+    def _summed(self, edits: Mapping[str, Edits], memory: MemoryUse) -> Iterator[tuple[str, Edits]]:
+        """Yield edits by view, those of equal rows summed if that makes them fewer."""
+        for view, (actions, rows) in edits.items():
             if _adds_up(layout := self.installed.layouts[view]):
                 rows = summed(rows, head_spec(layout, len(rows)).keys)
                 actions = np.broadcast_to(ADD, rows.shape[1])
-            if rows.shape[1] or view not in waiting:
-                waiting.setdefault(view, []).append((actions, rows))
             memory.add(rows.shape[1], rows.nbytes)
+            yield view, (actions, rows)
 
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:
@@ -393,6 +401,13 @@ class Filler:
             for i in range(2)
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
+
+
+def _add(waiting: dict[str, list[Edits]], edits: Iterable[tuple[str, Edits]]) -> None:
+    """Add edits to those that wait, by view; each view has some, though they may be empty."""
+    for view, (actions, rows) in edits:
+        if rows.shape[1] or view not in waiting:
+            waiting.setdefault(view, []).append((actions, rows))
 
 
 def unordered(name: str) -> str:

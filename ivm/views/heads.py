@@ -81,12 +81,14 @@ class Head:
         batch = Batch(len(delta.actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
         return self._edits_of(self._steps, delta.actions, batch, encode, times)
 
-    def insertions(self, batch: Batch, encode: Encoder, times: np.ndarray | None = None) -> dict[str, Edits]:
-        """Return the edits that insert bindings, which pass the plan's `sure` filters; otherwise like `edits`.
+    def insertions(
+        self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int = INSERT
+    ) -> dict[str, Edits]:
+        """Return the edits that insert or erase bindings which pass the plan's `sure` filters; otherwise like `edits`.
 
         The batch has a column for each of `needed`.  Raises RangeError.
         """
-        return self._edits_of(self._late_steps, np.broadcast_to(INSERT, batch.n), batch, encode, times)
+        return self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
 
     @cached_property
     def needed(self) -> frozenset[str]:
