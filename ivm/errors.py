@@ -146,7 +146,7 @@ class FunctionConflictError(MaintainError, ValueError):
     def __init__(self, predicate: str, key: tuple[Any, ...], values: tuple[Any, ...]):
         super().__init__(
             f"{predicate}[{', '.join(map(repr, key))}] got two values, {values[0]!r} and {values[1]!r}: "
-            "a function has one value per key, so change a rule or the rows behind one of them"
+            "a function has one value per key, so change a rule or the rows that one of them follows from"
         )
         self.predicate, self.key, self.values = predicate, key, values
 
@@ -178,4 +178,4 @@ class RecomputeError(MaintainError):
 
 
 class UnknownViewError(IvmError, KeyError):
-    """There is no relation, function or view of this name, or it is no view where a view is required."""
+    """There is no relation, function or view of this name, or it is not a view where a view is required."""

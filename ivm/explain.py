@@ -19,7 +19,21 @@ from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, 
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
-from ivm.views.layouts import ALONE, COUNT, FOLD, INVERTED, PARTS, PLAIN, RANGED, RANKED, SUM, VALUES, WEIGHED, Fold
+from ivm.views.layouts import (
+    ALONE,
+    COUNT,
+    FOLD,
+    INVERTED,
+    PARTS,
+    PLAIN,
+    RANGED,
+    RANKED,
+    SUM,
+    TEXT,
+    VALUES,
+    WEIGHED,
+    Fold,
+)
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -30,6 +44,7 @@ HEADS = {
     FOLD: "follows from a tree of state",
     SUM: "an Abelian group: summands are added and subtracted, with a support count",
     RANGED: "a row for each point in whose range there is something",
+    TEXT: "the text of each group of a concat, assembled anew when the group changes",
     RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when it no longer does",
 }
 STATES = {
@@ -81,7 +96,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     """
     question = understand(sketch, before, text)
     installed = question.installed
-    lines = [f"{question.answer}: evaluated once", *(f"  asked     {note}" for note in question.asked.notes)]
+    lines = [f"{question.answer}: evaluated once", *(f"  needed    {note}" for note in question.needed.notes)]
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:

@@ -19,6 +19,7 @@ from ivm.errors import EditError, IvmError
 from ivm.lang.ir import constants
 from ivm.plan.expression import Encoder
 from ivm.rope import computed_text, note_erased
+from ivm.transaction import Maintainer
 from pagestore.host import (
     Computed,
     Dependants,
@@ -32,7 +33,7 @@ from pagestore.host import (
     register_host,
 )
 
-workspaces: "WeakSet[Any]" = WeakSet()  # all open ones in this process
+maintainers: WeakSet[Maintainer] = WeakSet()  # of all open workspaces in this process
 
 
 class RuleHost:
@@ -49,17 +50,17 @@ class RuleHost:
         Returns a function to call after the commit, which notifies workspaces over the same branch. Raises
         MaintainError.
         """
-        same_branch = [workspace for workspace in [*workspaces] if workspace.store.owns(txn)]
-        installed = same_branch[0].rules_of(txn) if same_branch else load(txn)
-        watched = {name for workspace in same_branch for name in workspace.subscriptions}
+        same_branch = [one for one in [*maintainers] if one.store.owns(txn)]
+        installed = same_branch[0].rules.of(txn) if same_branch else load(txn)
+        watched = {name for one in same_branch for name in one.subscriptions}
         built = built_sizes(txn)
-        strict = any(workspace.strict for workspace in same_branch)
+        strict = any(one.strict for one in same_branch)
         engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
         engine.follow_changes(before)
         if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
             save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
-        told = [workspace for workspace in same_branch if workspace.store.owns(txn, main=True)]
+        told = [one for one in same_branch if one.store.owns(txn, main=True)]
         return partial(_notify_all, told, engine)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
@@ -111,11 +112,11 @@ class RuleHost:
         return found
 
 
-def _notify_all(told: list[Any], engine: Engine) -> None:
-    """Notify every workspace of a commit, even if notifying one of them fails."""
+def _notify_all(told: list[Maintainer], engine: Engine) -> None:
+    """Tell every workspace of a commit, even if telling one of them fails."""
     with ExitStack() as stack:
-        for workspace in told:
-            stack.callback(workspace.committed, engine)
+        for one in told:
+            stack.callback(one.committed, engine, engine.evaluated)
 
 
 def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
@@ -125,8 +126,8 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
             installed = rules_of(snap)
             dependants = dependants_of(installed)
             if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
-                with store.transaction("say what views stand on", branch) as txn:
-                    txn.vouch(HOST)
+                with store.transaction("record what views depend on", branch) as txn:
+                    txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)
 
 

@@ -9,6 +9,7 @@ engine/kept.py decides which views are kept; all others are evaluated.
 import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,9 +17,8 @@ from ivm import lang
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
-from ivm.engine.stored import declarations_for, layouts_of, save, stored_before
+from ivm.engine.stored import declarations_for, declared_before, layouts_of, save, stored_before
 from ivm.errors import (
-    EditError,
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
@@ -38,7 +38,6 @@ from ivm.question import Limits
 from ivm.transaction import Transaction
 from ivm.views.layouts import Layout, extensional_layout
 from pagestore.errors import SchemaError
-from pagestore.host import Edits
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -101,7 +100,7 @@ def install(
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
     engine.build_missing()
     _restore_scans(txn, scans)
-    collected = Transaction(txn, after, _no_commit)
+    collected = Transaction(txn, after, None)
     collected.edit(edits)
     if edit is not None:
         edit(collected)
@@ -113,10 +112,6 @@ def install(
     told = {view: _change(txn, after, view) for view in new & alike if view in watched}
     evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, told, frozenset(before.program.predicates) - alike)
-
-
-def _no_commit(txn: StoreTransaction, edits: Mapping[str, Edits]) -> int:
-    raise EditError("these edits are committed with the rules that are being installed: leave the commit to that")
 
 
 def _with_block(
@@ -252,16 +247,19 @@ def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
 def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bool) -> tuple[str, Installed, Removal]:
     """Remove a block with its views, with `relations` also those it declares; return saved rules, rules and removal.
 
-    Raises UninstallError if other blocks read them.
+    A block that reads a relation which stays declares it from now on. Raises UninstallError if other blocks read a
+    view, or a relation to be removed.
     """
     block = before.block(name)
     if block is None:
         known = ", ".join(b.name for b in before.blocks) or "none"
         raise UninstallError(f"no block `{name}` is installed; there is {known}")
-    left = before.excluding(block)
+    gone = block.part.predicates.keys() - stored_before(block.text) if relations else set()
+    handed = _handed_over(before, block, gone)
+    left = handed.excluding(handed.blocks[before.blocks.index(block)])
     rows = {n: len(txn[n]) for n in block.part.predicates if n in txn and "$" not in n}
     declared = {n for n in rows if block.part.predicates[n].extensional}
-    dropped = declared - stored_before(block.text) if relations else set()
+    dropped = declared & gone
     saved = save(txn, left, rearrange(txn, before, left, kept_of(before, left)))
     for relation in dropped:
         txn.drop(relation)
@@ -270,6 +268,34 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
         {n: count for n, count in rows.items() if n in dropped},
         {n: count for n, count in rows.items() if n in declared - dropped},
     )  # fmt: skip
+
+
+def _handed_over(before: Installed, block: Block, gone: Container[str]) -> Installed:
+    """Return rules in which the first other block that reads a relation declares it, in place of `block`.
+
+    Raises UninstallError for a relation that is `gone`.
+    """
+    blocks = {one.name: one for one in before.blocks}
+    for one in before.blocks:
+        read = {name for rule in one.rules for name in rule.reads} if one is not block else set[str]()
+        for name in sorted(read & blocks[block.name].part.predicates.keys()):
+            predicate = block.part.predicates[name]
+            if not predicate.extensional:
+                continue
+            if name in gone:
+                raise UninstallError(
+                    f"{name} is read by block `{one.name}`: uninstall that block first, or keep the relation"
+                )
+            own = dict(blocks[block.name].part.predicates)
+            del own[name]
+            blocks[block.name] = _with_predicates(blocks[block.name], own)
+            heir = _with_predicates(blocks[one.name], {**blocks[one.name].part.predicates, name: predicate})
+            blocks[one.name] = replace(heir, text=heir.text + declared_before(heir.text, str(predicate)))
+    return replace(before, blocks=tuple(blocks.values()))
+
+
+def _with_predicates(block: Block, predicates: Mapping[str, Predicate]) -> Block:
+    return replace(block, part=replace(block.part, predicates=predicates))
 
 
 # -- warnings

@@ -16,7 +16,7 @@ from ivm.lang.ir import ROPE
 from ivm.plan.expression import Encoder
 from ivm.plan.join_order import Cardinality
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.plan.rewrite.magic import Asked, pass_constants
+from ivm.plan.rewrite.magic import Needed, pass_constants
 from ivm.rope import rope_of
 from pagestore.host import WORD_MAX, EphemeralTransaction
 
@@ -32,7 +32,7 @@ class Question(NamedTuple):
     before: Installed
     installed: Installed
     answer: str
-    asked: Asked
+    needed: Needed
 
 
 def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits: Limits = (None, None)) -> Question:
@@ -43,11 +43,11 @@ def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits
     part = lang.query(text, known.program)
     part.refuse_long()
     assert part.answer is not None, "a query without a rule was let through"
-    asked = pass_constants(part)
+    needed = pass_constants(part)
     installed = known.including(
-        "query", text, distinct, Encoder(sketch), layouts, maintenance=ONCE, limits=limits, part=asked.program
+        "query", text, distinct, Encoder(sketch), layouts, maintenance=ONCE, limits=limits, part=needed.program
     )
-    return Question(known, installed, part.answer, asked)
+    return Question(known, installed, part.answer, needed)
 
 
 def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> Answer:
@@ -56,7 +56,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     drop_stray_trees(sketch, question.before, installed)
     for predicate in block.part.predicates.values():
         create_relation(sketch, predicate, installed)
-    plant(sketch, question.asked.seeds)
+    plant(sketch, question.needed.seeds)
     started = time.perf_counter()
     filler = Filler(sketch, installed, Encoder(sketch), threads, once=True)
     filler.fill([rule for rule in installed.rules if rule in block.rules])

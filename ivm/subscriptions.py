@@ -72,7 +72,7 @@ class Subscriptions:
                 on_change(tables[name])
             except Exception as error:
                 error.add_note(
-                    f"raised by a subscriber of {name}: the changes that it was told of are committed, and stay"
+                    f"raised by a subscriber of {name}: the changes that it received are committed, and stay"
                 )
                 failures.append(error)
         if failures:

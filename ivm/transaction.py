@@ -1,20 +1,91 @@
-"""A transaction over rules and data: it collects edits, and its commit maintains every view."""
+"""A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 import pagestore
+from ivm.answer import Answer
+from ivm.engine.engine import Engine
+from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
+from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
-from ivm.lang.ir import Edit
+from ivm.lang.ir import ROPE, Edit
+from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
+from ivm.rope import note_erased, texts_of_changes
+from ivm.subscriptions import Subscriptions, changes
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
-from pagestore.host import ERASE, INSERT, NULL, SET, Edits, WritableRelation, given_rows, one_batch, read_batches
+from pagestore.host import (
+    ERASE,
+    INSERT,
+    NULL,
+    SET,
+    Edits,
+    Store,
+    WritableRelation,
+    given_rows,
+    one_batch,
+    read_batches,
+)
 
-CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
+Sql = Callable[["Transaction", str, Any, str], Answer | None]
+
+
+class Maintainer:
+    """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
+
+    def __init__(self, store: Store, threads: int) -> None:
+        self.store, self.threads = store, threads
+        self.rules = KnownRules(store)
+        self.subscriptions = Subscriptions()
+        self.accounts: dict[str, Account] = {}
+        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
+        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
+        self._built_sizes = BuiltSizes()
+
+    def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
+        """Maintain every view, commit all as one version, tell subscribers, and return the version."""
+        txn.declare_maintained(HOST)
+        built = self._built_sizes.of(txn)
+        engine = Engine(
+            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),
+            strict=self.strict,
+        )  # fmt: skip
+        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+            engine.apply_edits(edits)
+        if engine.built != built:
+            txn.properties[BUILT] = json.dumps(engine.built)
+        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
+        note_erased(engine, self.subscriptions)
+        version = txn.commit()
+        if saved:
+            self.rules.remember(saved, engine.installed)
+        self.committed(engine, engine.evaluated)
+        return version
+
+    def committed(self, engine: Engine, evaluated: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
+        """Keep the statistics of a committed transaction, and pass subscribers the changes of their views.
+
+        `evaluated` are the views that were evaluated from scratch; `told` has the changes of those that `engine` does
+        not know.
+        """
+        self.accounts |= engine.accounts
+        self.evaluated = frozenset(evaluated)
+        deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
+        if not deltas:
+            return
+        with self.store.snapshot() as snap:
+            tables = {}
+            for name, delta in deltas.items():
+                predicate = engine.installed.program.predicates[name]
+                texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
+                tables[name] = changes(snap, predicate, delta, texts)
+        self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
 
 class Transaction:
@@ -24,9 +95,14 @@ class Transaction:
     tuples or dicts, a dict of columns, or Arrow data, as for a relation's `insert`; `columns` is a list of columns.
     """
 
-    def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:
-        """`commit` takes the store's transaction and edits, maintains all views, commits, and returns the version."""
-        self._txn, self._installed, self._commit_with_views = txn, installed, commit
+    def __init__(
+        self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None, sql: Sql | None = None
+    ) -> None:
+        """Without a maintainer the edits are only collected, for an installation that commits them.
+
+        `sql` runs statements of SQL in this transaction.
+        """
+        self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
 
@@ -78,6 +154,18 @@ class Transaction:
             else:
                 self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
 
+    def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; edits are part of the transaction, and queries see them (see Workspace.sql)."""
+        self._alive()
+        if self._sql is None:
+            raise EditError("this transaction runs no SQL: use that of Workspace.transaction")
+        return self._sql(self, text, parameters, dialect)
+
+    @property
+    def inner(self) -> pagestore.Transaction:
+        """The transaction of the store."""
+        return self._txn
+
     def _is_read(self, name: str) -> bool:
         """Return whether the rules know a relation; edits of others go directly to the store."""
         info = self._txn.catalog.relations.get(name)
@@ -90,12 +178,16 @@ class Transaction:
     def commit(self) -> int:
         """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
 
-        Raises FunctionConflictError, MaintainError, ClosedError.
+        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation commits the edits.
         """
         self._alive()
         self._open = False
         try:
-            return self._commit_with_views(self._txn, self.composed())
+            if self._maintainer is None:
+                raise EditError(
+                    "these edits are committed with the rules that are being installed: leave the commit to that"
+                )
+            return self._maintainer.commit(self._txn, self._installed, self.composed())
         except BaseException:
             self._txn.rollback()
             raise

@@ -7,7 +7,6 @@ with ivm.open("graph.pages") as ws:
     ws["tri"].to_arrow()
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -21,30 +20,27 @@ import pagestore
 from ivm import lang
 from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
-from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed
-from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, declarations_for, declarations_of, save
+from ivm.engine.stored import HOST, declarations_for, declarations_of, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
-from ivm.host import record_dependants_everywhere, workspaces
+from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Options, Removal, hints_of, install, uninstall, warn
 from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
-from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import Limits, answer, check_options, understand
-from ivm.rope import ConcatRope, note_erased, rope_of, texts_of, texts_of_changes
-from ivm.subscriptions import OnChange, Subscriptions, changes
-from ivm.transaction import Transaction
+from ivm.rope import note_erased, rope_of
+from ivm.sql.parameters import Parameters
+from ivm.subscriptions import OnChange
+from ivm.transaction import Maintainer, Transaction
+from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
-    ERASE,
     MAIN,
-    Edits,
     EphemeralTransaction,
     Relation,
     Snapshot,
@@ -76,15 +72,11 @@ class Workspace:
 
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
-        self._accounts: dict[str, Account] = {}
-        self.subscriptions = Subscriptions()
-        self._built_sizes = BuiltSizes()
-        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
-        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
-        self._rules = KnownRules(store)
+        self._maintainer = Maintainer(store, threads)
+        self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
-        workspaces.add(self)
+        maintainers.add(self._maintainer)
 
     # -- rules
 
@@ -111,25 +103,24 @@ class Workspace:
         said = hints_of(text, name)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
-            done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
-            note_erased(done.engine, self.subscriptions, done.told)
+            watched = self._maintainer.subscriptions
+            done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
+            note_erased(done.engine, watched, done.told)
             warn(said)
         self._remember(done.saved, done.installed, done.gone)
-        self._accounts |= done.engine.accounts
-        self.evaluated = done.evaluated
-        self._notify(done.engine, done.told)
+        self._maintainer.committed(done.engine, done.evaluated, done.told)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
 
         The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
         except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read them.
+        blocks read a view, or a relation that would be removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             saved, left, removal = uninstall(txn, self.rules_of(txn), name, relations)
             if dry_run:
                 txn.rollback()
@@ -139,11 +130,26 @@ class Workspace:
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
-        self._rules.remember(saved, installed)
-        for name in [*self._accounts, *self.subscriptions]:
+        kept = self._maintainer
+        kept.rules.remember(saved, installed)
+        for name in [*kept.accounts, *kept.subscriptions]:
             if name in gone or name not in installed.program.predicates:
-                self._accounts.pop(name, None)
-                self.subscriptions.drop(name)
+                kept.accounts.pop(name, None)
+                kept.subscriptions.drop(name)
+
+    @property
+    def strict(self) -> bool:
+        """Whether transactions raise RecomputeError rather than evaluate a view from scratch; may be set."""
+        return self._maintainer.strict
+
+    @strict.setter
+    def strict(self, strict: bool) -> None:
+        self._maintainer.strict = strict
+
+    @property
+    def evaluated(self) -> frozenset[str]:
+        """The views that the newest transaction or installation evaluated from scratch."""
+        return self._maintainer.evaluated
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -165,7 +171,7 @@ class Workspace:
         except BaseException:
             txn.rollback()
             raise
-        return Transaction(txn, installed, partial(self._commit, installed))
+        return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
@@ -191,7 +197,7 @@ class Workspace:
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.
 
-        Raises UnknownViewError for a view that is no concat, KeyError if the group does not exist.
+        Raises UnknownViewError for a view that is not a concat, KeyError if the group does not exist.
         """
         snap = self.store.snapshot()
         return rope_of(snap, self.rules_of(snap), name, key)
@@ -210,7 +216,29 @@ class Workspace:
             lambda text: self._ask(self.store.sketch(snap.version), text),
             self.rules_of(snap).program.predicates,
             lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
+            partial(self._sql_in, snap.version, None),
         )
+
+    def sql(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+        """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
+
+        Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
+        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+        """
+        if self._statements is None:
+            from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+
+            self._statements = Statements(self)
+        found: Answer | None = self._statements.run(text, parameters, dialect)
+        return found
+
+    def _sql_in(
+        self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
+    ) -> Answer | None:
+        """Run statements over a version, or in a transaction."""
+        from ivm.sql.statements import Statements
+
+        return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -245,7 +273,7 @@ class Workspace:
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
-        return counts | asdict(self._accounts.get(name, Account()))
+        return counts | asdict(self._maintainer.accounts.get(name, Account()))
 
     @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
@@ -318,7 +346,7 @@ class Workspace:
         relations.
         """
         with self.store.transaction("repair", branch) as txn:
-            txn.vouch(HOST)
+            txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
@@ -365,7 +393,7 @@ class Workspace:
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         self._rules_now().predicate(name)
-        return self.subscriptions.add(name, on_change)
+        return self._maintainer.subscriptions.add(name, on_change)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
@@ -383,53 +411,9 @@ class Workspace:
 
     # -- inside
 
-    def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
-        built = dict(self._built_sizes.of(txn))
-        return Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built, strict=self.strict
-        )
-
-    def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
-        """Maintain every view and commit all of it as one version."""
-        txn.vouch(HOST)
-        engine = self._engine(txn, installed)
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
-            engine.apply_edits(edits)
-        self._save_built(txn, engine)
-        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
-        note_erased(engine, self.subscriptions)
-        version = txn.commit()
-        if saved:
-            self._rules.remember(saved, engine.installed)
-        self.committed(engine)
-        return version
-
-    def _save_built(self, txn: pagestore.Transaction, engine: Engine) -> None:
-        if engine.built != self._built_sizes.of(txn):
-            txn.properties[BUILT] = json.dumps(engine.built)
-
-    def committed(self, engine: Engine) -> None:
-        """Keep the statistics of a committed transaction, and notify subscribers."""
-        self._accounts |= engine.accounts
-        self.evaluated = frozenset(engine.evaluated)
-        self._notify(engine)
-
-    def _notify(self, engine: Engine, told: Mapping[str, Delta] = {}) -> None:
-        """Pass subscribers the changes of their views; `told` has those of views evaluated from scratch."""
-        deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
-        if not deltas:
-            return
-        with self.store.snapshot() as snap:
-            tables = {}
-            for name, delta in deltas.items():
-                predicate = engine.installed.program.predicates[name]
-                texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
-                tables[name] = changes(snap, predicate, delta, texts)
-        self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
-
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
         """Return the rules of a version."""
-        return self._rules.of(source)
+        return self._maintainer.rules.of(source)
 
     def _rules_now(self) -> Installed:
         """Return the rules of the newest version; another process may have installed them."""

@@ -19,9 +19,14 @@ class WorkspaceSnapshot:
         query: Callable[[str], Answer],
         predicates: Mapping[str, Predicate],
         rope: Callable[[str, tuple[Any, ...]], Rope],
+        sql: Callable[[str, Any, str], Answer | None],
     ) -> None:
-        """`query` is like Workspace.query, over the rules and the data of that version."""
-        self.snapshot, self.query, self._predicates, self._rope = snap, query, predicates, rope
+        """`query` is like Workspace.query, over the rules and the data of that version; `sql` runs statements."""
+        self.snapshot, self.query, self._predicates, self._rope, self._sql = snap, query, predicates, rope, sql
+
+    def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
+        """Run queries of SQL as of that version; see Workspace.sql."""
+        return self._sql(text, parameters, dialect)
 
     def __getitem__(self, name: str) -> Relation:
         """Return a relation or view as of that version.  Raises UnknownViewError."""

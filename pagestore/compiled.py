@@ -1,15 +1,16 @@
 """The compiled layer: what a host's own numba kernels may call. VERSION changes with any signature.
 
-A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.pointer,
-tree.height, tree.spec.keys`. The pointer also encodes how many columns leaves have and which version wrote the root; a
-page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
-CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
-corrupt page, which `raise_for` turns into an exception:
+A kernel takes a tree as a TreeRef: (pages, root, height, keys), which is `tree.on(snapshot.pages)`. Its Pages have the
+words of the file. Its root is a pointer that also encodes how many columns leaves have and which version wrote the
+root; a page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
+CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for
+a corrupt page, which `raise_for` turns into an exception:
 
-    first(words, seen, page_words, root, height, keys, cursors, o)          to the first record
-    seek(words, seen, page_words, root, height, keys, key, m, cursors, o)   to the first with m columns >= key
-    forward(words, seen, page_words, keys, key, m, cursors, o)              as seek, from where the cursor is
-    next_leaf(words, seen, page_words, keys, cursors, o)                    to the next leaf's first record
+    first(tree, cursors, o)                                                 to the first record
+    seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
+    forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
+    next_leaf(tree, cursors, o)                                             to the next leaf's first record
+    tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
@@ -23,27 +24,29 @@ corrupt page, which `raise_for` turns into an exception:
                                                                             a[-1], may be negative
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
-    @addressed, by_address(function, *types), @late(*types)                 kernels that others call by their address
-    start_delta, next_changes                                               two roots' difference (trees/delta.py)
+    function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
+    start_delta(old, new, state)                                            to the first difference of two trees
+    next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
-                                                                            host's kernel (trees/edit_queues.py)
+                                                                            host's kernel (trees/edit.py)
 
-    Door(kernel, types...)                                                  a kernel that Python calls with groups of
-                                                                            arguments: named tuples, such as Pages,
+    TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
+                                                                            arguments: named tuples, such as TreeRef,
                                                                             PageBooks, Queues and FlushRoom, of Words,
                                                                             MappedWords, Bytes, Flags, Table, ByteTable,
-                                                                            Tables (runtime/arguments.py)
+                                                                            Tables (runtime/types.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
     cursors[o + LEAF_ENTRIES]    how many records it has
-    cursors[o + TREE_HEIGHT]     levels of the tree; a cursor uses the first PATH + 2 * (height - 1) words
+    cursors[o + PATH]            from here on (page, slot) of level 1, 2, ...: 2 * (height - 1) words are used
 
     INSERT, ERASE, SET, ADD      the actions of edits
     WORD_MIN, WORD_MAX           the bounds of int64
-    trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS], tallies[t, CHANGES]     a row of the trees of queues
+    words[o + ROOT], words[o + HEIGHT], words[o + KEYS]     a tree in an array, such as a row of the trees of queues
+    tallies[t, CHANGES]          how many rows of deltas[t] a flush has written
 
 docs/embedding.md has a worked host.
 """
@@ -51,28 +54,31 @@ docs/embedding.md has a worked host.
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import field, gallop, run_end, unpack
-from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
 from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, population
-from pagestore.runtime.kernel import addressed, allocating, by_address, inlined, kernel, late
+from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
+from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
-from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
+from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues, TreeRef
 from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
+    HEIGHT,
+    KEYS,
     LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
-    TREE_HEIGHT,
+    ROOT,
     first,
     forward,
     next_leaf,
     seek,
+    tree_at,
 )
-from pagestore.trees.kernels.edit_groups import CHANGES, HEIGHT, KEYS, ROOT, compose_few, flush_queue
+from pagestore.trees.kernels.edit_groups import CHANGES, compose_few, flush_queue
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 
-VERSION = 2
+VERSION = 3
 
 __all__ = [
     "ADD",
@@ -88,13 +94,11 @@ __all__ = [
     "PATH",
     "ROOT",
     "SET",
-    "TREE_HEIGHT",
     "VERSION",
     "WORD_MAX",
     "WORD_MIN",
     "ByteTable",
     "Bytes",
-    "Door",
     "Flags",
     "FlushRoom",
     "MappedWords",
@@ -103,12 +107,12 @@ __all__ = [
     "Queues",
     "Table",
     "Tables",
+    "TreeRef",
+    "TypedKernel",
     "Words",
-    "addressed",
     "allocating",
     "ascends",
     "borrowed",
-    "by_address",
     "call_operator",
     "code_of",
     "compose_few",
@@ -116,18 +120,20 @@ __all__ = [
     "first",
     "flush_queue",
     "forward",
+    "function_pointer",
     "gallop",
     "inlined",
     "kernel",
-    "late",
     "lowest",
     "next_changes",
     "next_leaf",
+    "on_demand",
     "population",
     "raise_for",
     "run_end",
     "seek",
     "start_delta",
+    "tree_at",
     "unpack",
 ]  # fmt: skip
 

@@ -21,7 +21,7 @@ class Host(Protocol):
         """Buffer an edit."""
 
     def remove(self, key: int) -> None:
-        """Buffer a removal; a missing key is no error."""
+        """Buffer a removal; a missing key is not an error."""
 
     def commit(self) -> int:
         """Make the buffered edits durable together; return the version, the previous one if nothing changed."""

@@ -50,7 +50,7 @@ from pagestore.trees.build import bulk, bulk_all
 from pagestore.trees.compare import Complement, Delta, accountable, accounted, delta, pays
 from pagestore.trees.edit import ALONE, MOST, EditQueue, Edits, compose_edits, one_batch
 from pagestore.trees.folds import fold_many, interval_spec, ranks, rows_of, select, select_weighted, stab_many
-from pagestore.trees.kernels.edit_groups import TREE_WORDS
+from pagestore.trees.kernels.cursor import TREE_WORDS
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.trees.read import count_prefixes, first_from, get, last_before, read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree

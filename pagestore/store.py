@@ -401,7 +401,7 @@ class Store:
 
         A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
         Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the file was deleted or
-        replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
+        replaced, SchemaError for a message that is not a text, and TransactionError inside another one of this thread.
         """
         return transaction.begin_transaction(self._handle, message, branch, timeout)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pagestore.runtime.arguments import Door
+from pagestore.runtime.kernel import TypedKernel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 GRAPHS = Path(os.environ.get("PAGESTORE_TEST_DATA", ROOT.parent / "shared" / "data"))
 
-Door.checking = True  # kernels trust their callers; the tests do not
+TypedKernel.checking = True  # kernels trust their callers; the tests do not
 hypothesis.settings.register_profile("kernels", deadline=None)
 hypothesis.settings.load_profile("kernels")
 

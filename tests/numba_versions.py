@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ["tests/pagestore/runtime", "tests/pagestore/sorting", "tests/ivm/test_paper.py"]
-WAY = "from pagestore.runtime.compiler import overridden; import numba; print(numba.__version__, overridden())"
+WAY = "from pagestore.runtime.jit.compiler import overridden; import numba; print(numba.__version__, overridden())"
 
 
 def main(releases: list[str]) -> int:

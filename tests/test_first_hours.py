@@ -28,7 +28,7 @@ def store(tmp_path):
 def test_copies_by_name(store, tmp_path, kind):
     for copy, read in (("backup", restore_backup), ("dump", None)):
         out = tmp_path / copy
-        for _ in range(2):  # a file that is there is replaced
+        for _ in range(2):  # a file that exists is replaced
             getattr(store, copy)(kind(out))
         if read:
             read(tmp_path / "again.pages", [kind(out)])
@@ -60,7 +60,7 @@ def test_an_empty_file_becomes_a_store(tmp_path):
     empty = tmp_path / "e.pages"
     empty.touch(mode=0o600)
     for how in ({"mode": "r"}, {"create": False}):
-        with pytest.raises(FormatError, match="is no store: it has 0 bytes"):
+        with pytest.raises(FormatError, match="is not a store: it has 0 bytes"):
             pagestore.open(empty, **how)
     assert empty.stat().st_size == 0
     pagestore.open(empty).close()

@@ -1,8 +1,11 @@
-"""The habits of the code that no linter holds: short files, short functions, few parameters, docstrings, live links."""
+"""The habits of the code that no linter holds: small files, folders and functions, docstrings, live links."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pagestore", "ivm", "tools")
-FILE_LINES, FUNCTION_LINES, PARAMETERS = 600, 60, 12
-KERNELS = {"kernel", "inlined", "late", "addressed", "allocating", "by_address", "njit", "intrinsic"}
+FILE_LINES, FUNCTION_LINES, PARAMETERS, FOLDER_FILES = 600, 60, 12, 18
+SOURCES = {".py", ".c", ".lark", ".logiql"}
+KERNELS = {"kernel", "inlined", "on_demand", "allocating", "njit", "intrinsic"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -83,6 +87,17 @@ def undocumented_functions(source: str, file: str) -> list[str]:
     ]
 
 
+def full_folders(top: Path) -> list[str]:
+    """Of a folder and all below it, those with too many files of code."""
+    counts = Counter(file.parent for file in top.rglob("*.*") if file.suffix in SOURCES)
+    return [
+        f"{folder.relative_to(top.parent)}: the folder has {count} files of code; group them by subject in folders of "
+        f"their own, so that none has over {FOLDER_FILES}"
+        for folder, count in sorted(counts.items())
+        if count > FOLDER_FILES
+    ]
+
+
 def refuse(complaints: list[str]) -> None:
     """Fails with all complaints, one a line, where there are any."""
     if complaints:
@@ -95,6 +110,23 @@ def test_habit(habit, package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     assert files
     refuse([line for file in files for line in habit(file.read_text(), str(file.relative_to(ROOT)))])
+
+
+@pytest.mark.parametrize("top", [*PACKAGES, "tests"])
+def test_a_folder_is_small(top: str) -> None:
+    refuse(full_folders(ROOT / top))
+
+
+def test_full_folders_are_found(tmp_path: Path) -> None:
+    for number in range(FOLDER_FILES):
+        (tmp_path / "some" / "inner").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "some" / "inner" / f"{number}.py").touch()
+    (tmp_path / "some" / "inner" / "README.md").touch()
+    (tmp_path / "some" / "outer.py").touch()
+    assert full_folders(tmp_path / "some") == []
+    (tmp_path / "some" / "inner" / "more.c").touch()
+    (complaint,) = full_folders(tmp_path / "some")
+    assert complaint.startswith("some/inner: the folder has 19 files of code")
 
 
 def body(lines: int) -> str:
@@ -117,7 +149,12 @@ DOC = '    """Does it."""\n'
         ),
         (undocumented_functions, f"def f():\n{DOC}", "def f(): ...", "a.py:1: f has no docstring"),
         (undocumented_functions, "class _C:\n  def f(): ...", "class C:\n  def f(): ...", "a.py:2: f has no docstring"),
-        (undocumented_functions, "@late('void')\ndef f(): ...", "@cache\ndef f(): ...", "a.py:2: f has no docstring"),
+        (
+            undocumented_functions,
+            "@on_demand('void')\ndef f(): ...",
+            "@cache\ndef f(): ...",
+            "a.py:2: f has no docstring",
+        ),
         (undocumented_functions, f"def f():\n{DOC}    def g(): ...", "if x:\n  def f(): ...", "a.py:2: f has no doc"),
         (undocumented_functions, "@x.setter\ndef x(self, y): ...", "@property\ndef x(self): ...", "a.py:2: x has no"),
     ],
@@ -126,6 +163,48 @@ def test_each_habit_can_fail(habit, fine: str, wrong: str, says: str) -> None:
     assert habit(fine, "a.py") == []
     (complaint,) = habit(wrong, "a.py")
     assert complaint.startswith(says)
+
+
+PRIVATE = re.compile(
+    r"\b(doors?|wings?|cones?|vouch\w*|lent|lends?|steady|settled?|settles|comes? to|came to|is had|are had|"
+    r"stands? (?:in|on|beside|behind)|lets? go of|on the books|what is asked|is there already|is there twice|told of|"
+    r"is no (?!longer|more|less|worse|larger|smaller|other|memory|error)\w+|behind (?:it|them|one)|"
+    r"beside (?:it|them))\b"
+)
+EXEMPT = re.compile(r"`[^`]*`|there is no |are not memory", re.IGNORECASE)  # names of code, and plain English
+
+
+def private_words(source: str, file: str) -> list[str]:
+    """Words that only this project used in these senses, in docstrings, comments and messages, or in a page."""
+    if file.endswith(".py"):
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+        texts = [(token.start[0], token.string) for token in tokens if token.type in kinds]
+    else:
+        texts = [(1, source)]
+    lines = [(first + i, line) for first, text in texts for i, line in enumerate(text.splitlines())]
+    found = [(number, PRIVATE.search(EXEMPT.sub(" ", line))) for number, line in lines]
+    return [f"{file}:{n}: write plain words for {word[0]!r}" for n, word in found if word]
+
+
+def test_no_private_words() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    code = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    refuse([line for file in (*pages, *code) for line in private_words(file.read_text(), str(file.relative_to(ROOT)))])
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "says"),
+    [
+        ('x = f"there is no {y}"  # no longer', "a.py", None),
+        ("def f():\n    pass  # it comes to 3", "a.py", "a.py:2: write plain words for 'comes to'"),
+        ('"""One.\n\nIs steady."""', "a.py", "a.py:3: write plain words for 'steady'"),
+        ('raise E(f"{x} is no store")', "a.py", "a.py:1: write plain words for 'is no store'"),
+        ("a\nthe doors\n", "a.md", "a.md:2: write plain words for 'doors'"),
+    ],
+)
+def test_private_words_are_found(source: str, file: str, says: str | None) -> None:
+    assert private_words(source, file) == ([says] if says else [])
 
 
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:)([^)\s#]*)(#[^)\s]+)?\)")

@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 MODULES = {  # each public module, and the names that it offers
     "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
     "pagestore.compiled": """
-        ADD ByteTable Bytes CHANGES CURSOR_WORDS Door ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
-        LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables VERSION
-        WORD_MAX WORD_MIN Words addressed allocating ascends borrowed by_address call_operator code_of compose_few field
-        first flush_queue forward gallop inlined kernel late lowest next_changes next_leaf population raise_for run_end
-        seek start_delta unpack
+        ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
+        LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET Table Tables TreeRef TypedKernel VERSION
+        WORD_MAX WORD_MIN Words allocating ascends borrowed call_operator code_of compose_few field first
+        flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf on_demand population
+        raise_for run_end seek start_delta tree_at unpack
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
@@ -67,15 +67,16 @@ MEMBERS = {  # of each class that is handed to users
         source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
     """,
     pagestore.Transaction: """
-        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
-        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
-        refuse_nulls rename replace rollback savepoint stitch threads tree truncate version vouch
+        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
+        declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
+        following pages properties refuse_nulls rename replace rollback savepoint stitch threads tree truncate
+        version
     """,
     ivm.Workspace: """
-        at blocks check close committed declarations evaluate exec explain install predicates query repair rope rules_of
-        stats subscribe trace trace_distance transaction uninstall verify
+        at blocks check close declarations evaluate evaluated exec explain install predicates query repair rope rules_of
+        sql stats strict subscribe trace trace_distance transaction uninstall verify
     """,
-    ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
+    ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 COMMANDS = {
@@ -132,6 +133,17 @@ def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
         command(["--help"])
     listed = re.findall(r"^    ([a-z]+)\b", capsys.readouterr().out, re.MULTILINE)
     assert listed == COMMANDS[command].split()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in COMMANDS for name in COMMANDS[command].split()]
+)
+def test_help_fits_a_terminal(command, name: str, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        command([name, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage:") and [line for line in lines if len(line) > 80] == []
 
 
 def test_the_scripts_run_these_commands() -> None:

@@ -47,23 +47,23 @@ def test_examples_of_rows_in_and_out() -> None:
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
 
-def wings(package: str) -> dict[str, set[str]]:
-    """The files that the architecture's table names for each wing of a package; `top` is the package itself."""
+def layers(package: str) -> dict[str, set[str]]:
+    """The files that the architecture's table names for each layer of a package; `top` is the package itself."""
     rows = re.findall(r"^\| (.*?) \|(.*)$", ARCHITECTURE.partition(f"## {package}, from the bottom")[2], re.MULTILINE)
-    end = next(i for i, (wing, _) in enumerate(rows) if wing == "top") + 1
-    return {wing.strip("`/"): set(re.findall(r"`(\w+\.py)`", files)) for wing, files in rows[1:end]}
+    end = next(i for i, (layer, _) in enumerate(rows) if layer == "top") + 1
+    return {layer.strip("`/"): set(re.findall(r"`(\w+\.py)`", files)) for layer, files in rows[1:end]}
 
 
 @pytest.mark.parametrize("package", ["pagestore", "ivm"])
 def test_every_file_stands_in_the_architecture(package: str) -> None:
     folder = ROOT / package
     there = {
-        wing.name: {file.name for file in wing.rglob("[!_]*.py")}
-        for wing in folder.iterdir()
-        if (wing / "__init__.py").exists()
+        layer.name: {file.name for file in layer.rglob("[!_]*.py")}
+        for layer in folder.iterdir()
+        if (layer / "__init__.py").exists()
     }
     there["top"] = {file.name for file in folder.glob("[!_]*.py")}
-    assert wings(package) == there
+    assert layers(package) == there
 
 
 def test_files_that_the_architecture_leads_to_are_there() -> None:

@@ -42,7 +42,7 @@ class Walk(NamedTuple):
 
 
 def walks() -> dict[str, Walk]:
-    """The three walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
+    """The three walks, each in a store of its own, after one that is not watched: imports and caches are not moves."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, walk in {"a key to disk": _key, "a text to rows": _text, "a delta to rows": _delta}.items():

@@ -87,7 +87,7 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
     if not installed.stores(name):
         return recompute(source, installed, Encoder(source), name, threads)
     stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
-    assert isinstance(source, Transaction), "a stratum, and the state of an aggregate, stands in trees of a transaction"
+    assert isinstance(source, Transaction), "a stratum, and the state of an aggregate, are in trees of a transaction"
     if stratum is None:
         rebuild(source, installed, [rule for rule in installed.rules if name in rule.writes], recording=False)
     else:

@@ -30,6 +30,7 @@ from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import APART, INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
+from ivm.views.rope import text_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
@@ -143,7 +144,7 @@ class Engine(Filler):
                         self._flush(step.name, waiting.pop(step.name))
                 continue
             if isinstance(step, Settle):
-                self._settle(step.stratum)
+                self._finish(step.stratum)
                 continue
             started = time.perf_counter()
             if isinstance(step, Scan):
@@ -251,7 +252,7 @@ class Engine(Filler):
 
     # -- a recursive stratum
 
-    def _settle(self, stratum: InstalledStratum) -> None:
+    def _finish(self, stratum: InstalledStratum) -> None:
         """Bring the views of a recursive stratum up to date with the deltas so far."""
         plans = [plan for rule in stratum.rules for plan in (*rule.plans, *rule.searches)]
         indices = {index for plan in plans for index in indices_of(plan) if index.predicate not in stratum.recursive}
@@ -287,12 +288,14 @@ class Engine(Filler):
         permuted = [net_changes(change.actions, change.rows[place]) for place in stored.places[1:]]
         self._note_change(name, stored.of_indices([change, *permuted]))
 
-    # -- one range
+    # -- one range, or the texts of a concat
 
     def _scan(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
-        """Yield the edits of a view that is evaluated by ranges.  Raises RangeError."""
+        """Yield the edits of a view that is evaluated without plans.  Raises RangeError."""
         span = rule.span
-        assert span
+        if span is None:
+            yield from self._follow_texts(rule)
+            return
         if self.deltas.keys().isdisjoint(rule.indices):
             return
         points, measured = [
@@ -304,6 +307,15 @@ class Engine(Filler):
         edits, looked = ranged_edits(self.txn.pages, span, points, measured, find)
         self.accounts[name].operations += looked
         yield name, edits
+
+    def _follow_texts(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
+        """Yield the edits of a view of a concat's texts: those of the groups that have changed."""
+        (name,), (concat, fold) = rule.writes, self.concat_of(rule)
+        change = self.change_of(concat)
+        rows = self.asked(rule, change.rows) if change else np.empty((0, 0), np.int64)
+        if rows.size:
+            self.accounts[name].operations += rows.shape[1]
+            yield name, text_edits(self.txn, self.installed.layouts[name], self.txn.tree(name), concat, fold, rows)
 
     # -- one plan
 

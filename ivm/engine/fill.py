@@ -37,7 +37,7 @@ from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownView
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
 from ivm.join.join import MemoryUse, concatenated, within_memory
-from ivm.lang.ir import Predicate, Rule
+from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
@@ -50,8 +50,9 @@ from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
 from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
-from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Layout, State
+from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
+from ivm.views.rope import text_rows
 from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
@@ -137,9 +138,10 @@ class Filler:
                 self._fill_stratum(stratum)
                 filled |= stratum.recursive
                 continue
-            if rule.span:
+            if not rule.plans:
                 (name,) = rule.writes
-                waiting[name] = [self._evaluate_range(name, rule, rule.span)]
+                with naming_the_rule(rule.definition):
+                    waiting[name] = [self._evaluate_unplanned(name, rule)]
                 continue
             for number, plan in enumerate(rule.plans):
                 if plan.is_scan:
@@ -246,14 +248,39 @@ class Filler:
             self.accounts[name].operations += evaluation.operations
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
 
-    def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
-        """Return the rows that a rule evaluated by ranges inserts into its view.  Raises RangeError."""
-        self._build_indices(rule.indices)
-        points, measured = map(self.tree, span.indices)
-        self.accounts[name].operations += points.count
-        with naming_the_rule(rule.definition):
-            rows = ranged_rows(self.txn.pages, span, points, self.results_of(name, span, measured))
+    def _evaluate_unplanned(self, name: str, rule: InstalledRule) -> Edits:
+        """Return the rows that a rule without plans (schedule.py) inserts into its view.  Raises RangeError."""
+        if rule.span:
+            self._build_indices(rule.indices)
+            points, measured = map(self.tree, rule.span.indices)
+            self.accounts[name].operations += points.count
+            rows = ranged_rows(self.txn.pages, rule.span, points, self.results_of(name, rule.span, measured))
+        else:
+            rows = self._texts(name, rule)
         return np.full(rows.shape[1], INSERT), rows
+
+    def _texts(self, name: str, rule: InstalledRule) -> np.ndarray:
+        """Return the rows of a view of a concat's texts, in key order; O(the texts)."""
+        layout, (concat, fold) = self.installed.layouts[name], self.concat_of(rule)
+        batches = read_batches(self.txn.pages, self.txn.tree(concat))
+        parts = [text_rows(self.txn, layout, concat, fold, self.asked(rule, batch)) for batch in batches]
+        return np.concatenate([*parts, np.empty((layout.visible, 0), np.int64)], axis=1)
+
+    def concat_of(self, rule: InstalledRule) -> tuple[str, Fold]:
+        """Return the concat whose texts a rule of texts reads."""
+        (concat,) = rule.reads
+        fold = self.installed.layouts[concat].fold
+        assert fold
+        return concat, fold
+
+    def asked(self, rule: InstalledRule, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of a concat that have the constant keys in the body of a rule of texts."""
+        ((atom,),) = rule.definition.body
+        assert isinstance(atom, Atom)
+        for place, key in enumerate(atom.args):
+            if isinstance(key, Const):
+                rows = rows[:, rows[place] == self.encode(key)]
+        return rows
 
     def results_of(self, name: str, span: Span, measured: Tree) -> Find:
         """Return a function that finds the results of a view evaluated by ranges; it raises RangeError."""
@@ -570,4 +597,4 @@ def naming_the_rule(rule: Rule) -> Iterator[None]:
 
 def not_a_view(name: str) -> UnknownViewError:
     """Return the error for a relation where a view is required."""
-    return UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
+    return UnknownViewError(f"{name} is not a view: its rows come from transactions, not from rules; name a view")

@@ -18,21 +18,23 @@ import numpy as np
 from ivm import lang
 from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import recursive_names, strata_of
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
-from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, refusing
+from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refusing
 from ivm.plan.rewrite.levels import lift_levels
 from ivm.plan.rewrite.ranges import Span, lift_ranges, pays_once, span_of
 from ivm.views.heads import Head
-from ivm.views.layouts import RANGED, Layout, ranked_layout, state_names, view_layout
+from ivm.views.layouts import RANGED, TEXT, Layout, ranked_layout, state_names, view_layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 6  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_SCANS = 5  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING = 7  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_SCANS = 6  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
@@ -49,8 +51,8 @@ class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
 
     `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
-    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, without
-    plans.
+    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, and one of
+    texts (lang/ir.py) from a concat's state: both have no plans.
     """
 
     number: int
@@ -130,8 +132,9 @@ class Block:
     def rewrites(self) -> "Rewrites":
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
+        texts = any(rule.definition.texts for rule in self.rules)
         scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, scans)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans)
 
 
 class Rewrites(NamedTuple):
@@ -139,12 +142,14 @@ class Rewrites(NamedTuple):
 
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
-    `scans` reads a body of one relation in the order that the relation is stored in.
+    `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
+    that the relation is stored in, and evaluates joins by columns.
     """
 
     ranges: bool = True
     levels: bool = True
     columns: bool = True
+    texts: bool = True
     scans: bool = True
 
 
@@ -235,7 +240,7 @@ class Installed:
 
     def stores(self, name: str) -> bool:
         """Return whether evaluating a view by itself needs trees, which only a transaction can create."""
-        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind == RANGED)
+        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind in (RANGED, TEXT))
         return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
     @cached_property
@@ -310,21 +315,11 @@ class Installed:
         and rounds of a recursion, `part` is the checked text, if it is known.
         """
         part = part or lang.compile(text, self.program, name, rewrites.columns)
-        predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
         stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         layouts |= {n: layout for n, layout in stored.items() if layout}
-        recursive = recursive_names(part.rules)
-        if rewrites.ranges and maintenance in (AUTO, ONCE):
-            keys_of = partial(_keys_of, predicates, layouts)
-            pays = partial(pays_once, distinct) if maintenance == ONCE else None
-            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
-            part = part.lifted(lift)
-        if rewrites.levels and maintenance != ONCE:
-            part = lift_levels(part, recursive, state_names)
-        part = part.lifted(lift_existentials).lifted(lift_computed)
-        part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
-        program = self.program.including(part)
+        part = self._rewritten(part, layouts, distinct, encode, maintenance, rewrites)
+        program = self.program.including(part := with_nullable_helpers(part, self.program.predicates))
         recursive = recursive_names(part.rules)
         predicates = dict(program.predicates)
         for view in recursive:
@@ -345,8 +340,9 @@ class Installed:
                     InstalledRule(first + i, definition, planned.plans, granularity, planned.searches, *limits)
                 )
                 continue
-            if definition.range:
-                span = span_of(definition, {n: (layouts[n].keys, layouts[n].visible) for n in reads(definition)})
+            if definition.range or definition.texts:
+                widths = {n: (layouts[n].keys, layouts[n].visible) for n in reads(definition)}
+                span = span_of(definition, widths) if definition.range else None
                 rules.append(InstalledRule(first + i, definition, (), granularity, span=span))
                 layouts[definition.heads[0].predicate] = view_layout(
                     predicates[definition.heads[0].predicate], [(definition, ())]
@@ -362,6 +358,24 @@ class Installed:
         built = {index for rule in self.rules for index in rule.indices} - self.deferred
         made = Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
         return made._deferring({index for rule in made.rules for index in rule.indices} - built)
+
+    def _rewritten(
+        self, part: lang.Program, layouts: Mapping[str, Layout], distinct: Distinct, encode: Encode,
+        maintenance: str, rewrites: Rewrites,
+    ) -> lang.Program:  # fmt: skip
+        """Return a part with helper views for all that the join does not take by itself (plan/rewrite)."""
+        known = {**self.program.predicates, **part.predicates}
+        part = part.lifted(partial(lift_texts, known=known, helpers={}))
+        recursive = recursive_names(part.rules)
+        if rewrites.ranges and maintenance in (AUTO, ONCE):
+            keys_of = partial(_keys_of, {**self.program.predicates, **part.predicates}, layouts)
+            pays = partial(pays_once, distinct) if maintenance == ONCE else None
+            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
+            part = part.lifted(lift)
+        if rewrites.levels and maintenance != ONCE:
+            part = lift_levels(part, recursive, state_names)
+        part = part.lifted(lift_existentials).lifted(lift_computed)
+        return refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
 
     def excluding(self, *blocks: Block) -> "Installed":
         """Return this without some blocks, given in order.  Raises UninstallError if others read their predicates."""

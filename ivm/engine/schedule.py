@@ -21,12 +21,12 @@ from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, pro
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
+from pagestore.compiled import FlushRoom, PageBooks, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
-CARRY = Door(
+CARRY = TypedKernel(
     kernel.carry,
     int,
     Pages,
@@ -68,7 +68,7 @@ class Settle(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Maintain the view of a rule evaluated by ranges after changes of its points or measured rows."""
+    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
 
     rule: InstalledRule
 
@@ -127,13 +127,15 @@ class Schedule:
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
-        done = txn.flush_queues(self.queues, partial(self._carry, 0))
+        done = self._carried(txn, 0)
         if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
-            done = txn.flush_queues(self.queues, partial(self._carry, done), again=True)
+            done = self._carried(txn, done)
         return done
 
-    def _carry(self, begin: int, *flushing: Any) -> int:
-        done: int = CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+    def _carried(self, txn: Transaction, begin: int) -> int:
+        """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
+        with txn.flushing(self.queues, again=begin > 0) as room:
+            done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
         return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
@@ -212,21 +214,21 @@ class Schedule:
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
     steps: list[Step] = []
-    waiting, settled = dict.fromkeys(sorted(names)), set[str]()
+    waiting, finished = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:
         reads = stratum.reads
         due = [name for name in reads if name in waiting]
-        if not due and settled.isdisjoint(reads):
+        if not due and finished.isdisjoint(reads):
             continue
         steps += map(Flush, due)
-        settled |= {*due, *stratum.recursive}
-        waiting = {name: None for name in waiting if name not in settled}
+        finished |= {*due, *stratum.recursive}
+        waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
-        steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
-        waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
+        steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
+        waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]
 
 

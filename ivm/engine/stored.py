@@ -29,7 +29,7 @@ HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
 # Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
-RELEASE = "`ivm uninstall` lets go of rules and of what they keep"
+RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
 
 def saved_rules(source: Snapshot | Transaction) -> str | None:
@@ -134,7 +134,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
     scans = sorted(installed.scans.get(predicate.name, ()))
-    txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], scans=scans, hidden=layout.hidden)
+    key = predicate.columns[: layout.keys]
+    txn.create(predicate.name, schema, key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
@@ -201,13 +202,18 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
         _refuse_unread(name, source[name].info.schema)
     found = (declaration_of(name, source[name].info.schema) for name in names)
     lines = [declaration for declaration in found if declaration]
-    return "\n".join(["", MARK, *lines]) if lines else ""
+    return declared_before("", *lines) if lines else ""
 
 
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
     """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
     names = [name for name in source if name not in known or known[name].extensional]
     return {name: declaration_of(name, source[name].schema) for name in names}
+
+
+def declared_before(text: str, *lines: str) -> str:
+    """Return what to append to a text so that it declares relations that existed before it."""
+    return "\n".join(["", *lines] if f"\n{MARK}\n" in text else ["", MARK, *lines])
 
 
 def stored_before(text: str) -> set[str]:

@@ -39,7 +39,7 @@ from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, trie
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
 from ivm.join.plan_arrays import Sensors, Shape
-from pagestore.compiled import Door
+from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, WORD_MIN, Coding, Pages, Tree, coding_within, read_batches
 
 DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
@@ -163,7 +163,7 @@ def level_bounds(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     return int(flat.low[places].min()), int(flat.high[places].max())
 
 
-RUN = Door(kernel.run_flat, FlatTries, FlatRun, KeyTables, BitRows, FlatOutput)
+RUN = TypedKernel(kernel.run_flat, FlatTries, FlatRun, KeyTables, BitRows, FlatOutput)
 
 
 class FlatJoin(Run):
@@ -194,7 +194,7 @@ class FlatJoin(Run):
         output = FlatOutput(self._out, self._times, self._rows, self._codes, self._room)
         fits = RUN.call(FlatTries(self._flat.data, self._flat.place), run, tables, rows, output)
         if not fits:
-            raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
+            raise RangeError("one row has more than 2**63 derivations, which cannot be counted")
         if self._collects:
             self.times.append(self._times[: self._state[tries.EMITTED]].copy())
 

@@ -28,7 +28,7 @@ from ivm.errors import RoomError
 from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
-from pagestore.compiled import Bytes, Door, MappedWords, Table, Tables, Words, raise_for
+from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
 
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
@@ -197,7 +197,7 @@ BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
 STOCK_MAX = 16  # the most batches whose memory is allocated at once
 
-LEAPFROG = Door(kernel.leapfrog, MappedWords, Bytes, int, Words, Words, Table, Words, Table, Tables, Table)
+LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
 
 
 class Run(ABC):
@@ -325,5 +325,5 @@ class Join(Run):
 
     def _advance(self) -> None:
         raise_for(
-            LEAPFROG.call(*self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
+            LEAPFROG.call(self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
         )

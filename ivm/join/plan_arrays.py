@@ -16,7 +16,7 @@ import numpy as np
 
 from ivm.join.kernels import leapfrog, tries
 from ivm.join.kernels.bounds import merge_intervals
-from pagestore.compiled import Door, Table
+from pagestore.compiled import Table, TypedKernel
 from pagestore.host import WORD_MAX, WORD_MIN, Tree, distinct
 
 ALL = (WORD_MIN, WORD_MAX)
@@ -193,7 +193,7 @@ def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarra
     return flat
 
 
-MERGE = Door(merge_intervals, Table, int)
+MERGE = TypedKernel(merge_intervals, Table, int)
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:

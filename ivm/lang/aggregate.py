@@ -56,7 +56,7 @@ END = Operation(1, MANY, "it takes what to show, then what to order by, as in fi
 SOME = Operation(1, MANY, "it takes what to show, what to order by, and a number of rows, as in top(item, price, 3)",
                  constants=("k",), numbered=True)  # fmt: skip
 OPERATIONS = {
-    "count": Operation(0, 0, "it counts bindings and takes no argument", gives="int64"),
+    "count": Operation(0, MANY, "it counts bindings, or those in which its arguments are not null", gives="int64"),
     "sum": Operation(1, 1, "it adds int64 and decimal columns; floats are added exactly by total",
                      lambda type_: type_ == "int64" or scale(type_) is not None),
     "total": Operation(1, 1, "it adds float64 columns; int64 and decimal columns are added by sum",
@@ -111,7 +111,7 @@ def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:
         return replace(aggregate, by=len(arguments) - 1)
     if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op) or has_inverse(op):
         return aggregate
-    return replace(aggregate, arguments=(arguments[0], *order), by=len(order))
+    return replace(aggregate, arguments=(arguments[0], *order), by=len(order), implied=True)
 
 
 def key_variables(rule: Rule, known: Mapping[str, Predicate]) -> tuple[Var, ...]:
@@ -129,8 +129,6 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     """Raise AggregateError unless a head and its aggregate have the form of an aggregation."""
     op, result = aggregate.op, aggregate.result
     operation = operation_of(aggregate)
-    if op == "count" and aggregate.arguments:
-        raise AggregateError(aggregate.where, operation.takes)
     own = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
     if len(aggregate.arguments) < operation.least or own > operation.most:
         few = f"{op} takes one argument, as in {op}(x)" if operation.most == 1 and not operation.constants else ""
@@ -164,10 +162,10 @@ def operation_of(aggregate: Aggregate) -> Operation:
     if is_operator(aggregate.op):
         return REGISTERED
     if aggregate.op in REFUSED:
-        raise AggregateError(aggregate.where, f"{aggregate.op} is no aggregate: {REFUSED[aggregate.op]}")
+        raise AggregateError(aggregate.where, f"{aggregate.op} is not an aggregate: {REFUSED[aggregate.op]}")
     raise AggregateError(
-        aggregate.where, f"{aggregate.op} is no aggregate: there are {', '.join(OPERATIONS)}, and the operators that "
-        "pagestore.register_operator has made"
+        aggregate.where, f"{aggregate.op} is not an aggregate: there are {', '.join(OPERATIONS)}, and the operators "
+        "that pagestore.register_operator has made"
     )  # fmt: skip
 
 
@@ -195,7 +193,7 @@ def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
             raise AggregateError(aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out")
 
 
-ROWS_MAX = 1_000_000
+ROWS_MAX = 10**15
 
 
 def check_sole(rules: Sequence[Rule]) -> None:
@@ -215,9 +213,6 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
     """Return the types of an aggregate's results.  Raises AggregateError if it does not accept its arguments' types."""
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
-    for type_ in found:
-        if type_ == ROPE:
-            raise AggregateError(aggregate.where, f"{op} does not take a concat")
     if found and not operation.admits(found[0]):
         raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
     ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []

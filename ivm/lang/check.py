@@ -18,9 +18,10 @@ from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError, 
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
 from ivm.lang.columns import check_neighbours, check_ordered, with_columns, with_neighbours, with_one_atom_a_row
 from ivm.lang.declarations import check_arity, check_names, declare, edit
-from ivm.lang.infer import infer, without_nulls
+from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, atoms, reads, variables, writes
 from ivm.lang.normalise import normalise
+from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.recursion import check_recursion, prepare
 from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
@@ -85,8 +86,12 @@ def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str
                 f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
             )  # fmt: skip
         for rule in begun:
-            _typed(rule, predicates)
-    return [_typed(rule, predicates) for rule in rules]
+            _typed(rule, predicates, True)
+    while True:  # until it is known which columns of recursive views may be null
+        before = {name: predicates[name].nullable for name in stratum.recursive if name in predicates}
+        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive))]
+        if all(predicates[name].nullable == nullable for name, nullable in before.items()):
+            return typed
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
@@ -99,25 +104,34 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
     return known
 
 
-def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
-    """Return the rule with types, and add its heads to `predicates`, which must hold all that it reads."""
+def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool) -> list[Rule]:
+    """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
     rule = without_nulls(infer(rule, predicates), predicates)
     check_ordered(rule)
-    for head in rule.heads:
-        _define(head, rule, predicates)
-    return rule
+    made = skipping_nulls(rule, predicates, recursive)
+    for one in made:
+        absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
+        for head in one.heads:
+            nulls = nullable_places(head.terms, one.body, predicates)
+            _define(head, one, (*nulls, *[len(head.args)] * (head.value in absent)), predicates)
+    return made
 
 
-def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
-    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree."""
+def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate]) -> None:
+    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree.
+
+    Columns in the places `nullable` may be null.
+    """
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
-    made = Predicate(head.predicate, keys, value, False, _column_names(head), where=head.where)
+    made = Predicate(head.predicate, keys, value, False, _column_names(head), nullable, where=head.where)
     before = predicates.setdefault(head.predicate, made)
     check_arity(head, before)
+    if not {*nullable} <= {*before.nullable}:
+        predicates[head.predicate] = replace(before, nullable=(*sorted({*nullable, *before.nullable}),))
     for name, old, new, term in zip(before.columns, before.types, types, head.terms, strict=True):
         if old != new and common(old, new) != old:
             reason = f"column {name} of {head.predicate} is {new} here, but {old}"
@@ -188,9 +202,9 @@ def _demand(needed: Iterable[Var], bound: frozenset[Var], literals: Disjunct) ->
 def _remedy(variable: Var, literals: Disjunct) -> str:
     negations = [n for n in literals if isinstance(n, Negation) and variable in variables(n)]
     if len(negations) > 1:
-        return "it stands in two negations; use another name, or `_`, in each unless a positive atom holds it"
+        return "it occurs in two negations; use another name, or `_`, in each unless a positive atom binds it"
     if negations:
-        return "a positive atom beside the negation must hold it, or it needs a name used only inside"
+        return "a positive atom outside the negation must bind it, or it needs a name used only inside"
     if any(isinstance(c, Compare) and variable in variables(c) for c in literals):
         return "a comparison binds only by `variable = term`, where the term's variables are bound"
     return "each disjunct needs a positive atom that holds it, or `variable = term`"

@@ -105,7 +105,7 @@ class _Columns(NamedTuple):
             raise ArityError(literal.where, f"{reason}: {predicate}")
         value = literal.value
         if isinstance(value, Var) and value.name in self.unnamed:  # a `_` here tests whether a value exists
-            value = Var(f"{next(self.fresh)}v", where=value.where)
+            value = replace(value, name=f"{next(self.fresh)}v")
         others = predicate.columns[predicate.key_count :]
         values = [value if other == column else Var(next(self.fresh), where=literal.where) for other in others]
         added = tuple(v for v in values if isinstance(v, Var) and v is not literal.value)
@@ -160,8 +160,10 @@ def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const 
     for term, instead in ((a, b), (b, a)):
         if isinstance(term, Var) and (term.name in unnamed or fullmatch(ASKED, term.name)):
             asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
+            if isinstance(instead, Var) and term.name not in unnamed and not term.marked:
+                instead = replace(instead, marked=False)  # which asks for a value, so it is not null
             return term if asks else instead
-    return a if a == b else None
+    return (b if isinstance(a, Var) and a.marked else a) if a == b else None
 
 
 OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # the aggregate, and which values it takes

@@ -62,14 +62,7 @@ def _declared(declaration: Declaration) -> Predicate:
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
     types = _types(declaration, columns, call)
-    marked = {variable: where for variable, text, where in declaration.types if text.endswith("?")}
-    for key in columns[: call.keys or 0] if value is None else columns[:-1]:
-        if key in marked:
-            reason = f"{key} is a key, and a key is never null: only a function's value may be"
-            raise RuleTypeError(marked[key], reason)
-    if value is not None and not call.args and marked:
-        reason = f"the value of {call.name}[] is the key of its one row, and a key is never null: leave the ? out, and "
-        raise RuleTypeError(marked[columns[0]], f"{reason}delete the row, `-{call.name}[].`, where there is no value")
+    marked = {variable for variable, text, _ in declaration.types if text.endswith("?")}
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
         return Predicate(call.name, types, None, True, columns, nullable, call.keys, where=call.where)
@@ -77,6 +70,10 @@ def _declared(declaration: Declaration) -> Predicate:
 
 
 def _column(term: Node, call: Call) -> str:
+    if isinstance(term, Var) and term.marked:
+        raise RuleTypeError(
+            term.where, f"the question mark belongs to the type of {term.name}, as in int?({term.name})"
+        )
     if isinstance(term, Var):
         return term.name
     reason = f"a declaration names its columns, as in {call.name}(x, y) -> int(x), int(y)."
@@ -87,7 +84,7 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
     found: dict[str, Type] = {}
     for variable, text, where in declaration.types:
         if variable not in columns:
-            reason = f"{variable} is no column of {call.name}, which has {', '.join(columns)}"
+            reason = f"{variable} is not a column of {call.name}, which has {', '.join(columns)}"
             raise RuleTypeError(where, reason)
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
@@ -141,7 +138,11 @@ def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
 
 
 def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
-    """Return the edit.  Raises RuleTypeError if a nullable column is given the value that encodes null."""
+    """Return the edit.  Raises RuleTypeError for a null in a column that is never null, and for a value that encodes
+    null in one that may be null."""
+    for place, given in enumerate(atom.terms):
+        if isinstance(given, Const) and given.value is None and place not in predicate.nullable:
+            raise RuleTypeError(given.where, f"{predicate.columns[place]} of {predicate.name} is never null")
     for place in predicate.nullable:
         term = atom.terms[place] if place < len(atom.terms) else None
         if isinstance(term, Const) and stands_for_null(term):

@@ -28,7 +28,9 @@ UPPER = (
 NULL_REMEDY = (
     "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and `f[x] = _` where it has one"
 )
-WRITE_NULL = "null is written as None, in a transaction: `txn.set(name, rows)`"
+WRITE_NULL = (
+    'null is written as None, in a transaction: `txn.set(name, rows)`, or in a text with its type, as null["int"]'
+)
 
 
 def hints(text: str, source: str) -> list[RuleWarning]:
@@ -84,7 +86,7 @@ def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
         )
     else:
         return
-    error = RuleSyntaxError(variable.where, f"`{name}` is no value in rules, but would be a variable: {remedy}")
+    error = RuleSyntaxError(variable.where, f"`{name}` is not a value in rules, but would be a variable: {remedy}")
     raise shown(error, text)
 
 

@@ -2,13 +2,6 @@
 
 The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
 only where nothing else gives one.  In the result every constant has the type of its context.
-
-Exclude nulls: rules do not see a function's row whose value is null, and no variable is null.
-
-email[c] = e -> int(c), string?(e).
-
-p(c) <- q(c), email[c] = e.            means    p(c) <- q(c), email[c] = e, e != null.
-p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e != null).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +11,6 @@ from functools import partial
 from ivm.errors import RuleTypeError
 from ivm.lang.aggregate import result_types
 from ivm.lang.ir import (
-    ROPE,
     Atom,
     Binary,
     Compare,
@@ -31,11 +23,12 @@ from ivm.lang.ir import (
     Term,
     Type,
     Var,
+    as_read,
     atoms,
     unnamed_in,
     variables,
 )
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, stands_for_null, takes
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
@@ -46,10 +39,10 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
     types: Types = {}
-    _refuse_ropes(rule, known)
+    unnamed = unnamed_in(rule)
     for disjunct in rule.body:
         for atom in atoms(disjunct):
-            _note_columns(atom, known[atom.predicate].types, types)
+            _note_columns(atom, known[atom.predicate].types, types, unnamed)
     equations = [c for disjunct in rule.body for c in _comparisons(disjunct) if c.op == "="]
     _spread(equations, types, lambda term: not is_literal(term))
     for head in rule.heads:
@@ -62,30 +55,16 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     return replace(rule, body=body, types=types)
 
 
-def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
-    """Raise RuleTypeError if a rule reads the text of a concat."""
-    unnamed = unnamed_in(rule)
-    for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
-        value = atom.value
-        if (
-            value is not None
-            and known[atom.predicate].value == ROPE
-            and not (isinstance(value, Var) and value.name in unnamed)
-        ):
-            raise RuleTypeError(
-                value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
-                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it is there, by `_`'
-            )  # fmt: skip
-
-
 def is_literal(term: Term) -> bool:
     """Return whether the term is a literal that takes its type from the context."""
     return isinstance(term, Const) and is_flexible(term)
 
 
-def _note_columns(atom: Atom, columns: Iterable[Type], types: Types) -> None:
+def _note_columns(atom: Atom, columns: Iterable[Type], types: Types, unnamed: set[str]) -> None:
     for term, column in zip(atom.terms, columns, strict=True):
         if isinstance(term, Var):
+            if term.name not in unnamed:
+                column = as_read(column)
             before = types.get(term.name, column)
             joint = common(before, column)
             if joint is None:
@@ -148,7 +127,7 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
     """Return the atom with its constants converted to the column types."""
     terms = tuple(
-        adapt(term, column) if isinstance(term, Const) else term
+        adapt(term, as_read(column)) if isinstance(term, Const) else term
         for term, column in zip(atom.terms, predicate.types, strict=True)
     )
     if atom.value is None:
@@ -187,7 +166,7 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
-            if term.op == "/" and isinstance(right, Const) and not right.value:
+            if term.op == "/" and isinstance(right, Const) and right.value == 0:
                 raise RuleTypeError(term.where, f"`{term}` divides by zero, whatever is stored")
             return replace(term, left=left, right=right), type_
 
@@ -219,40 +198,3 @@ def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     elif {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"
     return RuleTypeError(term.where, reason)
-
-
-def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Return the rule with conditions that exclude null values."""
-    if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
-        return rule
-    unnamed = unnamed_in(rule)
-    return replace(rule, body=tuple(tuple(_literals(disjunct, known, unnamed)) for disjunct in rule.body))
-
-
-def _atoms(rule: Rule) -> Iterator[Atom]:
-    for disjunct in rule.body:
-        for literal in disjunct:
-            yield from [literal] if isinstance(literal, Atom) else _within(literal)
-
-
-def _within(literal: Literal) -> Iterator[Atom]:
-    if isinstance(literal, Negation):
-        for part in literal.body:
-            yield from [part] if isinstance(part, Atom) else _within(part)
-
-
-def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: set[str]) -> Iterator[Literal]:
-    """Yield the literals of a conjunction, and conditions that values are not null."""
-    for literal in conjunction:
-        if isinstance(literal, Negation):
-            yield replace(literal, body=tuple(_literals(literal.body, known, unnamed)))
-            continue
-        yield literal
-        if isinstance(literal, Atom):
-            predicate = known[literal.predicate]
-            for place in predicate.nullable:
-                term = literal.terms[place]
-                if isinstance(term, Const) and stands_for_null(term):
-                    yield Compare("!=", term, Const(None, term.type), where=literal.where)  # no row has this value
-                if isinstance(term, Var) and (predicate.value is not None or term.name not in unnamed):
-                    yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

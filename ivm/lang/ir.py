@@ -21,7 +21,7 @@ writes      q
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -34,12 +34,16 @@ from ivm.errors import Where
 WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; names with a $ are internal
 RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
-Value = (
-    int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None
-)  # None is null, which no rule text can contain
+Value = int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None  # None is null
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # comparisons with the sides swapped
 
 ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
+
+
+def as_read(type_: Type) -> Type:
+    """Return the type that a column has for rules that read its values: a concat is a string."""
+    return "string" if type_ == ROPE else type_
+
 
 NOWHERE = Where("<none>", 0, 0)
 
@@ -84,9 +88,10 @@ class Predicate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Var(Placed):
-    """A variable."""
+    """A variable; an argument of an atom that is `marked`, written `x?`, may be null there."""
 
     name: str
+    marked: bool = field(default=False, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,8 @@ class Aggregate(Placed):
 
     The last `by` arguments give the order, as price in `argmin(item, price)`.  `constants` are the operation's
     parameters, as 0.9 in `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`, numbers the rows of a group.
+    The order is `implied` if it is that of the keys, since none is written.  A function without keys has the value
+    `absent`, if there is one, where there is nothing to aggregate.
     """
 
     op: str
@@ -158,6 +165,13 @@ class Aggregate(Placed):
     constants: tuple[Const, ...] = ()
     place: Var | None = None
     by: int = 0
+    implied: bool = field(default=False, compare=False, repr=False)
+    absent: Const | None = None
+
+    @property
+    def written(self) -> tuple[Var, ...]:
+        """The arguments without an implied order."""
+        return self.arguments[: len(self.arguments) - self.by * self.implied]
 
     @property
     def argument(self) -> Var | None:
@@ -174,8 +188,8 @@ class Aggregate(Placed):
 class Range:
     """The values of `key` that a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
 
-    None is no bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of the
-    body's first atom, else they are group and point.
+    None is not a bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of
+    the body's first atom, else they are group and point.
     """
 
     point: Var
@@ -198,6 +212,9 @@ class Rule(Placed):
     evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
 
     With `levels`, aggregates of nested groups share states (see plan/rewrite/levels.py).
+
+    A rule of `texts` has a concat's row as its body, and as the value of its head the text of that row's group, which
+    the body does not bind (see plan/rewrite/helpers.py).
     """
 
     heads: tuple[Atom, ...]
@@ -209,6 +226,7 @@ class Rule(Placed):
     refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
     range: Range | None = None
     levels: bool = False
+    texts: bool = False
 
     @property
     def aggregate(self) -> Aggregate | None:
@@ -254,7 +272,7 @@ def show_rule(rule: Rule) -> str:
 
 
 def show_name(name: str) -> str:
-    """Return a name as it is written in a text: in quotes if it is no word.
+    """Return a name as it is written in a text: in quotes if it is not a word.
 
     >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
     ('customer:email', 'Straße', '`Order Date`', '`true`')
@@ -303,15 +321,19 @@ def show_literal(literal: Literal) -> str:
     """Return the text of an atom, a comparison or a negation."""
     match literal:
         case Atom():
-            args = ", ".join(map(show_term, literal.args))
+            args = ", ".join(map(_show_argument, literal.args))
             if literal.value is None:
                 return f"{show_name(literal.predicate)}({args})"
-            return f"{show_name(literal.predicate)}[{args}] = {show_term(literal.value)}"
+            return f"{show_name(literal.predicate)}[{args}] = {_show_argument(literal.value)}"
         case Compare():
             return f"{show_term(literal.left)} {literal.op} {show_term(literal.right)}"
         case Negation():
             body = ", ".join(map(show_literal, literal.body))
             return f"!{body}" if len(literal.body) == 1 else f"!({body})"
+
+
+def _show_argument(term: Var | Const) -> str:
+    return show_term(term) + "?" * (isinstance(term, Var) and term.marked)
 
 
 def show_term(term: Term, binding: int = 0) -> str:
@@ -332,7 +354,7 @@ def show_constant(constant: Const) -> str:
     value = constant.value
     match value:
         case None:
-            return "null"
+            return f'null["{constant.type}"]'
         case bool():
             return "true" if value else "false"
         case str():
@@ -416,13 +438,31 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
     """Return a term, an atom or a comparison with its variables renamed."""
     match node:
         case Var():
-            return names.get(node, node)
+            return replace(names[node], marked=node.marked) if node in names else node
         case Binary() | Compare():
             return replace(node, left=renamed(node.left, names), right=renamed(node.right, names))
         case Atom():
             args = tuple(renamed(arg, names) for arg in node.args)
             return replace(node, args=args, value=node.value and renamed(node.value, names))
     return node
+
+
+def marked(atom: Atom) -> Atom:
+    """Return an atom of a body whose variables may be null: it reads what another rule made for it."""
+
+    return _with_marks(atom, lambda variable: True)
+
+
+def unmarked(atom: Atom, names: Container[Var]) -> Atom:
+    """Return an atom in which these variables have no marks."""
+    return _with_marks(atom, lambda variable: variable.marked and variable not in names)
+
+
+def _with_marks(atom: Atom, is_marked: Callable[[Var], bool]) -> Atom:
+    def mark(term: Var | Const) -> Var | Const:
+        return replace(term, marked=is_marked(term)) if isinstance(term, Var) else term
+
+    return replace(atom, args=tuple(map(mark, atom.args)), value=atom.value and mark(atom.value))
 
 
 def tied(literals: Iterable[Literal]) -> list[set[Var]]:

@@ -37,10 +37,11 @@ from ivm.lang.ir import (
     Rule,
     Term,
     Var,
+    marked,
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.syntax_tree import MARKED, And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
 
 
@@ -98,12 +99,17 @@ class Hoist:
 
     def head_variable(self, node: Node, extra: list[Part]) -> Var:
         """Return the variable for an argument of a head."""
+        if isinstance(node, Var | Anonymous) and node.marked:
+            raise RuleSyntaxError(node.where, MARKED)
         if isinstance(node, Anonymous):
             raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
         return self.variable(node, extra)
 
     def aggregate(self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]) -> Aggregate:
         """Return the aggregate with variables as arguments, and with its constants."""
+        for term in terms:
+            if isinstance(term, Var | Anonymous) and term.marked:
+                raise RuleSyntaxError(term.where, MARKED)
         terms, constants = told_apart(aggregate, terms)
         arguments = tuple(self.variable(term, extra) for term in terms)
         return replace(aggregate, arguments=arguments, constants=constants)
@@ -151,7 +157,7 @@ class Hoist:
         """Convert a node to a variable: a new one for a term, a function's value or `_`."""
         if isinstance(node, Var):
             return node
-        name = replace(next(self.fresh), where=node.where)
+        name = replace(next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where)
         if isinstance(node, Call):
             extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
@@ -245,9 +251,9 @@ def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
 
 def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
-    args = tuple(v for v in free if v in scope)
+    args = tuple(replace(v, marked=False) for v in free if v in scope)
     atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
-    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((atom,),))]
+    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((marked(atom),),))]
 
 
 # -- scope

@@ -27,6 +27,7 @@ from lark.tree import Meta
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
 from ivm.lang.ir import Aggregate, Const, Type, Var
 from ivm.lang.syntax_tree import (
+    MARKED,
     And,
     Anonymous,
     Call,
@@ -40,7 +41,7 @@ from ivm.lang.syntax_tree import (
     Or,
     Statement,
 )
-from ivm.lang.types import LITERAL_MAX
+from ivm.lang.types import LITERAL_MAX, column_type
 from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
@@ -52,7 +53,7 @@ SEAL = sha256().digest_size  # bytes
 def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
     """Return the statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
-        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
+        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is not a text; rules, edits and queries are texts")
     return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, which editors on Windows write
 
 
@@ -228,8 +229,11 @@ class Builder(Transformer[Token, list[Statement]]):
         return terms
 
     def compare(self, meta: Meta, parts: list[Any]) -> Operation:
-        """`term < term`, with any comparison."""
-        return Operation(str(parts[1]), parts[0], parts[2], where=self.at(meta))
+        """`term < term`, with any comparison; a function's value may be marked, `f[x] = y?`."""
+        left, op, right = parts
+        if isinstance(right, Var | Anonymous) and right.marked and not isinstance(left, Call):
+            raise RuleSyntaxError(right.where, MARKED)
+        return Operation(str(op), left, right, where=self.at(meta))
 
     # -- terms
 
@@ -237,8 +241,12 @@ class Builder(Transformer[Token, list[Statement]]):
         """`term, term, ...`"""
         return tuple(args)
 
-    def application(self, meta: Meta, parts: list[Any]) -> Call:
-        """`name[args]` inside a term."""
+    def application(self, meta: Meta, parts: list[Any]) -> Call | Const:
+        """`name[args]` inside a term; `null["int"]` is a null of that type."""
+        name, args = parts
+        if name == "null" and args and isinstance(args[0], Const) and isinstance(args[0].value, str):
+            type_ = args[0].value.replace(" ", "")
+            return Const(None, column_type(type_, args[0].where), where=self.at(meta))
         return Call(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
@@ -259,6 +267,14 @@ class Builder(Transformer[Token, list[Statement]]):
     def anonymous(self, meta: Meta, parts: list[Token]) -> Anonymous:
         """`_`"""
         return Anonymous(where=self.at(meta))
+
+    def marked(self, meta: Meta, parts: list[Token]) -> Var:
+        """`x?`, a variable that may be null."""
+        return Var(str(parts[0]), marked=True, where=self.at(meta))
+
+    def marked_anonymous(self, meta: Meta, parts: list[Token]) -> Anonymous:
+        """`_?`"""
+        return Anonymous(True, where=self.at(meta))
 
     # -- constants
 
@@ -302,7 +318,7 @@ class Builder(Transformer[Token, list[Statement]]):
                 return Const(date.fromisoformat(text), "date", where=self.at(meta))
             moment = datetime.fromisoformat(text)
         except ValueError:
-            reason = f"#{text}# is no date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
+            reason = f"#{text}# is not a date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
             raise RuleSyntaxError(self.at(meta), reason) from None
         if moment.tzinfo is not None:
             reason = f"#{text}# has a time zone: write it in UTC, without the zone"
@@ -367,7 +383,7 @@ def _expected(terminals: set[str]) -> str:
         terminals = terminals - _TERM - {"NAME", "LPAR", "MINUS", "BANG"}
     if "STAR" in terminals:
         words.add("arithmetic")
-        terminals = terminals - _ARITHMETIC
+        terminals = terminals - _ARITHMETIC - {"NULLABLE"}
     if "CARET" in terminals:
         return "a rule, a declaration or an edit"
     *most, last = sorted(words | {_WORDS[t] for t in terminals})

@@ -27,10 +27,12 @@ from ivm.lang.ir import (
     Term,
     Var,
     atoms,
+    marked,
     reads,
     variables,
     writes,
 )
+from ivm.lang.nulls import tests_null
 from ivm.lang.program import Stratum, recursive_names, strata_of
 from pagestore.host import is_operator, is_semilattice
 
@@ -75,7 +77,7 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
         elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates that view
-            rule = replace(rule, body=((found[-1].heads[0],),))
+            rule = replace(rule, body=((marked(found[-1].heads[0]),),))
         found.append(rule)
     return found
 
@@ -220,13 +222,13 @@ def _check_uses(
 ) -> None:
     """Raise unless values restrict bindings only by bounds that better values satisfy, too."""
     if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
-        raise _not_monotone(rule, fault, f"{fault.name} decides which rows there are, so no value may be behind it")
+        raise _not_monotone(rule, fault, f"{fault.name} decides which rows exist, so it must not depend on a value")
     for literal in others:
         if isinstance(literal, Negation) and not rising.keys().isdisjoint(variables(literal)):
-            raise _not_monotone(rule, literal, "no value may stand in a negation")
+            raise _not_monotone(rule, literal, "no value may occur in a negation")
         if not isinstance(literal, Compare) or rising.keys().isdisjoint(variables(literal)):
             continue
-        if literal.op == "=" and literal not in equations:
+        if (literal.op == "=" and literal not in equations) or tests_null(literal):
             continue
         if not sign:
             raise _not_monotone(rule, literal, PASSED_ON)

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
+MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
+
 
 @dataclass(frozen=True, slots=True)
 class Anonymous(Placed):
-    """`_`: a variable that occurs nowhere else."""
+    """`_`: a variable that occurs nowhere else; `_?` if it is `marked`."""
+
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def column_type(text: str, where: Where) -> Type:
             "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), "
             "string and bytes"
         )
-        raise RuleTypeError(where, f"{text} is no type: there are {known}")
+        raise RuleTypeError(where, f"{text} is not a type: there are {known}")
     if not digits <= precision(text) <= DIGITS_MAX or precision(text) == 0:
         reason = f"decimal(p, s) needs 1 <= p <= {DIGITS_MAX} and s <= p"
         raise RuleTypeError(where, f"{text} does not fit a word: {reason}")
@@ -139,6 +139,8 @@ def is_flexible(const: Const) -> bool:
 def adapt(const: Const, wanted: Type) -> Const:
     """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have its value."""
     value, digits = const.value, scale(wanted)
+    if value is None:
+        return Const(None, wanted, where=const.where)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
     least, most = (0, UNSIGNED_MAX) if wanted == "uint64" else (WORD_MIN, WORD_MAX)
@@ -189,7 +191,7 @@ def _converted(const: Const, wanted: Type) -> Value:
         raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
     rounded = value.quantize(Decimal(1).scaleb(-digits))
     if rounded != value:
-        raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
+        raise RuleTypeError(const.where, f"{value} has more digits after the point than {wanted}")
     return rounded
 
 
@@ -237,9 +239,9 @@ def how_written(type_: Type) -> str:
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
-    """Return the exact result of `left op right` as a literal; None if it is no literal, as a quotient of decimals."""
+    """Return `left op right` as a literal, exact; None if no literal holds it, as a quotient of decimals."""
     a, b = left.value, right.value
-    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal):
+    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal) or b is None:
         return None
     if op == "/":
         if not (isinstance(a, int) and isinstance(b, int) and b):
@@ -248,7 +250,7 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
     with localcontext(prec=LITERAL_MAX):
         value = {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
     if abs(value) >= 10**LITERAL_MAX:
-        raise RuleTypeError(where, f"the literals come to a number of more than {LITERAL_MAX:,} digits")
+        raise RuleTypeError(where, f"the literals make a number of more than {LITERAL_MAX:,} digits")
     if isinstance(value, int):
         return Const(value, "int64", where=where)
     return Const(value, f"decimal({DIGITS_MAX},{-value.as_tuple().exponent})", where=where)

@@ -21,11 +21,11 @@ from ivm.maintenance.kernels.probe import mark_lone
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
 from ivm.plan.plan import Index, Plan, sensors_of, tree_name
-from pagestore.compiled import Door, Flags, Table, ascends
+from pagestore.compiled import Flags, Table, TypedKernel, ascends
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct
 
-ASCENDS = Door(ascends, Table)
-MARK = Door(mark_lone, Table, Table, Flags, Flags)
+ASCENDS = TypedKernel(ascends, Table)
+MARK = TypedKernel(mark_lone, Table, Table, Flags, Flags)
 
 
 class Change(NamedTuple):

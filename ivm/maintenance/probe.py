@@ -17,7 +17,7 @@ from ivm.maintenance.kernels import probe
 from ivm.maintenance.kernels import probe as kernel
 from ivm.maintenance.surgery import Delta, net_changes
 from ivm.plan.plan import Index, Plan
-from pagestore.compiled import Door, Tables, raise_for
+from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
@@ -26,7 +26,7 @@ FOUND = 1 << 14
 SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
 SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 
-PROBE = Door(
+PROBE = TypedKernel(
     kernel.probe_next, Pages, probe.ProbeTable, Tables, probe.Branches, probe.ProbeRun, probe.Found,
     probe.Composing,
 )  # fmt: skip

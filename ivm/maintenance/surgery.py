@@ -69,7 +69,7 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
 
 
 def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> Delta:
-    """Return the net changes of edits of rows[C, n]: a row that is both erased and inserted is no change.
+    """Return the net changes of edits of rows[C, n]: a row that is both erased and inserted is not a change.
 
     The edits may be in any order, and rows may repeat: rows that differ only in columns left out are
     one row here. The result is in the order of the first `keys` columns; of equal keys, erased rows come first.

@@ -19,7 +19,8 @@ from functools import cached_property
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
-from ivm.plan.expression import Encode, Linear, linear, pinned, risk
+from ivm.lang.nulls import may_be_null
+from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
 from ivm.plan.plan import SCANNED, Bound, Index, Plan, Read, Trie, permuted
 from pagestore.host import KEYS_MAX
 
@@ -63,6 +64,7 @@ class Conjunction:
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Compare] = []
         self._fresh = 0
+        self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
         # after that it is known which variables atoms enumerate, and so which comparisons the join can seek by.
         self.used_once = _used_once(rule, disjunct, bool(whole), predicates)
@@ -168,7 +170,7 @@ class Conjunction:
         if all(variable != name for _, _, name in self.reads):
             return variable
         name = self._fresh_name()
-        self.filters.append(Compare("=", Var(variable), Var(name)))
+        self.filters.append(Compare(SAME, Var(variable), Var(name)))
         return name
 
     def _add_negation(self, negation: Negation) -> None:
@@ -227,7 +229,7 @@ class Conjunction:
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
-        elif not self._fixes(form):
+        elif not self.nulls.isdisjoint(form.times) or not self._fixes(form):
             self.bounds.append(form)
 
     def _fixes(self, form: Linear) -> bool:
@@ -255,8 +257,9 @@ class Conjunction:
         bounds = equalities + [form.bound(level) for form in self.bounds]
         reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
         return Plan(
-            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
-        )
+            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered,
+            nulls=self.nulls,
+        )  # fmt: skip
 
     def _check_width(self, tries: Iterable[Trie]) -> None:
         """Raise ConstructError if a permuted index has more columns than a key can."""
@@ -329,7 +332,7 @@ class ScanConjunction(Conjunction):
         if isinstance(term, Var) and term.name not in known:
             return term.name
         name = self._fresh_name()
-        self.filters.append(Compare("=", Var(name), term))
+        self.filters.append(Compare(SAME, Var(name), term))
         return name
 
     def _compare(self, literal: Compare) -> None:
@@ -342,7 +345,9 @@ class ScanConjunction(Conjunction):
         names = [name for name in atom.names if name is not None]  # all are
         trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
         reads = tuple(Read(0, place, name) for _, place, name in self.reads)
-        return Plan((*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED)
+        return Plan(
+            (*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED, nulls=self.nulls
+        )
 
 
 def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:

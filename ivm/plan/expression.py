@@ -27,6 +27,7 @@ import numpy as np
 from ivm.errors import RangeError, RuleTypeError
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
 from ivm.lang.ir import MIRRORED, Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
+from ivm.lang.nulls import tests_null
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
@@ -47,8 +48,6 @@ class Encoder:
 
     def __call__(self, const: Const) -> int:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
-        if const.value is None:
-            return NULL
         return _word(const, lambda values: self._source.encode(const.type, values))
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
@@ -78,6 +77,8 @@ def finder(txn: Transaction) -> Encode:
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
+    if const.value is None:
+        return NULL
     if isinstance(const.value, timedelta):  # Arrow cannot represent the least duration
         return const.value // timedelta(microseconds=1)
     try:
@@ -107,10 +108,13 @@ class Batch(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates terms and comparisons of one rule, given its variables' types and an encoder of constants."""
+    """Evaluates terms and comparisons of one rule, given its variables' types and an encoder of constants.
 
-    def __init__(self, types: Mapping[str, Type], encode: Encoder) -> None:
-        self._types, self._encode = types, encode
+    The variables `nulls` may be null: arithmetic with null is null, and a comparison with null does not hold.
+    """
+
+    def __init__(self, types: Mapping[str, Type], encode: Encoder, nulls: frozenset[str] = frozenset()) -> None:
+        self._types, self._encode, self._nulls = types, encode, nulls
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Return the words int64[n] of a term, and its codes; where it fails, the word is arbitrary."""
@@ -118,6 +122,25 @@ class Evaluator:
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
             return np.full(batch.n, self._encode(term), np.int64), None
+        words, codes = self._computed(term, batch)
+        null = self._null(term, batch)
+        if null is None:
+            return words, codes
+        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
+
+    def _null(self, term: Term, batch: Batch) -> np.ndarray | None:
+        """Return where a term is null, bool[n]; None if it is nowhere."""
+        if isinstance(term, Var):
+            null = batch.columns[term.name] == NULL if term.name in self._nulls else None
+        elif isinstance(term, Const):
+            null = np.ones(batch.n, bool) if term.value is None else None
+        else:
+            left, right = self._null(term.left, batch), self._null(term.right, batch)
+            null = left if right is None else right if left is None else left | right
+        return null if null is not None and null.any() else None
+
+    def _computed(self, term: Binary, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """As `words`, for an operation none of whose operands is null."""
         if self._adds(term):
             high, low, codes = self._sum(term, batch)
             high, low = high + (low >> 32), low & HALF
@@ -137,8 +160,19 @@ class Evaluator:
 
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Return where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values."""
+        holds, codes = self._compared(comparison, batch)
+        if comparison.op == SAME or tests_null(comparison):
+            return holds, codes
+        for side in (comparison.left, comparison.right):
+            null = self._null(side, batch)
+            if null is not None:
+                holds, codes = holds & ~null, codes if codes is None else np.where(null, 0, codes)
+        return holds, codes
+
+    def _compared(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """As `holds`, without regard to nulls."""
         left, right = comparison.left, comparison.right
-        if comparison.op not in ("=", "!=") and self._type(left) in TEXTS:
+        if comparison.op not in ("=", "!=", SAME) and self._type(left) in TEXTS:
             return self._texts_hold(left, comparison.op, right, batch), None
         if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
@@ -327,8 +361,10 @@ def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, 
     return False
 
 
+SAME = "=="  # compares words: null is the same as null
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    SAME: operator.eq,
 }  # fmt: skip
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
 FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
@@ -416,7 +452,7 @@ def _leaves(term: Term) -> Iterable[Var | Const]:
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Add a term's variables to `times`; return its constant, or None if it is no sum."""
+    """Add a term's variables to `times`; return its constant, or None if it is not a sum."""
     if isinstance(term, Const):
         return sign * encode(term)
     if isinstance(term, Var):

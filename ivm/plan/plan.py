@@ -110,7 +110,7 @@ class Plan:
 
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
     matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
-    `in_columns` is evaluated by columns when a view is filled (see columns.py).
+    `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
     """
 
     variables: tuple[str, ...]
@@ -124,6 +124,7 @@ class Plan:
     probes: tuple["Plan", ...] = ()
     choice: str = ""
     once: bool = False
+    nulls: frozenset[str] = frozenset()
     in_columns: bool = False
 
     @cached_property

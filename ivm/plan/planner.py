@@ -76,7 +76,7 @@ def _add_scan(plans: list[Plan], new: Plan) -> None:
     for place, old in enumerate(plans):
         alike = (old.variables, old.tries, old.reads) == (new.variables, new.tries, new.reads)
         if alike and all(p.is_scan and not p.computed and set(p.filters) == set(p.sure) for p in (old, new)):
-            plans[place] = replace(old, filters=_either(old.filters, new.filters))
+            plans[place] = replace(old, filters=_either(old.filters, new.filters), nulls=old.nulls | new.nulls)
             return
     plans.append(new)
 
@@ -158,13 +158,13 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
             f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
         )
     if maintenance == MATCH:
-        return replace(plan, choice="matched, as asked for")
+        return replace(plan, choice="matched, as requested")
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     if maintenance == PROBE:
-        return replace(plan, probes=probes, choice="probed, as asked for")
+        return replace(plan, probes=probes, choice="probed, as requested")
     matching, probing = _matching(plan, distinct), sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
@@ -181,7 +181,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
-    if max(ranges.values(), default=0) > 1 or not is_supported(plans[0]):
+    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]):
         return None
     rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms)
     needed = frozenset(
@@ -200,7 +200,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, in_columns=True, choice=NO_SENSORS)
     probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]
-    choice = "probed, as asked for" if maintenance == PROBE else "probed, from each atom to the nearest"
+    choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     return replace(plan, probes=tuple(probes), in_columns=True, choice=choice)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ivm.lang.ir import MIRRORED, Const, Type, Var, variables
 from ivm.lang.types import TEXTS
-from ivm.plan.expression import Batch, Encoder, Evaluator
+from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
 from ivm.plan.plan import Choice, Filter, Plan, compared
 from pagestore.host import WORD_MAX, Pages, Tree, read_batches
 
@@ -49,7 +49,9 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
         for same in alike.values():
             named = {name: block[at[column]] for number in same for name, column in places[number].items()}
             one = wanted[same[0]]
-            kept = passing(one.plan.sure, Batch(block.shape[1], named, {}), Evaluator(one.types, encode))
+            kept = passing(
+                one.plan.sure, Batch(block.shape[1], named, {}), Evaluator(one.types, encode, one.plan.nulls)
+            )
             for number in same:
                 found[number] = kept._replace(columns={name: kept.columns[name] for name in places[number]})
         yield found
@@ -90,7 +92,7 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
     lo, hi = list[int](), list[int]()
     for name in plan.variables:
         ends = [(op, encode(const)) for f in plan.sure for op, const in _ends(f, name)]
-        equal = next((word for op, word in ends if op == "="), None)
+        equal = next((word for op, word in ends if op in ("=", SAME)), None)
         if equal is not None:
             lo.append(equal)
             hi.append(equal)
@@ -109,10 +111,10 @@ def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
         return
     left, op, right = filter_.left, filter_.op, filter_.right
     if isinstance(left, Const):
-        left, op, right = right, MIRRORED[op], left
+        left, op, right = right, MIRRORED.get(op, op), left
     if left != Var(name) or not isinstance(right, Const) or right.value is None:
         return
-    if op == "=" or right.type not in TEXTS:
+    if op in ("=", SAME) or right.type not in TEXTS:
         yield op, right
 
 

@@ -11,7 +11,7 @@ Without `spark` the cells run one after the other in this process.
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
-from ivm.spark.changes import as_changes, schema_of, warn_of_others
+from ivm.spark.changes import as_changes, as_spark_has, schema_of, warn_of_others
 from ivm.spark.executors import (
     SQL_SCHEMA,
     Executor,
@@ -37,15 +37,17 @@ from ivm.spark.executors import (
     OnSpark,
     Rounds,
     Stage,
+    mapped,
+    read_messages,
+    sentence_first,
     streaming_query,
     through,
+    ticks,
     write_messages,
 )
 from ivm.spark.folder import UNDO, Folder, Pending, State
 from ivm.spark.layout import Layout, plan
-from ivm.spark.rebuild import collected, copies_of_bases, made_again, sent_to
-from ivm.spark.shares import Hot
-from ivm.spark.sizes import measure
+from ivm.spark.shares import Hot, measure
 from pagestore.host import Violation
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class Cells:
 
         The load precedes all batches and has no number. Until it is done there are no cells: after a crash, create
         them again. Shares are chosen by the row counts of `tables`, or by `sizes`. Hot values of `tables` are split, or
-        those that `hot` names as hashes (`ivm.spark.routing.hash_value`) by relation and column. `options` are those of
+        those that `hot` names as hashes (`ivm.spark.shares.hash_value`) by relation and column. `options` are those of
         `ivm.open`, `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError, OptionError,
         CellsError for a folder that has cells, and what `apply` raises.
         """
@@ -107,7 +109,7 @@ class Cells:
         found = measure(tables, predicates, cells)
         layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)
         place = Folder(folder, create=True)
-        try:
+        with _closed_if_it_fails(place):
             generation = place.next_generation()
             place.remove_others(generation, None)
             Path(place.generation(generation)).mkdir()
@@ -117,9 +119,6 @@ class Cells:
             })  # fmt: skip
             made._all(partial(stages.create, rules=install))
             made._load(tables)
-        except BaseException:
-            place.close()
-            raise
         return made
 
     def _load(self, tables: Mapping[str, Any]) -> None:
@@ -143,8 +142,9 @@ class Cells:
         With mode="r" nothing is changed, and another program may write. Raises CellsError if there are no cells, if one
         is missing or an older copy (see `rebuild`), or if another program has them open for writing.
         """
-        opened = cls._opened(folder, spark, mode)
-        try:
+        place = Folder(folder, mode=mode)
+        with _closed_if_it_fails(place):
+            opened = cls(place, spark, place.load())
             if faults := opened._faults():
                 raise CellsError(
                     f"{len(faults)} of {opened.layout.cells} cells are not as the newest batch left them, and their "
@@ -152,9 +152,6 @@ class Cells:
                 )
             if mode != "r":
                 opened._recover()
-        except BaseException:
-            opened.close()
-            raise
         return opened
 
     @classmethod
@@ -170,24 +167,13 @@ class Cells:
         have no copies must be in `tables`, with all rows that it had after the newest batch (`done`). `changes` has no
         rows until the next batch. O(rows of the lost cells), which pass through this process. Raises CellsError.
         """
-        opened = cls._opened(folder, spark, "rw")
-        try:
+        place = Folder(folder)
+        with _closed_if_it_fails(place):
+            opened = cls(place, spark, place.load())
             if lost := frozenset(opened._faults()):
                 opened._make_again(lost, _known_tables(tables or {}, opened._state.predicates))
             opened._recover()
-        except BaseException:
-            opened.close()
-            raise
         return opened
-
-    @classmethod
-    def _opened(cls, folder: str | os.PathLike[str], spark: "SparkSession | None", mode: str) -> "Cells":
-        place = Folder(folder, mode=mode)
-        try:
-            return cls(place, spark, place.load())
-        except BaseException:
-            place.close()
-            raise
 
     def _faults(self) -> dict[int, str]:
         """Return, by cell, what is wrong with those that are not as the newest batch left them."""
@@ -196,11 +182,11 @@ class Cells:
     def _make_again(self, lost: frozenset[int], tables: Mapping[str, Any]) -> None:
         """Rebuild lost cells from the others and from tables: next to the old stores, then in their place."""
         manifest, batch = self._manifest, self._done_batch()
-        copies = copies_of_bases(batch.layout, lost, tables)
-        messages = self._all(partial(sent_to, lost=lost, copies=copies))
+        copies = stages.copies_of_bases(batch.layout, lost, tables)
+        messages = self._all(partial(stages.sent_to, lost=lost, copies=copies))
         for name, table in tables.items():
-            messages += [message for message in collected(table, self._sending(name)) if message.cell in lost]
-        done = made_again(self._run, batch, lost, messages, manifest["install"])
+            messages += [message for message in stages.collected(table, self._sending(name)) if message.cell in lost]
+        done = stages.made_again(self._run, batch, lost, messages, manifest["install"])
         self._folder.replace_stores(manifest["generation"])
         versions = [done.versions.get(c, 0) if c in lost else v for c, v in enumerate(manifest["versions"])]
         self._set(token="", versions=versions)
@@ -290,8 +276,6 @@ class Cells:
             table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
             warn_of_others(table.columns if is_frame else table.column_names, self._state.predicates[name])
             if is_frame:
-                from ivm.spark.frames import mapped
-
                 mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
             else:
                 pq.write_table(write_messages(send(table)), folder / f"{channel}.parquet")
@@ -354,12 +338,10 @@ class Cells:
         It always has the rows of the batch that was newest at this call, whatever is applied meanwhile. A cell retains
         32 batches at least; afterwards the DataFrame raises CellsError.
         """
-        from ivm.spark.frames import reading
-
         if self._spark is None:
             raise OptionError("these cells were opened without spark=: use cells[name]")
         batch = self._done_batch()
-        return reading(self._spark, batch, self._known(name), changed)
+        return _reading(self._spark, batch, self._known(name), changed)
 
     def _gathered(self, name: str, changed: bool) -> Answer:
         batch = self._done_batch()
@@ -439,6 +421,16 @@ class Cells:
         self.close()
 
 
+@contextmanager
+def _closed_if_it_fails(place: Folder) -> Iterator[None]:
+    """Close the folder if the block raises, so that others can open it."""
+    try:
+        yield
+    except BaseException:
+        place.close()
+        raise
+
+
 def _check_number(cells: int) -> None:
     """Raise OptionError for an invalid number of cells."""
     if not isinstance(cells, int) or not 1 <= cells <= CELLS_MAX:
@@ -455,5 +447,22 @@ def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]
     for name in tables:
         if name not in predicates or not predicates[name].extensional:
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))
-            raise UnknownViewError(f"{name} is no declared relation: there are {known or 'none'}")
+            raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
     return dict(tables)
+
+
+def _reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool) -> "DataFrame":
+    """Return the rows of all cells, or their changes, read by a task for each cell."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, name = as_spark_has(schema_of(predicate, changed)), predicate.name
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for message in (message for part in batches for message in read_messages(part)):
+            with sentence_first():
+                rows = stages.rows_of(batch, message.cell, [], name, changed)
+            for found in rows:
+                yield from stages.table_of(found).cast(schema).to_batches()
+
+    start: Any = spark.createDataFrame(write_messages(ticks(range(batch.layout.cells))), SQL_SCHEMA)
+    return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))

@@ -31,6 +31,22 @@ def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
     return pa.schema([*fields, pa.field(CHANGE, pa.string(), False)] if changed else fields)
 
 
+def as_spark_has(schema: pa.Schema) -> pa.Schema:
+    """Return a relation's schema in the types of Spark DataFrames made in Python; each value casts to its type there.
+
+    The types are those of `format("pagestore")`: uint64 becomes decimal(20,0), a timestamp with a zone becomes UTC.
+    """
+    return pa.schema([pa.field(field.name, _arrow_of_spark(field.type)) for field in schema])
+
+
+def _arrow_of_spark(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_uint64(type_):
+        return pa.decimal128(20, 0)
+    if pa.types.is_time(type_):
+        return pa.time64("ns")
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) and type_.tz else type_
+
+
 def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     """Convert Arrow data to the relation's columns, `_change_type`, and `_commit_version` if the changes are ordered.
 
@@ -87,7 +103,9 @@ def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.
         nulls = pc.is_null(array) if gone is None else pc.and_not(pc.is_null(array), gone.combine_chunks())
         if pc.any(nulls).as_py():
             row = pc.index(nulls, True).as_py()
-            raise EditError(f"{predicate.name}: column {name}, row {row}: null, and it is never null: drop such rows")
+            raise EditError(
+                f"{predicate.name}: column {name}, row {row}: null, and the column is never null: drop such rows"
+            )
     return array
 
 

@@ -3,26 +3,38 @@
     stage(batch, cell, messages) -> messages        what each cell does between two shuffles
 
 Both run the same stages in the same order, so tests in one process also cover Spark.
+
+`import pagestore` sets PYSPARK_PYTHON, the interpreter of Spark's Python processes, unless it is set; here is what
+remains to be done for a session that began before, and how these processes report an error:
+
+    Failed to create Python data source instance: Traceback ... 40 lines ... MissingError: version 2 has no ...
+    Failed to create Python data source instance: pagestore.errors.MissingError: version 2 has no ...
 """
 
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ivm.errors import IvmError
 from ivm.spark.cell import TICK, Batch, Message, failure_of
-from ivm.spark.workers import sentence_first, use_this_python
+from pagestore.errors import PagestoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Stage = Callable[[Batch, int, list[Message]], list[Message]]
 SCHEMA = pa.schema([("cell", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
+HIDE = "SPARK_HIDE_TRACEBACK"  # Spark's worker reads it when it reports an error, after which it ends
+IN_WORKER = "SPARK_PYTHON_RUNTIME"  # set by Spark in its workers
+UNNAMED = "python3"  # Spark's default interpreter
 SQL_SCHEMA = "cell int, channel int, payload binary"
 
 
@@ -93,6 +105,18 @@ class OnSpark:
         return read_messages(frame.toArrow())
 
 
+def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema: str) -> "DataFrame":
+    """Convert each partition's rows to messages."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with sentence_first():
+            messages = send(pa.Table.from_batches(parts)) if (parts := [*batches]) else []
+        for message in messages:
+            yield write_messages([message]).to_batches()[0]
+
+    return frame.mapInArrow(run, schema)
+
+
 def streaming_query() -> str | None:
     """Return the id of the streaming query whose batch this thread handles in `foreachBatch`, else None."""
     if "pyspark" not in sys.modules:
@@ -137,3 +161,26 @@ def write_messages(messages: Sequence[Message]) -> pa.Table:
 def read_messages(table: Any) -> list[Message]:
     """Return the messages of a table that `write_messages` made."""
     return [Message(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+# -- Spark's Python processes
+
+
+def use_this_python(spark: "SparkSession") -> None:
+    """Make a local session that began before PYSPARK_PYTHON was set run its tasks in this interpreter."""
+    with suppress(AttributeError):  # Spark Connect has no context
+        context: Any = spark.sparkContext
+        if context.pythonExec == UNNAMED and context.master.startswith("local"):
+            context.pythonExec = sys.executable
+
+
+@contextmanager
+def sentence_first() -> Iterator[None]:
+    """In a worker, make Spark report our errors by their message, without the traceback."""
+    try:
+        yield
+    except Exception as error:
+        ours = isinstance(error, PagestoreError | IvmError) or (isinstance(error, OSError) and error.errno is None)
+        if ours and IN_WORKER in os.environ:
+            os.environ[HIDE] = "1"
+        raise

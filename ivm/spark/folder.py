@@ -21,7 +21,7 @@ from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.cell import CellsError
 from ivm.spark.layout import Layout
-from ivm.spark.rebuild import REBUILT
+from ivm.spark.stages import REBUILT
 from pagestore.errors import LockedError
 from pagestore.host import local_path
 

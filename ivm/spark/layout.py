@@ -31,7 +31,6 @@ from ivm.lang.ir import (
     Aggregate,
     Atom,
     Compare,
-    Const,
     Disjunct,
     Literal,
     Negation,
@@ -39,13 +38,26 @@ from ivm.lang.ir import (
     Rule,
     Var,
     atoms,
+    marked,
     reads,
     show,
+    unmarked,
+    variables,
 )
+from ivm.lang.nulls import tests_null
 from ivm.lang.program import strata_of
 from ivm.spark.changes import OF_CHANGES
-from ivm.spark.routing import Dimension, Distribution, whole
-from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of
+from ivm.spark.shares import (
+    Dimension,
+    Distribution,
+    Hot,
+    Shares,
+    choose_shares,
+    distribution_of,
+    hot_of,
+    variables_of,
+    whole,
+)
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
@@ -316,10 +328,11 @@ class _Planner:
         args = (*map(Var, columns[:keys]), *map(Var, extra))
         head = Atom(_spaced(name), args[:keys], _value(predicate))
         if op is None:
-            self.statements.append(f"{show(head)} <- {show(Atom(part, args, _value(predicate)))}.")
+            self.statements.append(f"{show(head)} <- {show(marked(Atom(part, args, _value(predicate))))}.")
         else:
             made = Aggregate(COMBINED_BY[op], Var(columns[-1]), (Var("@value"),))
-            self.statements.append(f"{show(head)} <- agg<<{show(made)}>> {show(Atom(part, args, Var('@value')))}.")
+            read = marked(Atom(part, args, Var("@value")))
+            self.statements.append(f"{show(head)} <- agg<<{show(made)}>> {show(read)}.")
         kind = TOTAL if op == "total" else PART
         for writer, (local, _) in enumerate(self.parts[name]):
             self.channels.append(Channel(kind, local, part, when, home, keys, writer))
@@ -329,7 +342,8 @@ def _part_of(predicate: Predicate, name: str, extra: tuple[str, ...]) -> Predica
     """Return the relation or function that holds the parts of a view."""
     keys = len(predicate.keys)
     columns = (*predicate.columns[:keys], *extra, *predicate.columns[keys:])
-    return Predicate(name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns)
+    nullable = tuple(place + len(extra) * (place >= keys) for place in predicate.nullable)
+    return Predicate(name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns, nullable)
 
 
 def _value(predicate: Predicate) -> Var | None:
@@ -343,16 +357,21 @@ def _statement(rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, st
 
 
 def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:
-    """Rename the atoms of literals. Drop `!= null`, which no text can express; the declarations imply it again."""
+    """Rename the atoms of literals. For `x != null`, which no text can express, x loses its marks, or `x = x` says it
+    of a variable that no atom binds.
+    """
+    literals = tuple(literals)
+    values = {v: x for x in literals if isinstance(x, Compare) for v in variables(x) if x.op == "!=" and tests_null(x)}
+    bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
     found: list[Literal] = []
     for literal in literals:
         if isinstance(literal, Atom):
-            found.append(replace(literal, predicate=sources[literal]))
+            found.append(replace(unmarked(literal, values), predicate=sources[literal]))
         elif isinstance(literal, Negation):
             found.append(replace(literal, body=_renamed(literal.body, sources)))
-        elif not (isinstance(literal, Compare) and isinstance(literal.right, Const) and literal.right.value is None):
+        elif literal not in values.values():
             found.append(literal)
-    return tuple(found)
+    return (*found, *(Compare("=", v, v) for v in values if v not in bound))
 
 
 def _spaced(name: str) -> str:

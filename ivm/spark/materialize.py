@@ -5,7 +5,7 @@ views.read("tri")           the view as a DataFrame
 views.changes("tri")        the rows inserted and deleted by this refresh, with `_change_type`
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -16,9 +16,9 @@ import pagestore
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
-from ivm.spark.changes import as_inserted, difference, schema_of
+from ivm.spark.changes import as_inserted, as_spark_has, difference, schema_of
+from ivm.spark.executors import sentence_first, use_this_python
 from ivm.spark.follow import AUTO, Refreshed, refresh
-from ivm.spark.workers import use_this_python
 from pagestore.errors import SchemaError
 from pagestore.host import local_path
 
@@ -38,9 +38,7 @@ class Views:
 
         Raises UnknownViewError.
         """
-        from ivm.spark.frames import reading_file
-
-        return reading_file(self._spark, str(self._path), self.version, self._known(name))
+        return _reading_file(self._spark, str(self._path), self.version, self._known(name))
 
     def changes(self, name: str) -> "DataFrame":
         """Return this refresh's changes: the columns, `_change_type` insert or delete, `_commit_version`.
@@ -48,8 +46,6 @@ class Views:
         All rows of a view that is new, or that new rules gave other columns, are insertions.
         Raises UnknownViewError, and VersionError if the version before is no longer retained.
         """
-        from ivm.spark.frames import as_spark_has
-
         table = changed_rows(self._path, self._known(name), self._did)
         return self._spark.createDataFrame(table.cast(as_spark_has(table.schema)))
 
@@ -109,3 +105,18 @@ def _warehouse(spark: "SparkSession") -> Path:
     if place.scheme not in ("", "file"):
         raise OptionError(f"Spark's warehouse is in {place.scheme}, and views are in a local file: give path=")
     return Path(place.path)
+
+
+def _reading_file(spark: "SparkSession", path: str, version: int, predicate: Predicate) -> "DataFrame":
+    """Return a relation of a store at a version, read by one task, batch by batch."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, name = as_spark_has(schema_of(predicate)), predicate.name
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in batches:
+            with sentence_first(), pagestore.open(path, mode="r") as store:
+                for found in store.at(version)[name].batches() if part.num_rows else ():
+                    yield pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
+
+    return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 
 from ivm.errors import OptionError
 from ivm.spark.changes import CHANGE, as_inserted
+from ivm.spark.executors import sentence_first
 from ivm.spark.follow import AUTO, refresh
 from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, stage, staged_batches
-from ivm.spark.workers import sentence_first
 from pagestore.host import local_path
 
 NEEDED = "path", "name", "rules", "relation"

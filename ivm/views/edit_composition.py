@@ -67,7 +67,7 @@ def _check_single(
 def _value_after(
     actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
-    """Return the value of one key after its edits, given its value before; None is no value.  Raises Clash."""
+    """Return the value of one key after its edits, given its value before; None is not a value.  Raises Clash."""
     clash = None
     for number, action in enumerate(actions):
         given = tuple(rows[keys:, number].tolist())

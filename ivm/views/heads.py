@@ -10,7 +10,7 @@
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       recursive views
 
-A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold both the old and the new
+A function F[s] = t that is not an aggregate has t among its key columns, so a delta can hold both the old and the new
 value; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
@@ -107,7 +107,7 @@ class Head:
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, actions, batch, times) for head, columns in copies]
         else:
-            evaluator = Evaluator(self._rule.types, encode)
+            evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
             which, batch, codes = self._computed(steps, batch, evaluator)
             actions, times = actions[which], times if times is None else times[which]
             failed = [] if codes is None else [self._failed(_weights(actions, times), batch, codes, evaluator)]
@@ -133,7 +133,7 @@ class Head:
         (head,) = self._rule.heads
         if self._copies[0] and not self._steps:
             return np.arange(rows.shape[1]), rows[self._copies[0]]
-        evaluator = Evaluator(self._rule.types, encode)
+        evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
         batch = Batch(rows.shape[1], dict(zip(self._plan.columns, rows, strict=True)), {})
         which, batch, codes = self._computed(self._steps, batch, evaluator)
         if codes is not None:

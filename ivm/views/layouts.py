@@ -44,7 +44,7 @@ how groups of several levels of detail share a state.
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from ivm.errors import AggregateError, ConstructError
+from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, variables
 from ivm.lang.types import TEXTS
@@ -264,7 +264,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
 
 
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
-RANGED = "ranged"
+RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)
 
 
 class Layout(NamedTuple):
@@ -293,18 +293,36 @@ class Layout(NamedTuple):
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
-    """Return the layout of a declared predicate.  Raises ConstructError for too many keys, or a nullable one."""
+    """Return the layout of a declared predicate.
+
+    Raises ConstructError for too many keys, and RuleTypeError for a nullable one, which only a relation that exists in
+    the store has.
+    """
+    keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+    is_of_cells = "@" in predicate.name  # what one cell sends to another may have null in every column
+    if predicate.nullable and predicate.nullable[0] < max(1, keys) and not is_of_cells:
+        raise RuleTypeError(predicate.where, _why_not_null(predicate))
     if predicate.key_count is not None:
-        keys = predicate.key_count
         return _checked(predicate, Layout(PLAIN, keys, len(predicate.types) - keys, 0))
-    if predicate.nullable and predicate.value is None:
-        raise ConstructError(
-            predicate.where, f"{predicate.columns[predicate.nullable[0]]} is a key, as all columns of a relation that "
-            "a declaration makes, and a key is never null: only a function's value may be"
-        )  # fmt: skip
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
     return _checked(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
+
+
+def _why_not_null(predicate: Predicate) -> str:
+    """Return why a column that a declaration marks cannot be null."""
+    column = predicate.columns[predicate.nullable[0]]
+    if not predicate.keys:
+        return (
+            f"the value of {predicate.name}[] is the key of its one row, and a key is never null: leave the ? out, and "
+            f"delete the row, `-{predicate.name}[].`, where there is no value"
+        )
+    if predicate.value is None and predicate.key_count is None:
+        column += ", as every column of a declared relation,"
+    return (
+        f"{column} is a key, and a key is never null: only a function's value may be, and keys of relations that "
+        "txn.create makes with keys_null=True"
+    )
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
@@ -335,8 +353,8 @@ def _checked(predicate: Predicate, layout: Layout) -> Layout:
 def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     if "$" in predicate.name and not predicate.types:
         raise ConstructError(
-            predicate.where, "this aggregates over no variable, since one that stands in one alternative of `;` only "
-            "multiplies nothing; name one that every alternative holds, or that stands outside"
+            predicate.where, "this aggregates over no variable, since one that occurs in one alternative of `;` only "
+            "multiplies nothing; name one that every alternative binds, or that occurs outside"
         )  # fmt: skip
     if not predicate.types:
         raise ConstructError(
@@ -345,6 +363,9 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
         )  # fmt: skip
     if writers[0][0].range:
         return Layout(RANGED, len(predicate.keys), 1, 0)
+    if writers[0][0].texts:
+        keys = len(predicate.keys)
+        return Layout(TEXT, max(1, keys), int(keys > 0), 0, bare=not keys)
     if writers[0][0].aggregates:
         if len(writers) > 1 or len(writers[0][1]) > 1:
             raise AggregateError(

@@ -112,7 +112,7 @@ def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
         base = snapshot_at(handle, since)
     except VersionError as error:
         remedy = "take a full backup, and tag its version to keep it for the next increment"
-        raise VersionError(f"{error}; an increment goes on from a version that is there: {remedy}") from None
+        raise VersionError(f"{error}; an increment goes on from a version that exists: {remedy}") from None
     if base._version.branch != MAIN_ID or base.version > newest_version:
         base.close()
         raise VersionError(f"version {base.version} is none of the main branch, which is what a backup holds")
@@ -153,7 +153,7 @@ def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes] | s
     """
     path = Path(local_path(path))
     if path.exists():
-        raise FileExistsError(f"{path} is there already; restore to another name")
+        raise FileExistsError(f"{path} already exists; restore to another name")
     if not sources:
         raise FormatError("there is no backup to begin with; give a full one first")
     done: list[Applied] = []
@@ -196,7 +196,7 @@ def _format(source: IO[bytes]) -> int:
     """Return the number of a backup's format. Raises FormatError."""
     magic = read_bytes(source, len(MAGIC))
     if not magic.startswith(NAME) or len(magic) < len(MAGIC):
-        raise FormatError("this is no backup; it should begin with 'pageBACK'")
+        raise FormatError("this is not a backup; it should begin with 'pageBACK'")
     number: int = struct.unpack_from("<I", magic, len(NAME))[0]
     if number not in _HEADS:
         raise FormatError(f"this is a backup of format {number}, and this library reads format {FORMAT}")

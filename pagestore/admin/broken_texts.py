@@ -1,4 +1,4 @@
-"""Texts that are no UTF-8, in columns of strings: find them, and repair them in a commit.
+"""Texts that are not UTF-8, in columns of strings: find them, and repair them in a commit.
 
     b"caf\\xe9"      read as Latin-1      café
                     or escaped           caf\\xe9, with a backslash
@@ -36,9 +36,9 @@ class Mended(NamedTuple):
 
 
 def mend_texts(handle: Handle, encoding: str = "") -> list[Mended]:
-    """Repair the values in columns of strings that are no UTF-8, in one commit for each branch that has some.
+    """Repair the values in columns of strings that are not UTF-8, in one commit for each branch that has some.
 
-    They are decoded as `encoding`; without one, bytes that are no UTF-8 are escaped with a backslash. Views follow.
+    They are decoded as `encoding`; without one, bytes that are not UTF-8 are escaped with a backslash. Views follow.
     Raises WordError for bytes that are not in the encoding, EditError where two keys become the same.
     """
     mended = []

@@ -111,14 +111,14 @@ def restore(
 ) -> list[int]:
     """Read a dump into an empty store; return the new numbers of its versions.
 
-    Raises FormatError for what is no dump; CorruptionError where it is cut off, damaged, or has what no store would
+    Raises FormatError for what is not a dump; CorruptionError where it is cut off, damaged, or has what no store would
     hold; MissingError for a scan operator that this process has not registered; SchemaError, with the `page_size` to
     make the store with, for a relation that is too wide for its pages. The version with the fault is
     not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
     restored first. Memory is bounded by a block, or by a text that is longer.
     """
     if read_bytes(source, len(MAGIC)) != MAGIC:
-        raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
+        raise FormatError("this is not a dump, or one of another format; it should begin with 'pageDUMP'")
     state = handle.refresh()
     if state.last_version or state.settings.tags or len(newest_snapshot(handle)):
         raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
@@ -157,7 +157,7 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        # by type of text, ids that no value may have: of texts that have left, or that are no UTF-8
+        # by type of text, ids that no value may have: of texts that have left, or that are not UTF-8
         self.refused: dict[str, list[int]] = {"string": [], "bytes": []}
 
     def run(self) -> list[int]:
@@ -240,7 +240,7 @@ class _Restore:
                 if name in self.tags or name in self.handle.state.settings.branches:
                     raise ExistsError(f"tag {name!r} is a name already")
                 self.tags.add(name)
-            txn.vouch()  # what hosts keep is in the dump, too
+            txn.declare_maintained()  # what hosts keep is in the dump, too
             txn._edited = True  # a version is made even where it holds what the one before holds
             txn._message = message
             for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
@@ -271,7 +271,7 @@ class _Restore:
             source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()
             if name not in wanted or changes not in (0, 1):
-                raise ValueError(f"{name!r} is no relation of the version, or was there before")
+                raise ValueError(f"{name!r} is not a relation of the version, or was there before")
         info = wanted.pop(name)
         self._next()
         batches = self._rows(info, changes)

@@ -18,7 +18,7 @@ MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is no larger than its file
+RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is not a larger than its file
 
 
 # the errors of decoding bytes in memory
@@ -44,7 +44,7 @@ class Block(NamedTuple):
     def reading(self) -> Iterator[None]:
         """Turn an error raised while the block is decoded into the block's CorruptionError.
 
-        A relation that is too wide for the store's pages is no damage: its SchemaError passes."""
+        A relation that is too wide for the store's pages is not damage: its SchemaError passes."""
         try:
             yield
         except faults() as error:

@@ -80,7 +80,7 @@ class Walk:
         self.owner: dict[int, str] = {}
         self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and if it is nullable
         self._strings: dict[int, dict[int, str]] = {}  # by tree: the names of string columns by place
-        self._broken: list[int] = []  # the ids of texts that are no UTF-8
+        self._broken: list[int] = []  # the ids of texts that are not UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was read last
 
@@ -128,7 +128,7 @@ class Walk:
         return int(ids.max(initial=0))
 
     def _each_text(self, dictionary: Dictionary, ids: np.ndarray, ordered: bool) -> None:
-        """Check that texts ascend if their order is kept, and note those that are no UTF-8."""
+        """Check that texts ascend if their order is kept, and note those that are not UTF-8."""
         last: list[bytes] = []
         for at in range(0, len(ids), TEXTS_AT_ONCE):
             try:
@@ -145,7 +145,7 @@ class Walk:
             last = texts[-1:]
 
     def strings(self) -> None:
-        """Report the records with texts that are no UTF-8 in columns of strings; call `dictionary` first."""
+        """Report the records with texts that are not UTF-8 in columns of strings; call `dictionary` first."""
         for page, tree_id in [*self._done] if self._broken else ():
             strings = self._strings.get(tree_id)
             if strings and self._done[page, tree_id] and page_type_fields(self.word(page, TYPE))[0] == LEAF:
@@ -153,7 +153,9 @@ class Walk:
                 for place, name in strings.items():
                     bad = np.flatnonzero(np.isin(columns[place], self._broken))
                     if len(bad):
-                        fact = f"{self.owner[page]}: column {name!r} has {len(bad)} texts that are no UTF-8, the first "
+                        fact = (
+                            f"{self.owner[page]}: column {name!r} has {len(bad)} texts that are not UTF-8, the first "
+                        )
                         fact += f"at slot {bad[0]}: pagestore fsck --repair-texts makes texts of them"
                         self._add("texts", page, fact)
 
@@ -236,7 +238,9 @@ class Walk:
         bad = ((words < bounds[:, :1]) | (words > bounds[:, 1:2])) & ((words != NULL) | (bounds[:, 2:] == 0))
         if bad.any():
             column, slot = np.argwhere(bad)[0].tolist()
-            fact = f"column {column} of slot {slot} has the word {words[column, slot]}, which is no value of its type"
+            fact = (
+                f"column {column} of slot {slot} has the word {words[column, slot]}, which is not a value of its type"
+            )
             self._add("values", page, f"{name}: {fact}", path)
 
     def _leaf(self, page: int, spec: Spec, columns: np.ndarray) -> Subtree:

@@ -172,7 +172,7 @@ def _vacuum(handle: Handle) -> None:
 def _rewrite(handle: Handle, branch: str) -> None:
     """Make a commit with the content of the one before, in other places."""
     with begin_transaction(handle, "compact", branch) as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.pager.give_back()  # not earlier: another thread's transaction may be handing them out
         txn.dictionary.move_long()
         for tree_id, tree in list(txn._trees.items()):
@@ -205,7 +205,7 @@ def remove_unused_texts(handle: Handle, message: str) -> UnusedTexts:
             txn.rollback()
             return UnusedTexts(kept=str(error))
         if len(unused):
-            txn.vouch()
+            txn.declare_maintained()
             txn.dictionary.remove(unused)
         else:
             txn.rollback()

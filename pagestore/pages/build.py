@@ -33,8 +33,8 @@ from pagestore.pages.layout import (
 from pagestore.pages.page import column, columns_of, field, pack, records_max, type_word, unpack, width_of, word_from
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_edit import patch_scan_tree
-from pagestore.runtime.arguments import MappedWords, Words
-from pagestore.runtime.kernel import kernel, late
+from pagestore.runtime.kernel import kernel, on_demand
+from pagestore.runtime.types import MappedWords, Words
 
 # rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each column or entry
 KEY, RECORD, ENDS, LOW, HIGH = range(5)
@@ -184,7 +184,7 @@ def hand_up(fresh, shape, level, entries, decoded, parent, words, kept, work):
         scan_tree(work[SCAN_TREE], fresh, shape, level, entries, decoded, parent, words, kept, work)
 
 
-@late(FreshPage, Shape, int, Entries, bool, ParentEntry, MappedWords, Kept, Words)
+@on_demand(FreshPage, Shape, int, Entries, bool, ParentEntry, MappedWords, Kept, Words)
 def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
     """Write the ScanTree of a page, and the page's folds to its parent; like `hand_up`, for trees with scans."""
     if decoded or not patch_scan_tree(fresh, shape, level, entries, words, kept, work):

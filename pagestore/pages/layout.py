@@ -20,7 +20,7 @@ Kernels take a tree's root as one word, its *pointer*:
 
     bits 0-33 page    34-43 columns of a leaf, 0: unknown    44-62 birth, its low bits; 0: unknown
 
-Groups of arguments of the kernels that make pages (see runtime/arguments.py).
+Groups of arguments of the kernels that make pages (see runtime/types.py).
 
 node buffer     x y z a b c .          a fresh page replaces an old one: runs of the old page's entries
 old page        a b c d e              stay, and the new entries are in the node buffer between them
@@ -35,7 +35,7 @@ Both arrays are shared with other threads; a longer file gets longer ones (stora
 
 from typing import NamedTuple
 
-from pagestore.runtime.arguments import Bytes, MappedWords, Table, Words
+from pagestore.runtime.types import Bytes, MappedWords, Table, Words
 
 WORD = 8
 WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1  # the bounds of int64

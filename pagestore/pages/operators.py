@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagestore.errors import CompilerError, ExistsError, MissingError, SchemaError
+from pagestore.errors import ExistsError, MissingError, SchemaError
 from pagestore.pages.page import field
 from pagestore.runtime.intrinsics import CALLBACK, call_operator
-from pagestore.runtime.kernel import JIT, kernel
+from pagestore.runtime.kernel import JIT, c_function, kernel
 
 COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
 USER = 256  # a registered operator's code is its name, read as a number
@@ -250,21 +250,12 @@ def register_operator(
         call = CALLBACK(combine)
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
     else:
-        compiled = _compiled(name, combine, "int64(int64, int64)")
+        compiled = c_function(combine, "int64(int64, int64)", f"the operator {name!r}")
         call, address = compiled.ctypes, compiled.address
-    undo = inverse and (_compiled(name, inverse, "int64(int64)").ctypes if JIT else inverse)
+    undo = inverse
+    if inverse and JIT:
+        undo = c_function(inverse, "int64(int64)", f"the operator {name!r}").ctypes
     _registered[code] = Operator(name, identity, address, call, semilattice, undo)
-
-
-def _compiled(name: str, function: Callable[..., int], signature: str) -> Any:
-    """Compile an operator's function to one that C can call."""
-    try:
-        from numba import cfunc
-    except ImportError:
-        raise CompilerError(
-            f"the operator {name!r} must be compiled, and numba is not installed: pip install 'pagestore-ivm[jit]'"
-        ) from None
-    return cfunc(signature)(function)
 
 
 def is_name(name: str) -> bool:

@@ -48,26 +48,27 @@ birth_of = kernel(pointer_birth)
 
 
 @kernel
-def enter(words, seen, page_words, root, level, columns):
+def enter(pages, root, level, columns):
     """Return the first word of the page that pointer `root` leads to, verified to be of `level`, or ``-page_id``."""
     page_id = root & PAGE_MASK
-    if page_id == 0 or page_id >= seen.shape[0]:
+    if page_id == 0 or page_id >= pages.seen.shape[0]:
         return -max(page_id, 1)
-    if seen[page_id] < columns:
-        return look(words, seen, page_words, page_id, level, columns, 0, birth_of(root))
-    return page_id * page_words
+    if pages.seen[page_id] < columns:
+        return look(pages, page_id, level, columns, 0, birth_of(root))
+    return page_id * pages.page_words
 
 
 @kernel
-def child(words, seen, page_words, page, keys, slot, level, columns):
+def child(pages, page, keys, slot, level, columns):
     """Like `enter`, for the child at a slot of an index page; if its number is out of range, the parent is bad."""
+    words = pages.words
     page_id = field(words, page, keys, slot)
-    if page_id <= 0 or page_id >= seen.shape[0]:
+    if page_id <= 0 or page_id >= pages.seen.shape[0]:
         return -words[page + ID]
-    if seen[page_id] < columns:
+    if pages.seen[page_id] < columns:
         kin, birth = words[page + TYPE] >> FOLDS_AND_TREE, birth_at(words, page, keys, slot)
-        return look(words, seen, page_words, page_id, level, columns, kin, birth)
-    return page_id * page_words
+        return look(pages, page_id, level, columns, kin, birth)
+    return page_id * pages.page_words
 
 
 @kernel
@@ -77,11 +78,12 @@ def columns_at(root, keys, level):
 
 
 @kernel
-def look(words, seen, page_words, page_id, level, columns, kin, birth):
+def look(pages, page_id, level, columns, kin, birth):
     """Like `enter`, for a page that is not verified yet, or has too few columns.
 
     `kin` holds the folds and tree id, `birth` the birth that the parent expects; 0 means any.
     """
+    words, seen, page_words = pages.words, pages.seen, pages.page_words
     page = page_id * page_words
     if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
         seen[page_id] = min(columns_of(words, page), SEEN_MAX)

@@ -21,13 +21,13 @@ import numpy as np
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.relations.frames import Frames
-from pagestore.relations.texts import Bound, TextRange, Words
+from pagestore.relations.texts import NO_TEXT, Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.read import RecordFinder, batch_rows, read, read_backward, read_batches
 from pagestore.trees.tree import Tree, naming_path
-from pagestore.values.codec import decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
+from pagestore.values.codec import NULL, decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
 from pagestore.values.dictionary import Dictionary
-from pagestore.values.types import Schema
+from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
 from pagestore.versions.hosts import Computed, computed_column
 
@@ -318,18 +318,17 @@ class Range(Frames):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({key})")
         if not self._texts:
             return self._words_of(row)
-        return tuple(
-            text_of(column, value) if column.type.interned else word_without_texts(column, value)
-            for column, value in zip(self.schema.stored, row, strict=False)
-        )
+        return tuple(_bound_of(column, value) for column, value in zip(self.schema.stored, row, strict=False))
 
     def _bound_at(self, words: tuple[int, ...]) -> Bound:
         """Return the key of stored words as a bound."""
         keys: list[int | bytes] = [*words[: len(self.schema.key)]]
-        if self._texts:
-            texts = self._source.dictionary.loaded(np.array([keys[place] for place in self._texts]))
-            for place, text in zip(self._texts, texts, strict=True):
-                keys[place] = text
+        places = [place for place in self._texts if keys[place] != NULL]
+        texts = self._source.dictionary.loaded(np.array([keys[place] for place in places])) if places else []
+        for place in self._texts:
+            keys[place] = NO_TEXT
+        for place, text in zip(places, texts, strict=True):
+            keys[place] = text
         return tuple(keys)
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
@@ -339,6 +338,13 @@ class Range(Frames):
             return row
         id_of = self._source.dictionary.id_of  # raises if the transaction has ended
         return tuple([word_of_value(*each, id_of) for each in zip(schema.stored, row, strict=False)])
+
+
+def _bound_of(column: Column, value: Any) -> int | bytes:
+    """Return a value of a key as a bound has it."""
+    if not column.type.interned:
+        return word_without_texts(column, value)
+    return NO_TEXT if value is None and column.type.nullable else text_of(column, value)
 
 
 def are_ints(row: tuple[Any, ...]) -> bool:

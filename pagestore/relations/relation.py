@@ -172,7 +172,7 @@ class Relation(Keyed):
                 return found[0] if len(found) == 1 else found
         schema = self.schema
         if len(row) != len(schema.key):
-            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(schema.key)})")
+            raise SchemaError(f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(schema.key)})")
         words = self._find(self._words_of(row))
         if words is None:
             return default
@@ -352,13 +352,13 @@ class Relation(Keyed):
         """Yield the records whose keys are not in `part`, a subset, in order; O((those + 1) log n) by "count" scans.
 
         `part` is a whole relation of the same store with the same key types. Raises SchemaError for others,
-        MissingError without count scans, OrderError if the counts show that it is no subset;
+        MissingError without count scans, OrderError if the counts show that it is not a subset;
         `pagestore.trees.compare.subset` makes sure beforehand.
         """
         keys = len(self.schema.key)
         types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
         if types[0] != types[1] or len(part.schema.key) != keys or part.bounded:
-            raise SchemaError(f"{part.name!r} ({part.schema}) is no subset of {self.name!r} ({self.schema})")
+            raise SchemaError(f"{part.name!r} ({part.schema}) is not a subset of {self.name!r} ({self.schema})")
         pages, tree = self.view()
         missing: Iterable[np.ndarray] = Complement(pages, tree, *part.view(), *(self._stored(pages, tree) or ()))
         if self._texts:

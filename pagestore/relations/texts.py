@@ -36,11 +36,34 @@ LOOK_UP, READ_ONE = 4, 500  # records that are read and sorted in the time of a 
 SORTED_AT_ONCE = 1 << 17  # up to this many records are sorted in memory, without looking for a cheaper way
 
 
+class NoText(int):
+    """The word of a null among texts, which comes before every text.
+
+    >>> NO_TEXT < b"", b"tea" > NO_TEXT, max(NO_TEXT, b"tea"), NO_TEXT == NULL
+    (True, True, b'tea', True)
+    """
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, bytes) or super().__lt__(other)  # type: ignore[operator]
+
+    def __le__(self, other: object) -> bool:
+        return isinstance(other, bytes) or super().__le__(other)  # type: ignore[operator]
+
+    def __gt__(self, other: object) -> bool:
+        return not isinstance(other, bytes) and super().__gt__(other)  # type: ignore[operator]
+
+    def __ge__(self, other: object) -> bool:
+        return not isinstance(other, bytes) and super().__ge__(other)  # type: ignore[operator]
+
+
+NO_TEXT = NoText(NULL)
+
+
 def end_of(prefix: Bound) -> Bound:
     """Return the bound after all keys that begin with a prefix; () if that is the end.
 
-    >>> end_of((7, b"tea")), end_of((7, 2**63 - 1)), end_of(())
-    ((7, b'tea\\x00'), (8,), ())
+    >>> end_of((7, b"tea")), end_of((7, 2**63 - 1)), end_of((NO_TEXT,)), end_of(())
+    ((7, b'tea\\x00'), (8,), (b'',), ())
     """
     while prefix and prefix[-1] == WORD_MAX:
         prefix = prefix[:-1]
@@ -48,7 +71,9 @@ def end_of(prefix: Bound) -> Bound:
 
 
 def _next(value: int | bytes) -> int | bytes:
-    return value + 1 if isinstance(value, int) else value + b"\0"
+    if isinstance(value, bytes):
+        return value + b"\0"
+    return b"" if value is NO_TEXT else value + 1
 
 
 class Part(NamedTuple):
@@ -90,7 +115,7 @@ class TextRange:
             if lo[n] != hi[n] and hi[n:] != end_of(lo[n : n + 1]):
                 break
             value = lo[n]
-            group.append(value if isinstance(value, int) else self._dictionary.id_of(value))
+            group.append(int(value) if isinstance(value, int) else self._dictionary.id_of(value))
             n += 1
             if lo[n - 1] != hi[n - 1]:
                 return Part(tuple(group), lo[n:], ())
@@ -146,6 +171,9 @@ class TextRange:
         """
         order = self._dictionary.order
         start, stop = self._ranks(part)
+        null = self._null(part)
+        if len(null) and not backward:
+            yield null
         while start < stop:
             low, high = (max(start, stop - chunk), stop) if backward else (start, min(stop, start + chunk))
             ids = order.slice(low, high)
@@ -155,6 +183,8 @@ class TextRange:
                 order, ranks = self._dictionary.order, self._ranks(part)
                 (seen,) = self._dictionary.loaded(ids[:1] if backward else ids[-1:])
                 start, stop = (ranks[0], order.rank(seen)) if backward else (order.rank(seen + b"\0"), ranks[1])
+        if len(null) and backward:
+            yield null
 
     def sorted(self, rows: np.ndarray) -> np.ndarray:
         """Sort stored words int64[C, n], which are in tree order, by their values."""
@@ -204,7 +234,12 @@ class TextRange:
         most = count(self._pages, self._tree, part.group, end_words(part.group)) if n else self._tree.count
         if (stop - start) * (LOOK_UP if self._whole(part) else READ_ONE) >= most:
             return None
-        return self._dictionary.order.slice(start, stop)
+        return np.concatenate([self._null(part), self._dictionary.order.slice(start, stop)])
+
+    @staticmethod
+    def _null(part: Part) -> np.ndarray:
+        """Return the word of a null, which is before all texts, unless a part begins with a text."""
+        return np.array([] if part.low and isinstance(part.low[0], bytes) else [NULL], np.int64)
 
     def _around(self, part: Part) -> np.ndarray:
         """Return the records of a part, in tree order, from a contiguous range around it."""
@@ -249,13 +284,13 @@ def end_words(prefix: Words) -> Words:
 def _words_before(bound: Bound) -> Words:
     """Return a bound up to its first text."""
     n = next((i for i, value in enumerate(bound) if isinstance(value, bytes)), len(bound))
-    return tuple(value for value in bound[:n] if isinstance(value, int))
+    return tuple(int(value) for value in bound[:n] if isinstance(value, int))
 
 
 def _piece(group: Words, low: Bound, high: Bound) -> tuple[Words, Words]:
     """Return the bounds of the keys with a prefix whose next words lie between two bounds."""
-    below = tuple(value for value in low if isinstance(value, int))
-    above = tuple(value for value in high if isinstance(value, int))
+    below = tuple(int(value) for value in low if isinstance(value, int))
+    above = tuple(int(value) for value in high if isinstance(value, int))
     return group + below, group + above if above else end_words(group)
 
 

@@ -43,7 +43,7 @@ from pagestore.versions.catalog import MAIN, Info
 from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
-from pagestore.versions.locks import Turn
+from pagestore.versions.locks import Writer
 from pagestore.versions.store_state import StoreState, Version
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -63,8 +63,8 @@ class Transaction(WorkingTrees):
     >>> store.close()
     """
 
-    def __init__(self, handle: Handle, turn: Turn, base: Version, branch: int, message: str | None):
-        self._handle, self._committer, self._turn = handle, handle.committer, turn
+    def __init__(self, handle: Handle, writer: Writer, base: Version, branch: int, message: str | None):
+        self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
         self._committer.begin(branch)
         state = self._committer.state
@@ -83,8 +83,12 @@ class Transaction(WorkingTrees):
         intervals: tuple[str, str] | None = None,
         hidden: int = 0,
         if_not_exists: bool = False,
+        keys_null: bool = False,
     ) -> WritableRelation:
         """Create an empty relation. Without `key` all columns are the key.
+
+        With `keys_null`, columns of the key whose type has a question mark may be null: null is one value, the first
+        in the order, and equal to itself.
 
         With `if_not_exists`, an existing relation with these columns and this key is returned unchanged.
 
@@ -95,7 +99,7 @@ class Transaction(WorkingTrees):
         values/scan_spec.py); `intervals` names two adjacent key columns that are the ends of an interval. Raises
         ExistsError, SchemaError.
         """
-        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
+        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key), keys_null)
         if if_not_exists and name in self:
             there = self[name].schema
             if there != parsed:
@@ -108,8 +112,11 @@ class Transaction(WorkingTrees):
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
             types = [str(column.type) for column in parsed.stored if column.name in intervals]
-            if types[0] != types[1]:
-                raise SchemaError(f"intervals={intervals!r}: ends of one type are wanted, not {' and '.join(types)}")
+            if types[0] != types[1] or types[0].endswith("?"):
+                raise SchemaError(
+                    f"intervals={intervals!r}: ends of one type that is never null are wanted, not "
+                    f"{' and '.join(types)}"
+                )
             if f"max:{intervals[1]}" not in scans:
                 scans.append(f"max:{intervals[1]}")
         folds = _rows(scans, parsed)
@@ -184,7 +191,7 @@ class Transaction(WorkingTrees):
         info, schema = self._columns_of(name)
         (added,) = parse_columns(column)
         word = int(encode(added, [default], self.dictionary)[0])
-        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key)
+        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key, keys_null=True)
         rows = (np.vstack([batch, np.full(batch.shape[1], word)]) for batch in self._batches_of(name))
         return self._remake(info, wider, rows)
 
@@ -194,14 +201,14 @@ class Transaction(WorkingTrees):
         info, schema = self._columns_of(name)
         if column not in schema.names or column in schema.key:
             values = ", ".join(c.name for c in schema.stored[len(schema.key) :]) or "none"
-            raise SchemaError(f"{column!r} is no value column of {name!r}: there is {values}; a key stays whole")
+            raise SchemaError(f"{column!r} is not a value column of {name!r}: there is {values}; a key stays whole")
         place = [c.name for c in schema.stored].index(column)
         left = Schema(tuple(c for c in schema.columns if c.name != column), schema.key)
         return self._remake(info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name)))
 
     @step
     def refuse_nulls(self, name: str, columns: Sequence[str]) -> None:
-        """Make columns of values not nullable. Reads all records, O(records).
+        """Make columns not nullable. Reads all records, O(records).
 
         Raises WordError if one is null, SchemaError for a column of uint64, whose values would have other words.
         """
@@ -245,9 +252,9 @@ class Transaction(WorkingTrees):
             relation = self._relations[name] = WritableRelation(self, self._info(name))
         return relation
 
-    def vouch(self, *hosts: str) -> None:
-        """Declare that the caller maintains the data of these hosts, or all unless named (versions/dependants.py)."""
-        self.vouched.update(hosts or (ALL,))
+    def declare_maintained(self, *hosts: str) -> None:
+        """Declare that the caller maintains the data of these hosts, or all unless named (versions/hosts.py)."""
+        self.maintained.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
         """Encode values as words int64[n], adding new texts to the dictionary."""
@@ -265,7 +272,7 @@ class Transaction(WorkingTrees):
         After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an exception (such as
         an interrupt) comes after the commit, a note on it gives the version's number.
         """
-        committer, before, turn = self._committer, self._committer.state, self._turn
+        committer, before, writer = self._committer, self._committer.state, self._writer
         try:
             with self.pager.work.lock:
                 made, told = self._make()
@@ -274,7 +281,7 @@ class Transaction(WorkingTrees):
                 error.add_note(f"the transaction was committed, as version {committer.state.last_version}")
             raise
         finally:
-            turn.over = True
+            writer.over = True
             self._end()
         for tell in told:
             tell()
@@ -327,7 +334,7 @@ class Transaction(WorkingTrees):
         The next transaction reads the free pages of the last commit anew: O(pages of the store).
         """
         if self._open:
-            self._turn.over = True
+            self._writer.over = True
             self._end()
 
     def __enter__(self) -> Transaction:
@@ -342,7 +349,7 @@ class Transaction(WorkingTrees):
             else:
                 self.rollback()
         finally:
-            self._turn.over = True
+            self._writer.over = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Raise TransactionError: the transaction's pages are in this process."""
@@ -408,13 +415,13 @@ class Transaction(WorkingTrees):
         if self._open:
             handle = self._handle
             self._let_go()
-            handle.give_turn_back(self._turn)
+            handle.release_writer(self._writer)
 
     def _let_go(self) -> None:
         """Release everything, so that remaining references to the transaction cannot change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
-        self._handle = self._committer = self.vouched = ENDED
+        self._handle = self._committer = self.maintained = ENDED
 
 
 def begin_transaction(
@@ -423,13 +430,13 @@ def begin_transaction(
     """See Store.transaction."""
     if message:
         utf8(message, "message")
-    turn = Turn()
+    writer = Writer()
     try:
-        handle.take_turn(turn, timeout)
+        handle.lock_writer(writer, timeout)
         number = handle.branch_id(branch)
-        return Transaction(handle, turn, handle.head(number), number, message)
+        return Transaction(handle, writer, handle.head(number), number, message)
     except BaseException:
-        handle.give_turn_back(turn)
+        handle.release_writer(writer)
         raise
 
 
@@ -449,9 +456,11 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
         scan = parse_scan(text, schema)
         one = scan.rows
         if not scan.carried:
-            raise SchemaError(f"scan {text!r}: texts and columns with nulls are read; no scan is carried, just scan")
+            raise SchemaError(
+                f"scan {text!r}: texts and columns with nulls have no stored scan: fold them without one, by scan"
+            )
         if one in seen:
-            raise SchemaError(f"scan {text!r} is there twice")
+            raise SchemaError(f"scan {text!r} occurs twice")
         seen.add(one)
         rows += one
     for code, _ in rows:
@@ -486,7 +495,7 @@ class EphemeralTransaction(Transaction):
         mapping.pages.seen[:known] = pages.seen[:known]
         pager = Pager(mapping, FreeList(end), snapshot.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
-        self._turn = Turn()
+        self._writer = Writer()
         self._begin(pager, base, dict(base.trees), state, {}, 0)
 
     @property

@@ -108,7 +108,7 @@ class WritableRelation(Relation):
         row += values if isinstance(values, tuple) else (values,)
         stored = [column.name for column in self.schema.stored]
         if len(row) != len(stored):
-            raise SchemaError(f"{row!r} is no record of {self.name!r} ({self.schema})")
+            raise SchemaError(f"{row!r} is not a record of {self.name!r} ({self.schema})")
         return tuple(row[stored.index(name)] for name in self.schema.names)
 
     def __delitem__(self, key: Any) -> None:

@@ -2,7 +2,7 @@
 
 numba's `cache=True` checks only the file that defines a kernel, not the files of the kernels it calls, so
 an edit in one file would leave stale machine code of the others. A folder named by a hash of all these files
-never holds stale code. Only kernels go there (compiler.py), not other functions that a process compiles with numba.
+never holds stale code. Only kernels go there (jit/compiler.py), not other functions that a process compiles with numba.
 If the user has set NUMBA_CACHE_DIR, kernels go to that folder. A few unused folders are kept.
 """
 
@@ -18,21 +18,15 @@ from pathlib import Path
 
 PACKAGES = "pagestore", "ivm"
 DEFINES = re.compile(
-    rb"^(@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
+    rb"^(@(kernel|inlined|on_demand|allocating|intrinsic)\b|\w+ = (kernel|function_pointer)\()", re.MULTILINE
 )
 IMPORTS = re.compile(rb"^ *from ((?:pagestore|ivm)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-COMPILER = ("pagestore.runtime.compiler", "pagestore.runtime.llvm")  # they compile kernels, which do not import them
 FOLDERS_MAX = 6  # of other sources or settings; each has up to 40 MB
-SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
-def cache_folder() -> Path:
-    """Return the folder under the user's cache for this interpreter, numba with its settings, and these sources."""
-    from numba import __version__, config
-
-    settings = [str(getattr(config, name)) for name in SETTINGS]
-    settings.append(str(os.environ.get("PAGESTORE_KERNELS") == "plain"))  # see compiler.py
-    name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
+def cache_folder(*settings: str) -> Path:
+    """Return the folder under the user's cache for this interpreter, the compiler's settings, and these sources."""
+    name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, *settings)
     folder = user_cache() / name
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
@@ -65,7 +59,6 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
     found: set[Path] = set()
     waiting = [path for path, source in sources.items() if DEFINES.search(source)]
-    waiting += [modules[name] for name in COMPILER if name in modules]
     while waiting:
         path = waiting.pop()
         if path not in found:

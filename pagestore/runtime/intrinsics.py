@@ -1,7 +1,7 @@
-"""Machine operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a choice
+"""Operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a choice
 without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made from an address.
 
-These are the versions for kernels run as plain Python; llvm.py has those for compiled kernels.
+These are the versions for kernels run as plain Python; jit/llvm.py has those for compiled kernels.
 """
 
 import ctypes
@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.runtime.kernel import machine
-
-LINE = 8  # words of a cache line
+from pagestore.runtime.kernel import intrinsic
+from pagestore.runtime.types import LINE
 
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-@machine
+@intrinsic
 def word_at(words: np.ndarray, byte: int) -> np.int64:
     """Return the eight bytes from `byte` on, as a little-endian word."""
     word: np.int64 = words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
     return word
 
 
-@machine
+@intrinsic
 def either(condition: bool, a: int, b: int) -> int:
     """Return a if the condition holds, else b.
 
@@ -34,54 +33,62 @@ def either(condition: bool, a: int, b: int) -> int:
     return a if condition else b
 
 
-@machine
+@intrinsic
 def prefetch(words: np.ndarray, i: int) -> None:
     """Begin to load words[i] without waiting for it; an index outside the array does no harm."""
 
 
-@machine
+@intrinsic
 def copy_past(to: int, at: int) -> None:
     """Copy a cache line from address `at` to address `to`, a multiple of LINE words, past the cache."""
     ctypes.memmove(int(to), int(at), LINE * 8)
 
 
-@machine
+@intrinsic
 def fence() -> None:
     """Make every earlier `copy_past` visible to any thread that sees a later store."""
 
 
-@machine
+@intrinsic
 def memcpy(to: int, at: int, count: int) -> int:
     """Copy bytes from one address to another, like C's memcpy."""
     ctypes.memmove(int(to), int(at), int(count))
     return to
 
 
-@machine
+@intrinsic
 def pwrite(fd: int, at: int, count: int, offset: int) -> int:
     """Write the bytes at an address to a file, like the system call; return how many were written."""
     return os.pwrite(fd, ctypes.string_at(int(at), int(count)), int(offset))
 
 
-@machine
+@intrinsic
 def has_crc_instruction() -> bool:
     """Return whether the target processor has an instruction that adds a word to a crc32c."""
     return False
 
 
-@machine
+@intrinsic
 def crc_of_word(crc: int, word: int) -> int:
     """Extend the crc32c `crc` of some bytes by one word; only if the processor has an instruction for it."""
     raise NotImplementedError
 
 
-@machine
+@intrinsic
 def words_at(address: int, n: int) -> np.ndarray:
     """Return the n words from an address on; if n is 0, the address may be anything."""
     return _array(address, n, np.int64)
 
 
-@machine
+@intrinsic
+def mapped_at(address: int, n: int) -> np.ndarray:
+    """Return the n words from an address on, which are read only, as those of a map are."""
+    words = _array(address, n, np.int64)
+    words.flags.writeable = False
+    return words
+
+
+@intrinsic
 def bytes_at(address: int, n: int) -> np.ndarray:
     """Return the n bytes from an address on."""
     return _array(address, n, np.uint8)
@@ -92,13 +99,13 @@ def _array(address: int, n: int, dtype: Any) -> np.ndarray:
     return np.frombuffer((ctypes.c_uint8 * size).from_address(int(address)), dtype) if n else np.empty(0, dtype)
 
 
-@machine
+@intrinsic
 def as_array(words: tuple[int, ...]) -> np.ndarray:
     """Return a tuple of words as an array, valid during the call only."""
     return np.array(words, np.int64)
 
 
-@machine
+@intrinsic
 def borrowed(array: np.ndarray) -> np.ndarray:
     """Return a view that keeps nothing alive and must not outlive the call.  It is read-only if the array is.
 
@@ -109,19 +116,19 @@ def borrowed(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@machine
+@intrinsic
 def call_operator(address: int, a: int, b: int) -> int:
     """Call a compiled int64 function of two words by its address."""
     return int(CALLBACK(int(address))(int(a), int(b)))
 
 
-@machine
+@intrinsic
 def population(word: int) -> int:
     """Return how many bits of an int64 are set."""
     return (int(word) & 0xFFFFFFFFFFFFFFFF).bit_count()
 
 
-@machine
+@intrinsic
 def lowest(word: int) -> int:
     """Return the index of the lowest set bit of an int64 that is not 0."""
     return (int(word) & -int(word)).bit_length() - 1

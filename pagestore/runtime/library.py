@@ -17,7 +17,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from pagestore.runtime.guard import guard_of
+from pagestore.runtime.types import guard_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "pagestore" / "shipped"
@@ -46,7 +46,7 @@ def shipped_address(function: Any, arguments: tuple[Any, ...]) -> int | None:
 def library() -> Any:
     """Load the library for this processor; return None if there is none for these sources.
 
-    `PAGESTORE_KERNELS` may name a level; "jit" and "plain" use no library (compiler.py).
+    `PAGESTORE_KERNELS` may name a level; "jit" and "plain" use no library (jit/compiler.py).
     """
     wanted = os.environ.get("PAGESTORE_KERNELS", "")
     for level in levels():

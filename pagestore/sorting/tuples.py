@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
-from pagestore.runtime.arguments import Door, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Table, Words
 from pagestore.sorting.codes import (
     CODING,
     WORD_BITS,
@@ -33,19 +34,19 @@ BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of t
 LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
 BATCH = 1 << 15
 
-ASCENDS = Door(ascends, Table)
-BOUNDS = Door(value_bounds, Table, Words, Words)
-COUNT_FIRSTS = Door(count_firsts, Words, Words, Words, Words, int, Words)
-COUNT_LEADS = Door(count_leads, Words, int, Words)
-DEAL = Door(deal, Words, Words, int, int, Words, Words, Words)
-DECODE = Door(decode_tuples, Words, Words, Words, Words, Words, int, int, int, Table, int)
-DROP = Door(drop_repeats, Words, Words)
-ENCODE = Door(encode_tuples, Table, Words, Words, Words, int, Words, Words)
-MERGE = Door(merge_order, Table, Words)
-ORDER = Door(order_tuples, Table, Table, Words, Words, Words, Words, Words)
-ORDER_WORDS = Door(order_words, Words, int, Words, Words, Words, Words)
-SORT = Door(sort_words, Words, Words, Words, Words, int, int, Words)
-WIDTHS = Door(code_widths, Table)
+ASCENDS = TypedKernel(ascends, Table)
+BOUNDS = TypedKernel(value_bounds, Table, Words, Words)
+COUNT_FIRSTS = TypedKernel(count_firsts, Words, Words, Words, Words, int, Words)
+COUNT_LEADS = TypedKernel(count_leads, Words, int, Words)
+DEAL = TypedKernel(deal, Words, Words, int, int, Words, Words, Words)
+DECODE = TypedKernel(decode_tuples, Words, Words, Words, Words, Words, int, int, int, Table, int)
+DROP = TypedKernel(drop_repeats, Words, Words)
+ENCODE = TypedKernel(encode_tuples, Table, Words, Words, Words, int, Words, Words)
+MERGE = TypedKernel(merge_order, Table, Words)
+ORDER = TypedKernel(order_tuples, Table, Table, Words, Words, Words, Words, Words)
+ORDER_WORDS = TypedKernel(order_words, Words, int, Words, Words, Words, Words)
+SORT = TypedKernel(sort_words, Words, Words, Words, Words, int, int, Words)
+WIDTHS = TypedKernel(code_widths, Table)
 
 
 class Coding(NamedTuple):

@@ -36,9 +36,9 @@ import numpy as np
 
 from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
 from pagestore.pages.layout import CRC, WORD
-from pagestore.runtime.arguments import Door, Words
-from pagestore.runtime.kernel import JIT
+from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import crc32c
+from pagestore.runtime.types import Words
 from pagestore.storage.kernels.write import FD, MAP, OUTLET, PAGES, PIECE, WRITTEN, write_pages
 from pagestore.storage.system import allocate, file_system, sync_data, told
 
@@ -66,7 +66,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
 IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: rewriting a page takes no new space
 
-WRITE = Door(write_pages, Words, Words, Words, int)
+WRITE = TypedKernel(write_pages, Words, Words, Words, int)
 
 
 class File:
@@ -145,7 +145,7 @@ class File:
         if not same:
             raise MovedError(
                 f"the file {self.path} was deleted, moved or replaced while the store was open; what is written now "
-                f"would be lost; store.backup saves what was committed, then close the store and open what is there"
+                f"would be lost; store.backup saves what was committed, then close the store and open the new file"
             )
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -286,7 +286,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
     try:
         text = os.fsdecode(path)
     except TypeError:
-        raise TypeError(f"{path!r} is no path of a file: give a text or a Path") from None
+        raise TypeError(f"{path!r} is not a path of a file: give a text or a Path") from None
     if not text:
         raise FileNotFoundError("the name of a file is empty: name one")
     scheme, colon, rest = text.partition(":/")
@@ -301,7 +301,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
-    """Raise FormatError or IsADirectoryError if a path is no regular file: opening a fifo would wait for ever."""
+    """Raise FormatError or IsADirectoryError if a path is not a regular file: opening a fifo would wait for ever."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # opening it says what is wrong
@@ -310,7 +310,7 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
         raise told(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)))
     if not stat.S_ISREG(mode):
         kind = next(name for test, name in IRREGULAR if test(mode))
-        raise FormatError(f"{path} is no store: it is no file but a {kind}")
+        raise FormatError(f"{path} is not a store: it is not a file but a {kind}")
 
 
 @contextmanager
@@ -404,7 +404,9 @@ def _stream(given: Any, mode: str) -> Any:
     """Return the stream. Raise TypeError if it is not one of bytes: a text file, say."""
     method = "write" if mode == "wb" else "read"
     if isinstance(given, TextIOBase) or not callable(getattr(given, method, None)):
-        raise TypeError(f"{given!r} is no binary file to {method}: give a path, or what open(path, {mode!r}) returns")
+        raise TypeError(
+            f"{given!r} is not a binary file to {method}: give a path, or what open(path, {mode!r}) returns"
+        )
     return given
 
 

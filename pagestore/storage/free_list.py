@@ -9,16 +9,17 @@ from math import isqrt
 
 import numpy as np
 
-from pagestore.runtime.arguments import Bytes, Door, HalfWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.records import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # spare capacity of each list of the difference, in pages
 
-LEND = Door(kernel.lend, Bytes, Words, int, Words)
-LEND_RUN = Door(kernel.lend_run, Bytes, Words, int, int)
-TAKE_BACK = Door(kernel.take_back, Words, Bytes, Words)
-COUNT = Door(kernel.count, int, int, Words, Table, HalfWords)
+LEND = TypedKernel(kernel.lend, Bytes, Words, int, Words)
+LEND_RUN = TypedKernel(kernel.lend_run, Bytes, Words, int, int)
+TAKE_BACK = TypedKernel(kernel.take_back, Words, Bytes, Words)
+COUNT = TypedKernel(kernel.count, int, int, Words, Table, HalfWords)
 
 
 class FreeList:
@@ -62,7 +63,7 @@ class FreeList:
         words, half = self._words, self._half
         return words[1 : 1 + words[0]], words[half + 1 : half + 1 + words[half]]
 
-    def lend(self, n: int) -> np.ndarray:
+    def allocate(self, n: int) -> np.ndarray:
         """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
         found = LEND.call(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
@@ -70,7 +71,7 @@ class FreeList:
             pages[found:] = self._grow(n - found)
         return pages
 
-    def lend_run(self, n: int) -> int:
+    def allocate_run(self, n: int) -> int:
         """Allocate n consecutive pages; return the first. O(pages up to there)."""
         first = -1 if self.appending else LEND_RUN.call(self._noted(), self._book, self.top, n)
         return self._grow(n).start if first < 0 else first
@@ -136,25 +137,25 @@ class FreeList:
 
     def is_free(self, pages: np.ndarray) -> np.ndarray:
         """Return which of pages int64[n] may be allocated, bool[n]."""
-        lendable: np.ndarray = self._noted().view(bool)[pages]
-        return lendable
+        allocatable: np.ndarray = self._noted().view(bool)[pages]
+        return allocatable
 
-    def extents(self, lent: np.ndarray) -> np.ndarray:
-        """Return all free pages, and the allocated ones `lent`, as runs (first, count): int64[n, 2]. O(top)."""
+    def extents(self, allocated: np.ndarray) -> np.ndarray:
+        """Return all free pages, and the allocated ones `allocated`, as runs (first, count): int64[n, 2]. O(top)."""
         free = np.zeros(self.top + 2, bool)
         inner = free[1:-1]
         inner[:] = self._noted()[: self.top]
-        inner[np.array(self.pending, np.int64)] = inner[lent] = True
+        inner[np.array(self.pending, np.int64)] = inner[allocated] = True
         ends = np.flatnonzero(free[1:] != free[:-1]).reshape(-1, 2)
         ends[:, 1] -= ends[:, 0]
         return ends
 
-    def checkpoint(self, lent: np.ndarray) -> np.ndarray:
+    def checkpoint(self, allocated: np.ndarray) -> np.ndarray:
         """Like `extents`; from now on the difference is relative to them."""
         for pages in self.difference():
             self._place[np.frombuffer(pages, np.int64)] = 0
         self._lists[:, 0] = 0
-        return self.extents(lent)
+        return self.extents(allocated)
 
     def to_count(self, used: np.ndarray) -> tuple[WordList, np.ndarray, np.ndarray, np.ndarray]:
         """Return the arguments of `kernels.free_list.count` for used pages: freed pages, used pages, lists, places.

@@ -10,8 +10,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, ForkError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, Pages, page_type_fields
-from pagestore.runtime.arguments import Door, Words
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.lazy import crc32c
+from pagestore.runtime.types import Words
 from pagestore.storage.file import File
 from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.kernels.record import lay_out
@@ -20,7 +21,7 @@ from pagestore.storage.records import WordList
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
-LAY_OUT = Door(lay_out, Words, int, int, int, int, Words, Words, int)
+LAY_OUT = TypedKernel(lay_out, Words, int, int, int, int, Words, Words, int)
 
 
 class Run(NamedTuple):

@@ -44,7 +44,9 @@ class Work:
     """The lock of the free-page records, which a step holds, and whether a step was interrupted."""
 
     def __init__(self, lock: Any = None) -> None:
-        self.lock = lock or RLock()  # held during a step, so that a store is not closed in the middle of one
+        # held during a step, so that a store is not closed in the middle of one; threading.Condition, too, calls
+        # `_is_owned`
+        self.lock: Any = lock or RLock()
         self.broken = False
         self.given: BaseException | None = None  # what a caller's iterator raised: it does not interrupt a step
 
@@ -53,6 +55,24 @@ class Work:
         if self.broken:
             raise TransactionError("the transaction was interrupted in the midst of a change; roll it back, begin anew")
 
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Make the block a step, unless it is within one; see the decorator `step`. Raises TransactionError."""
+        nested = self.lock._is_owned()
+        with self.lock:
+            if nested:
+                yield
+                return
+            self.check()
+            self.broken = True
+            try:
+                yield
+            except BaseException as error:
+                self.broken = not isinstance(error, REFUSALS) and error is not self.given
+                self.given = None
+                raise
+            self.broken = False
+
 
 def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
     """Decorate a method that changes what a transaction will commit, of an object with a `pager`. Steps may nest."""
@@ -60,21 +80,10 @@ def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Co
     @wraps(change)
     def whole(self: Any, *args: Any, **named: Any) -> Result:
         work: Work = self.pager.work
-        lock: Any = work.lock  # threading.Condition, too, calls `_is_owned`
-        nested = lock._is_owned()
-        with lock:
-            if nested:
-                return change(self, *args, **named)
-            work.check()
-            work.broken = True
-            try:
-                made = change(self, *args, **named)
-            except BaseException as error:
-                work.broken = not isinstance(error, REFUSALS) and error is not work.given
-                work.given = None
-                raise
-            work.broken = False
-            return made
+        if work.lock._is_owned():  # within another step
+            return change(self, *args, **named)
+        with work.step():
+            return change(self, *args, **named)
 
     return cast(Callable[Concatenate[Owner, Arguments], Result], whole)
 
@@ -250,8 +259,8 @@ class Pager:
     def next_run(self) -> int:
         """Return where a long run of pages will probably begin: after the last used page. O(allocated pages)."""
         self._close_segment()
-        lent = self.lent()
-        self._pool = self._pool[: len(self._pool) - self.free_list.retract(lent)]
+        allocated = self.allocated()
+        self._pool = self._pool[: len(self._pool) - self.free_list.retract(allocated)]
         self.give_back()
         return self.free_list.top
 
@@ -259,7 +268,7 @@ class Pager:
         """Reserve n consecutive pages for this transaction. O(pages up to there)."""
         self._close_segment()
         self.give_back()
-        first = self.free_list.lend_run(n)
+        first = self.free_list.allocate_run(n)
         ids = np.arange(first, first + n)
         self._consumed.append(ids)
         return ids
@@ -319,13 +328,13 @@ class Pager:
         if len(self._pool) - self._position > most and self._pool[-1] == self.free_list.top - 1:
             self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
 
-    def lent(self) -> np.ndarray:
+    def allocated(self) -> np.ndarray:
         """Return the allocated pages that were not handed out yet."""
         return self._pool[self._position :]
 
     def give_back(self) -> None:
         """Give the allocated pages back to the free list, between transactions."""
-        self.free_list.take_back(self.lent())
+        self.free_list.take_back(self.allocated())
         self._pool = np.zeros(0, np.int64)
         self._start = self._position = 0
 
@@ -334,10 +343,10 @@ class Pager:
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             self._consumed = [self._kept()]
-        left = self.lent()
+        left = self.allocated()
         ready = 0 if self.free_list.appending else len(self.free_list)
         ahead = 0 if self.frugal else AHEAD_PAGES
-        more = self.free_list.lend(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
+        more = self.free_list.allocate(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
         self._pool = np.sort(np.concatenate([left, more]))
         self._start = self._position = 0
 

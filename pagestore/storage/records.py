@@ -77,7 +77,7 @@ class RecordWriter:
         put_text(self.words, data)
 
     def put_text(self, text: str, what: str = "text") -> None:
-        """Append a text; `what` names it in errors. Raise SchemaError for a value that is no text in UTF-8."""
+        """Append a text; `what` names it in errors. Raise SchemaError for a value that is not a text in UTF-8."""
         self.put_bytes(utf8(text, what))
 
 
@@ -86,12 +86,12 @@ def utf8(text: str, what: str) -> bytes:
 
     >>> utf8("caf\\udce9", "tag")
     Traceback (most recent call last):
-    pagestore.errors.SchemaError: 'caf\\udce9' cannot be a tag: it is no text that UTF-8 can hold
+    pagestore.errors.SchemaError: 'caf\\udce9' cannot be a tag: it is not a text that UTF-8 can hold
     """
     try:
         return str.encode(text)
     except (TypeError, UnicodeEncodeError):  # not a str; a surrogate, as for a stray byte of a command line
-        raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
+        raise SchemaError(f"{text!r} cannot be a {what}: it is not a text that UTF-8 can hold") from None
 
 
 def put_text(words: WordList, text: bytes) -> None:

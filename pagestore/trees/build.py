@@ -27,8 +27,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, OrderError
 from pagestore.pages.layout import HEADER, HEIGHT_MAX, ID, INDEX, RECORDS_A_WORD, TYPE, WORD, Pages, Shape
-from pagestore.runtime.arguments import Door, Table, Words
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Table, Words
 from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.storage.file import File
 from pagestore.storage.mapping import page_fault
@@ -41,8 +42,8 @@ PARALLEL_FROM = 1 << 14  # records from which trees are built in parallel
 BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
-LOAD = Door(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
-FINISH = Door(k_bulk.finish_level, Shape, FreshPages, int, Loading)
+LOAD = TypedKernel(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
+FINISH = TypedKernel(k_bulk.finish_level, Shape, FreshPages, int, Loading)
 
 
 class Built(NamedTuple):

@@ -19,17 +19,17 @@ import numpy as np
 from pagestore.errors import CorruptionError, OrderError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CHECKSUM, record_hashes
-from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Table, Words
 from pagestore.trees.folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.kernels import compare as kernel
-from pagestore.trees.kernels.arguments import CountedTree
+from pagestore.trees.kernels.arguments import CountedTree, TreeRef
 from pagestore.trees.kernels.folds import acc_words
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-START = Door(kernel.start_delta, *MAP, Words, Words, Table)
-NEXT_CHANGES = Door(kernel.next_changes, *MAP, int, int, Table, Words, Table)
+START = TypedKernel(kernel.start_delta, TreeRef, TreeRef, Table)
+NEXT_CHANGES = TypedKernel(kernel.next_changes, TreeRef, int, Table, Words, Table)
 
 
 class Delta:
@@ -52,14 +52,13 @@ class Delta:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         old, new = self._old, self._new
-        spec = new.spec
-        roots, heights = np.array([old.pointer, new.pointer]), np.array([old.height, new.height])
-        checked(START.call(*self._pages, roots, heights, self._state), spec)
+        spec, ref = new.spec, new.on(self._pages)
+        checked(START.call(old.on(self._pages), ref, self._state), spec)
         left = old.count + new.count
         while True:
             actions = np.empty(self._rows, np.int64)
             out = np.empty((spec.columns, self._rows), np.int64)
-            n = checked(NEXT_CHANGES.call(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec)
+            n = checked(NEXT_CHANGES.call(ref, spec.columns, self._state, actions, out), spec)
             if n == 0:
                 return
             left -= n
@@ -78,9 +77,9 @@ def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
-NEXT_MISSING = Door(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
+NEXT_MISSING = TypedKernel(kernel.next_missing, CountedTree, CountedTree, Words, Words, Words, Table)
 
-ACC_WORDS = Door(acc_words, int)
+ACC_WORDS = TypedKernel(acc_words, int)
 
 
 class Complement:
@@ -88,7 +87,7 @@ class Complement:
 
     `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and `accounted`), and then
     some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
-    Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
+    Raises MissingError without count scans, OrderError where the counts show that `part` is not a subset.
     """
 
     def __init__(
@@ -119,14 +118,14 @@ class Complement:
     def __iter__(self) -> Iterator[np.ndarray]:
         (_, whole), (_, part) = self._sides
         counted = [
-            CountedTree(pages, tree.pointer, tree.height, fold_array(tree.spec), row, tree.count)
+            CountedTree(tree.on(pages), fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
         key, acc = np.empty(whole.spec.keys, np.int64), np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64)
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)
-            n = checked(NEXT_MISSING.call(*counted, whole.spec.keys, key, acc, self._state, out), whole.spec)
+            n = checked(NEXT_MISSING.call(*counted, key, acc, self._state, out), whole.spec)
             yield out[:, :n]
             left = left - n if n == out.shape[1] else 0
 
@@ -155,7 +154,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
-    assert rows, "asked of trees that are not accountable"
+    assert rows, "the trees are not accountable"
     return RangeFold(pages, tree, rows).fold()[0][0]
 
 

@@ -10,24 +10,26 @@ Edit queues: a few edits of several groups of trees, flushed within one call of 
 
     queues.clear()
     queues.wait(0, actions, rows)
-    txn.flush_queues(queues, host)      `host` calls a kernel, which flushes one queue after the other
+    with txn.flushing(queues) as room:
+        HOST.call(*room)                a kernel of the host, which flushes one queue after the other
     queues.changes(0)                   what changed in the first tree
 
-Python takes longer between two calls of kernels than the calls take. See kernels/flush_queue.py.
+Python takes longer between two calls of kernels than the calls take. See kernels/edit_groups.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import add, attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Bytes, Door, Flags, MappedWords, Table, Tables, Words
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
 from pagestore.storage.pager import Pager as StorePager
@@ -36,8 +38,19 @@ from pagestore.trees.kernels import edit as k_apply
 from pagestore.trees.kernels import edit_groups as k_indexed
 from pagestore.trees.kernels import edit_groups as kernel
 from pagestore.trees.kernels.arguments import Edits as Batch
-from pagestore.trees.kernels.arguments import FlushRoom, IndexedTrees, Output, PageBooks, Part, Queues, Reordering, Room
-from pagestore.trees.kernels.edit_groups import HEIGHT, ROOT, apply_indexed_at, compose_few, compose_ordered
+from pagestore.trees.kernels.arguments import (
+    FlushRoom,
+    IndexedTrees,
+    Output,
+    PageBooks,
+    Part,
+    Queues,
+    Reordering,
+    Room,
+    TreeRef,
+)  # fmt: skip
+from pagestore.trees.kernels.cursor import HEIGHT, ROOT
+from pagestore.trees.kernels.edit_groups import apply_indexed_at, compose_few, compose_ordered
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     ALL,
@@ -68,15 +81,15 @@ ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
-APPLY = Door(
+APPLY = TypedKernel(
     k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
 )
 
-ADOPT = Door(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
-ASCENDS = Door(ascends, Table)
-COMPOSE = Door(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
-COMPOSE_FEW = Door(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
-CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
+ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
+ASCENDS = TypedKernel(ascends, Table)
+COMPOSE = TypedKernel(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
+COMPOSE_FEW = TypedKernel(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
+CUT = TypedKernel(k_apply.cut_edits, TreeRef, Table, int, Table)
 
 
 def apply(
@@ -157,11 +170,11 @@ def _apply_few(
 
 
 def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
-    """Return trees as the rows that kernels take, see trees/kernels/apply_indexed.py."""
+    """Return trees as rows of TREE_WORDS, see trees/kernels/cursor.py."""
     return np.array([*map(_ROW, trees)], np.int64)
 
 
-_ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values")
+_ROW = attrgetter("pointer", "height", "spec.keys", "spec.values", "spec.tree_id")
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
@@ -242,8 +255,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
         return [0, ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
-    top = tree.pointer, tree.height - 1
-    parts = checked(CUT.call(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    parts = checked(CUT.call(tree.on(pager.pages), some, PAGE_EDITS, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts
 
@@ -280,7 +292,7 @@ def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share:
         output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
-    assert status != SHORT, "what a run reserves is there, see _parts"
+    assert status != SHORT, "a run reserves what it needs, see _parts"
     if status != OK:
         raise _failure(status, evidence, tree.spec, edits)
     pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)
@@ -363,6 +375,10 @@ class EditQueue(NamedTuple):
     visible: int
 
 
+# What `flush_queue` takes before the number of a queue; the last is the address of `apply_indexed`.
+Flushing: TypeAlias = tuple[Pages, PageBooks, Queues, FlushRoom, int]
+
+
 class EditQueues:
     """Queues of edits for groups of trees of given shapes, and the results of flushing them."""
 
@@ -380,7 +396,7 @@ class EditQueues:
             rows, columns = queue.places.shape
             places[first : first + rows, :columns] = queue.places
         shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
-        self._table = np.array([(spec.tree_id, 0, 0, spec.keys, spec.values) for spec in specs], np.int64)
+        self._table = np.array([(0, 0, spec.keys, spec.values, spec.tree_id) for spec in specs], np.int64)
         self._waiting, self.waits = np.empty((len(queues), width, MOST), np.int64), np.zeros(len(queues), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
@@ -402,13 +418,10 @@ class EditQueues:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
-    def flush(
-        self, pager: StorePager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
-    ) -> tuple[list[Tree], int]:
-        """Call `host` with all arguments of `kernels.flush_queue` but the number of a queue.
+    def begin(self, pager: StorePager, trees: Sequence[Tree], again: bool) -> Flushing:
+        """Return what a kernel needs to flush queues of these trees; call `end` after it.
 
-        Returns the new trees, and what `host` returned. With `again` it continues with the edits that an earlier call
-        left, and has more pages.
+        With `again` it continues with the edits that an earlier call left, and has more pages.
         """
         ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
         page_writer = pager.make_room(int(ids[-1]) + 1)
@@ -420,16 +433,19 @@ class EditQueues:
         self._taken[:] = NOTHING
         if trees != self._left:  # mostly they are as the kernel left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
-        self._left = ()  # until the kernel has returned
+        self._left, self._ids = (), ids  # no trees until the kernel has returned
         books = PageBooks(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
         working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
-        returned = host(pages, books, self._queues, working, apply_indexed_at.address())
+        return pages, books, self._queues, working, apply_indexed_at.address()
+
+    def end(self, pager: StorePager) -> Sequence[Tree]:
+        """Report to the pager which pages the kernel took, and return the trees that it left."""
         written, gone, oldest, newest = self._taken.tolist()
-        pager.took(ids, written, self._retired[:gone], oldest, newest)
+        pager.took(self._ids, written, self._retired[:gone], oldest, newest)
         tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
         self._changed, self._gained = tallies[DELTA], tallies[GAIN]
         self._left = [*map(Tree, roots, heights, map(add, map(_COUNT, self.trees), self._gained), self._specs)]
-        return self._left, returned
+        return self._left
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""

@@ -15,20 +15,20 @@ import numpy as np
 from pagestore.errors import MissingError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CARRY, COUNT, MAX, SUM, THEN
-from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Table, Words
 from pagestore.sorting.tuples import distinct
 from pagestore.trees.kernels import folds as kernel
-from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree
+from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree, TreeRef
 from pagestore.trees.kernels.intervals import stab_points
 from pagestore.trees.read import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-FOLD = Door(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
-ONE = Door(kernel.fold_one, int, int, int)
-SELECT = Door(kernel.select_records, *MAP, int, int, int, int, int, Words, Table)
-WEIGHTED = Door(kernel.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
-WORK_WORDS = Door(kernel.work_words, int, int)
+FOLD = TypedKernel(kernel.fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words)
+ONE = TypedKernel(kernel.fold_one, int, int, int)
+SELECT = TypedKernel(kernel.select_records, TreeRef, int, int, Words, Table)
+WEIGHTED = TypedKernel(kernel.find_weighted, TreeRef, int, int, int, Words, Table)
+WORK_WORDS = TypedKernel(kernel.work_words, int, int)
 
 
 class Rows(NamedTuple):
@@ -79,7 +79,7 @@ def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     scans = fold_array(tree.spec)
     work = np.empty(WORK_WORDS.call(len(scans), n), np.int64)
     folds, given = FoldWords(scans, rows.first, rows.end), Bounds(bounds, len(lo), len(hi))
-    status = FOLD.call(*pages, tree.pointer, tree.height, tree.spec.keys, folds, given, out, full, work)
+    status = FOLD.call(tree.on(pages), folds, given, out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
@@ -142,7 +142,7 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     row = count_rows(tree).first
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
         raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
-    checked(SELECT.call(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec)
+    checked(SELECT.call(tree.on(pages), spec.columns, row, ranks, out), spec)
     return out
 
 
@@ -158,12 +158,11 @@ def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) ->
         raise MissingError(f"records are weighed by a sum of column {column}, and this tree carries none")
     ranks = np.ascontiguousarray(ranks, np.int64)
     out = np.zeros((spec.columns, len(ranks)), np.int64)
-    shape = (tree.pointer, tree.height, spec.keys, spec.columns)
-    checked(WEIGHTED.call(*pages, *shape, rows.first, column, ranks, out), spec)
+    checked(WEIGHTED.call(tree.on(pages), spec.columns, rows.first, column, ranks, out), spec)
     return out
 
 
-STAB = Door(stab_points, MappedWords, Bytes, int, IntervalTree, Table, Table, Words)
+STAB = TypedKernel(stab_points, IntervalTree, Table, Table, Words)
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
@@ -197,6 +196,6 @@ def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) ->
     alphas = len(points) - 2
     row = spec.scans.index((MAX, alphas + 1))
     out, visits = np.empty((spec.columns, room), np.int64), np.zeros(1, np.int64)
-    index = IntervalTree(tree.pointer, tree.height, spec.keys, spec.columns, alphas, row)
-    n = checked(STAB.call(*pages, index, points, out, visits), spec)
+    index = IntervalTree(tree.on(pages), spec.columns, alphas, row)
+    n = checked(STAB.call(index, points, out, visits), spec)
     return (out[:, :n], int(visits[0])) if n <= room else overlaps_counted(pages, tree, points, n)

@@ -29,23 +29,24 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import ENTRY_COUNT, KEYS_MAX, WORD_MAX, Pages
 from pagestore.pages.page import unpack
-from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.runtime.buffers import pooled
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
+from pagestore.runtime.types import Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.sorting.tuples import near_order
 from pagestore.trees.kernels import cursor as k_cursor
 from pagestore.trees.kernels import cursor as k_neighbours
 from pagestore.trees.kernels import cursor as k_read_range
 from pagestore.trees.kernels import lookup as k_batch_lookup
 from pagestore.trees.kernels import lookup as k_point_lookup
+from pagestore.trees.kernels.arguments import TreeRef
 from pagestore.trees.kernels.cursor import AT_END, CURSOR_WORDS, LEAF_PAGE, LEAF_SLOT, PATH
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-SEEK = Door(k_cursor.seek, *MAP, int, int, int, Words, int, Words, int)
-READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
-PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
+SEEK = TypedKernel(k_cursor.seek, TreeRef, Words, int, Words, int)
+READ = TypedKernel(k_read_range.read_range, TreeRef, Words, Words, int, Words, Table)
+PAGES = TypedKernel(k_read_range.tree_pages, TreeRef, Words)
 
 
 BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
@@ -75,17 +76,17 @@ def read_batches(
 
     Raises CorruptionError, at the latest when all are read and their number is not the tree's count.
     """
-    spec = tree.spec
+    spec, ref = tree.spec, tree.on(pages)
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
     stop = np.array(hi or (0,), np.int64)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     rows = max(1, min(batch_rows(len(wanted)) if rows is None else rows, tree.count))
     start = np.array(lo or (0,), np.int64)
-    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
+    checked(SEEK.call(ref, start, len(lo), cursor, 0), spec)
     n, found = rows, 0
     while n == rows:
         out = pooled(len(wanted), rows)
-        n = checked(READ.call(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        n = checked(READ.call(ref, wanted, stop, len(hi), cursor, out), spec)
         found += n
         if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
             fact = f"it leads to {found} records, and the tree has {tree.count}"
@@ -96,12 +97,12 @@ def read_batches(
 
 def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
     """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf headers are read."""
-    spec, none, cursor = tree.spec, np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
-    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, none, 0, cursor, 0), spec)
+    spec, ref, none, cursor = tree.spec, tree.on(pages), np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
+    checked(SEEK.call(ref, none, 0, cursor, 0), spec)
     blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
     for columns, most in cycle(blocks):
         out = np.empty((len(columns), most), np.int64)
-        n = checked(READ.call(*pages, spec.keys, columns, none, 0, cursor, out), spec)
+        n = checked(READ.call(ref, columns, none, 0, cursor, out), spec)
         if n and len(columns):
             yield out[:, :n]
         if n < most:
@@ -126,13 +127,13 @@ def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
     """Return the ids of all pages of a tree, each parent before its children."""
     out = np.empty(64, np.int64)
     while True:
-        n = checked(PAGES.call(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
+        n = checked(PAGES.call(tree.on(pages), out), tree.spec)
         if n <= len(out):
             return out[:n]
         out = np.empty(n, np.int64)
 
 
-UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
+UNPACK = TypedKernel(unpack, MappedWords, int, int, int, int, Words, int)
 
 Bound = tuple[Any, ...]  # words of a key or of a prefix of one; () is unbounded
 
@@ -179,7 +180,7 @@ def _sought(pages: Pages, tree: Tree, key: Bound) -> np.ndarray:
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     key = key or (WORD_MAX,) * spec.keys
     words = np.array(key, np.int64)
-    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, words, len(key), cursor, 0), spec)
+    checked(SEEK.call(tree.on(pages), words, len(key), cursor, 0), spec)
     return cursor
 
 
@@ -198,11 +199,10 @@ def _separator(pages: Pages, tree: Tree, cursor: np.ndarray, level: int, slot: i
 UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sorting
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-GET = Door(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
-FIND = [Door(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
-COUNT = Door(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
-NEIGHBOURS = Door(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table, int, Flags, Table)
+GET = TypedKernel(k_batch_lookup.get_records, TreeRef, int, Table, Words, Tables, Flags, Table)
+FIND = [TypedKernel(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
+COUNT = TypedKernel(k_read_range.count_prefixes, TreeRef, Table, int, Words)
+NEIGHBOURS = TypedKernel(k_neighbours.find_neighbours, TreeRef, int, Table, int, Flags, Table)
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -214,11 +214,11 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     n = keys.shape[1]
     keys = np.ascontiguousarray(keys, np.int64)
     found, out = np.zeros(n, bool), np.zeros((spec.values, n), np.int64)
-    shape = (tree.pointer, tree.height, spec.keys, spec.values)
+    ref = tree.on(pages)
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
-        status: int = GET.call(*pages, *shape, keys, some, places, found, out)
+        status: int = GET.call(ref, spec.values, keys, some, places, found, out)
         return status
 
     order = lookup_order(keys)
@@ -274,8 +274,7 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
     """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n log count)."""
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
-    shape = (tree.pointer, tree.height, tree.spec.keys)
-    checked(COUNT.call(*pages, *shape, prefixes, most, counts), tree.spec)
+    checked(COUNT.call(tree.on(pages), prefixes, most, counts), tree.spec)
     return counts
 
 
@@ -299,6 +298,5 @@ def _neighbours(pages: Pages, tree: Tree, prefixes: np.ndarray, backward: int) -
     spec, n = tree.spec, prefixes.shape[1]
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     found, out = np.zeros(n, bool), np.zeros((spec.columns, n), np.int64)
-    shape = (tree.pointer, tree.height, spec.keys, spec.columns)
-    checked(NEIGHBOURS.call(*pages, *shape, prefixes, backward, found, out), spec)
+    checked(NEIGHBOURS.call(tree.on(pages), spec.columns, prefixes, backward, found, out), spec)
     return found, out

@@ -7,8 +7,8 @@ import numpy as np
 from pagestore.pages.build import scan_tree
 from pagestore.pages.layout import HEIGHT_MAX, INDEX_COLUMNS_MAX
 from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
-from pagestore.runtime.arguments import Door
 from pagestore.runtime.buffers import sparse
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.kernels.arguments import Reordering, Room
 from pagestore.trees.kernels.node_buffer import ROWS, WORDS
@@ -17,7 +17,7 @@ LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
 TREES_MAX = 16  # trees that are edited in one call
 STAGGER = 24  # rows of a power of two words would all compete for the same cache lines
 
-WORK_WORDS = Door(work_words, int, int)
+WORK_WORDS = TypedKernel(work_words, int, int)
 
 
 def node_buffers(rows: int, entries: int) -> np.ndarray:

@@ -31,8 +31,10 @@ from pagestore.pages.operators import address_of
 from pagestore.pages.page import field
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.pages.verify import child, enter
-from pagestore.runtime.arguments import Bytes, Door, MappedWords
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import MappedWords
 from pagestore.trees.kernels import build as k_bulk
+from pagestore.trees.kernels.arguments import TreeRef
 
 LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
 
@@ -77,7 +79,8 @@ class Spec(NamedTuple):
 class Tree(NamedTuple):
     """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
 
-    Kernels take the pointer to the root, which holds more than its page number (see pages/layout.py).
+    Kernels take it `on` the map of its pages: the pointer to the root holds more than its page number (see
+    pages/layout.py).
     """
 
     pointer: int
@@ -99,6 +102,10 @@ class Tree(NamedTuple):
     def root(self) -> int:
         """Return the page of the root."""
         return self.pointer & PAGE_MASK
+
+    def on(self, pages: Pages) -> TreeRef:
+        """Return the tree as kernels take it, with the map of its pages."""
+        return TreeRef(pages, self.pointer, self.height, self.spec.keys)
 
 
 class FreshPager(Protocol):
@@ -160,16 +167,15 @@ def checked(status: int, spec: Spec) -> int:
     return int(status)
 
 
-MAP = MappedWords, Bytes, int  # the fields of Pages
-CHILD = Door(child, *MAP, int, int, int, int, int)
-ENTER = Door(enter, *MAP, int, int, int)
-FIELD = Door(field, MappedWords, int, int, int)
+CHILD = TypedKernel(child, Pages, int, int, int, int, int)
+ENTER = TypedKernel(enter, Pages, int, int, int)
+FIELD = TypedKernel(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
     """Return the pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
     level, keys = tree.height - 1, tree.spec.keys
-    start = ENTER.call(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    start = ENTER.call(pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
     return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
@@ -182,7 +188,7 @@ def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, 
     passed.add(at)
     for slot in range(int(pages.words[start + ENTRY_COUNT])):
         below = int(FIELD.call(pages.words, start, keys, slot))
-        first = CHILD.call(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
+        first = CHILD.call(pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
         way = _below(pages, below, first, level - 1, keys, page, passed)
         if way:
             return (at, *way)

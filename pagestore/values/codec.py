@@ -202,7 +202,7 @@ def _in_a_day(words: np.ndarray) -> np.ndarray:
     bad = (words < 0) | (words >= MIDNIGHT)
     if bad.any():
         row = int(np.argmax(bad))
-        raise Misfit(row, f"{words[row]} microseconds are no time of a day")
+        raise Misfit(row, f"{words[row]} microseconds are not a time of day")
     return words
 
 

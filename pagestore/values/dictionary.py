@@ -274,7 +274,7 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _arrow_texts(offsets: np.ndarray, data: np.ndarray, binary: bool, large: bool = False) -> pa.Array:
-    """Return texts as an Arrow array, of a large type if `large`. Raises CorruptionError if bytes are no string."""
+    """Return texts as an Arrow array, of a large type if `large`. Raises CorruptionError if bytes are not UTF-8."""
     kinds = (pa.binary, pa.large_binary) if binary else (pa.string, pa.large_string)
     places = offsets if large else offsets.astype(np.int32)
     texts = pa.Array.from_buffers(kinds[large](), len(offsets) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)])

@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.pages.layout import WORD_MAX
-from pagestore.runtime.arguments import Door, Words
-from pagestore.runtime.kernel import JIT
+from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
+from pagestore.runtime.types import Words
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager, step
 from pagestore.storage.records import TEXT, RecordWriter, to_word_list
@@ -366,8 +366,8 @@ def make_room(
 FEWEST = 1 << 13  # slots that a new table has
 SLOTS_MAX, WORDS_MAX = 1 << 20, 1 << 22  # 42 MB in all
 
-ENTER = Door(text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words)
-SPREAD = Door(text_lookup.spread_slots, Words, Words)
+ENTER = TypedKernel(text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words)
+SPREAD = TypedKernel(text_lookup.spread_slots, Words, Words)
 
 
 class TextTable:

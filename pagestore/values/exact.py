@@ -1,7 +1,7 @@
 """Convert values from outside to an Arrow array of a column's type: exactly, or refused with the row and a remedy.
 
     7, 3.5           into decimal(9,2)     7.00, 3.50
-    0.1              into decimal(9,2)     refused: the float 0.1 is no decimal; Decimal('0.1') is one
+    0.1              into decimal(9,2)     refused: the float 0.1 is not a decimal; Decimal('0.1') is one
     7.0              into int64            7
     True, "7"        into int64            refused: neither is a number
     2020-01-31 00:00 into date             2020-01-31
@@ -107,7 +107,7 @@ def _of_series(wanted: Type, values: Any) -> pa.Array:
 
 def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
     if values.ndim != 1:
-        raise Misfit(None, f"an array of {values.ndim} dimensions is no column; give arrays of one")
+        raise Misfit(None, f"an array of {values.ndim} dimensions is not a column; give arrays of one")
     if values.dtype.kind == "O":
         return from_objects(wanted, values.tolist())
     if values.dtype.kind in "Mm" and np.datetime_data(values.dtype) not in _UNITS:
@@ -122,7 +122,7 @@ def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
             raise Misfit(
                 None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first"
             ) from None
-        raise Misfit(row, f"{values[row]!r} is no {wanted}: {error}") from None
+        raise Misfit(row, f"{values[row]!r} is not a valid {wanted}: {error}") from None
     if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
         raise _no_source(wanted, array.type)
     return array
@@ -177,7 +177,7 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
     if damage_of(text):
         return Misfit(row, damaged)
     remedy = "write the text as UTF-8, or give it to a column of bytes, as bytes"
-    return Misfit(row, f"{text[0].as_py()[:SHOWN]!r} is no UTF-8; {remedy}")
+    return Misfit(row, f"{text[0].as_py()[:SHOWN]!r} is not UTF-8; {remedy}")
 
 
 def _first_failing(n: int, attempt: Callable[[int, int], Any]) -> int | None:

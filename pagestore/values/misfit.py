@@ -40,7 +40,7 @@ def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
     if text:
         return Misfit(row, f"{shown} does not fit {wanted}; {_remedy_of_time(wanted, text)}")
     if isinstance(value, bool) or not isinstance(value, Number):
-        return Misfit(row, f"{shown} is no {wanted}; {_conversion(wanted, value)}")
+        return Misfit(row, f"{shown} is not a valid {wanted}; {_conversion(wanted, value)}")
     if wanted.name == "decimal":
         return Misfit(row, f"{shown} {_no_decimal(wanted, value)}")
     if wanted.name in ("int64", "uint64"):
@@ -49,8 +49,8 @@ def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
         remedy = "round it to a whole number" if inside else f"it holds {least} to {most}"
         return Misfit(row, f"{shown} does not fit {wanted}; {remedy}")
     if wanted.name == "float64":
-        return Misfit(row, f"{shown} is no float64 exactly; give float({shown}) if the nearest one will do")
-    return Misfit(row, f"{shown} is no {wanted}; {_conversion(wanted, value)}")
+        return Misfit(row, f"{shown} is not exactly a float64; give float({shown}) if the nearest one will do")
+    return Misfit(row, f"{shown} is not a valid {wanted}; {_conversion(wanted, value)}")
 
 
 def is_finite(value: Any) -> bool:
@@ -61,14 +61,14 @@ def is_finite(value: Any) -> bool:
 
 
 def _no_decimal(wanted: Type, value: Any) -> str:
-    """Explain why a number is no decimal of a type."""
+    """Explain why a number is not a decimal of a type."""
     if not is_finite(value):
-        return f"is no {wanted}: leave it out, or make it a null"
+        return f"is not a valid {wanted}: leave it out, or make it a null"
     written = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     before, room = digits_before(written), wanted.precision - wanted.scale
     if before > room:
         digits = before + wanted.scale
-        remedy = f"declare decimal({digits},{wanted.scale})" if digits <= DIGITS_MAX else "no decimal here has so many"
+        remedy = f"declare decimal({digits},{wanted.scale})" if digits <= DIGITS_MAX else "no decimal has so many"
         return f"has {before} digits before the point and {wanted} has {room}; {remedy}"
     digits = decimals_of(written)
     if digits > wanted.scale:

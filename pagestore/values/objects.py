@@ -111,7 +111,7 @@ def _of_scalar(value: pa.Scalar) -> Any:
     micro = pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None
     micro = pa.timestamp("us", kind.tz) if of.is_timestamp(kind) else micro
     if of.is_date64(kind) and value.is_valid and value.value % (DAY // 1000):
-        raise Misfit(0, f"{value.value} milliseconds since 1970 are no date; cut them to days")
+        raise Misfit(0, f"{value.value} milliseconds since 1970 are not a date; cut them to days")
     try:
         found = value if micro is None else value.cast(micro)
         if of.is_time(kind) and value.is_valid and not 0 <= found.value < DAY:
@@ -200,7 +200,7 @@ def _date(wanted: Type, value: Any) -> date:
         if value.tzinfo:
             raise Misfit(0, f"{value!r} has a zone, and a date has none; take its .date() where it is")
         if value.time() != time.min:
-            raise Misfit(0, f"{value!r} is no date; take its .date()")
+            raise Misfit(0, f"{value!r} is not a date; take its .date()")
         return value.date()
     if not isinstance(value, date):
         raise misfit_of(wanted, 0, value)

@@ -42,7 +42,7 @@ def given_rows(rows: Any, columns: Any) -> Any:
     """Return what a caller passed as rows or by `columns=`. Raises SchemaError for both, or neither."""
     if (rows is None) == (columns is None):
         raise SchemaError(
-            "give rows or columns=, and not both" if rows is not None else f"None is no list of rows; {GIVE}"
+            "give rows or columns=, and not both" if rows is not None else f"None is not a list of rows; {GIVE}"
         )
     if columns is None or isinstance(columns, Mapping):
         return rows if columns is None else columns
@@ -120,7 +120,7 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     if named is not None:
         return _chosen(named, schema, keys_allowed)
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-        raise SchemaError(f"{_shown(rows)} is no list of rows; {GIVE}, as [({_shown(rows)},)]")
+        raise SchemaError(f"{_shown(rows)} is not a list of rows; {GIVE}, as [({_shown(rows)},)]")
     if _is_column(rows):
         return _counted([rows], schema, keys_allowed)
     rows = [tuple(row) for row in rows.tolist()] if isinstance(rows, np.ndarray) else list(rows)
@@ -214,10 +214,10 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, 
         table = _table_of(rows)
         names = table.column_names
     except UnicodeDecodeError as error:
-        raise SchemaError(f"the name of a column is no UTF-8: {error}; rename it") from None
+        raise SchemaError(f"the name of a column is not UTF-8: {error}; rename it") from None
     except pa.ArrowInvalid as error:
         if "non-struct" not in str(error):
-            raise SchemaError(f"the rows are no table of Arrow: {error}") from None
+            raise SchemaError(f"the rows are not an Arrow table: {error}") from None
         names = list(schema.key if keys_allowed else schema.names)
         if len(names) > 1:
             raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
@@ -251,7 +251,7 @@ def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], wha
     if missing or extra or twice:
         said = [f"column {', '.join(map(repr, missing))} is missing"] * bool(missing)
         said += [f"the relation has no column {', '.join(map(repr, extra))}, which is left out first"] * bool(extra)
-        said += [f"column {', '.join(map(repr, twice))} is there twice"] * bool(twice)
+        said += [f"column {', '.join(map(repr, twice))} occurs twice"] * bool(twice)
         raise SchemaError(f"{what}: {' and '.join(said)}; it is ({schema})")
 
 

@@ -81,7 +81,7 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
 
 
 def concatenated(text: str, schema: Schema) -> Column:
-    """Return the column of a scan "concat:column". Raises SchemaError if it is no column of texts."""
+    """Return the column of a scan "concat:column". Raises SchemaError if it is not a column of texts."""
     column = _column(text, text.removeprefix("concat:").strip(), schema)
     if not column.type.interned:
         raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pagestore.pages.layout import Pages
+from pagestore.pages.layout import WORD_MIN, Pages
 from pagestore.pages.operators import COUNT
-from pagestore.runtime.arguments import Bytes, Door, Flags, Table, Words
-from pagestore.runtime.kernel import JIT
+from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.runtime.types import Bytes, Flags, Table, Words
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.folds import RangeFold, Rows, select
 from pagestore.trees.folds import ranks as ranks_in
@@ -39,12 +39,12 @@ from pagestore.values.kernels import text_hash, text_lookup
 from pagestore.values.kernels.text_lookup import LONG as LONG
 from pagestore.values.kernels.text_lookup import UNREADABLE
 
-HASH = Door(text_hash.hash_texts, Words, int, int, Words, Words)
-FIND = Door(text_lookup.find_text, int, int, int, int, int)
-MATCH = Door(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
-MEASURE = Door(text_lookup.measure_texts, int, Words, Table, Words)
-COPY = Door(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
-RANK = Door(text_lookup.rank_text, int, int, int, int, int, int)
+HASH = TypedKernel(text_hash.hash_texts, Words, int, int, Words, Words)
+FIND = TypedKernel(text_lookup.find_text, int, int, int, int, int)
+MATCH = TypedKernel(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
+MEASURE = TypedKernel(text_lookup.measure_texts, int, Words, Table, Words)
+COPY = TypedKernel(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
+RANK = TypedKernel(text_lookup.rank_text, int, int, int, int, int, int)
 
 
 class PackedTexts(NamedTuple):
@@ -183,7 +183,16 @@ class TextOrder:
         self._kept: dict[int, bytes] = {}  # texts by rank, with which every search begins
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return words int64[n] that order as the texts of ids int64[n] do; any word for an unknown id."""
+        """Return words int64[n] that order as the texts of ids int64[n] do, nulls first; any word for an unknown id."""
+        null = ids == WORD_MIN
+        if not null.any():
+            return self._keys(ids)
+        keys = np.full(len(ids), -1)
+        keys[~null] = self._keys(ids[~null])
+        return keys
+
+    def _keys(self, ids: np.ndarray) -> np.ndarray:
+        """As `keys`, without nulls; no word is negative."""
         raise NotImplementedError
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
@@ -283,7 +292,7 @@ class StoredOrder(TextOrder):
         self._packed = packed_tree(pages(), order)
         self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
 
-    def keys(self, ids: np.ndarray) -> np.ndarray:
+    def _keys(self, ids: np.ndarray) -> np.ndarray:
         """Return the labels int64[n] of ids int64[n]. O(n log texts), and less where ids lie close together."""
         if len(ids) > FEW:
             first, end = int(ids.min()), int(ids.max()) + 1
@@ -348,7 +357,7 @@ class SortedOrder(TextOrder):
         self._ids = ids[np.array(sorted(range(len(ids)), key=loaded.__getitem__), np.int64)]
         self._by_id = np.argsort(self._ids)
 
-    def keys(self, ids: np.ndarray) -> np.ndarray:
+    def _keys(self, ids: np.ndarray) -> np.ndarray:
         """Return the ranks int64[n] of ids int64[n]."""
         places = np.searchsorted(self._ids, ids, sorter=self._by_id)
         ranks: np.ndarray = self._by_id[np.minimum(places, self.count - 1)] if self.count else places

@@ -78,7 +78,7 @@ class Type(NamedTuple):
         TimestampType(timestamp[us, tz=Europe/Berlin])
         >>> Type.parse("varchar")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        pagestore.errors.SchemaError: 'varchar' is no type: use int64, uint64, float64, bool, date, time, ...
+        pagestore.errors.SchemaError: 'varchar' is not a type: use int64, uint64, float64, bool, date, time, ...
         """
         if isinstance(text, Type):
             return text
@@ -92,10 +92,10 @@ class Type(NamedTuple):
             return cls("timestamp", zone=zoned[1])
         match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
         if not match:
-            raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)")
+            raise SchemaError(f"{name!r} is not a type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)")
         precision, scale = int(match[1]), int(match[2])
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
-            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all behind the point")
+            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all after the point")
         return cls("decimal", precision, scale)
 
     @property
@@ -149,10 +149,12 @@ class Schema:
     key: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None) -> Schema:
+    def parse(
+        cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None, keys_null: bool = False
+    ) -> Schema:
         """Parse `name: type, ...`; without a key, the key is all columns. A schema is kept as it is, or gets this key.
 
-        Raises SchemaError."""
+        Key columns may be nullable only with `keys_null`. Raises SchemaError."""
         if isinstance(text, Schema):
             columns, key = text.columns, text.key if key is None else key
         else:
@@ -164,16 +166,16 @@ class Schema:
             raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}{remedy}")
         types = {column.name: column.type for column in columns}
         if len(types) < len(names):
-            raise SchemaError(f"column {_twice(names)!r} is there twice")
+            raise SchemaError(f"column {_twice(names)!r} occurs twice")
         for name in keys:
             if name not in types:
                 raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
             type_ = types[name]
-            if type_.nullable:
-                remedy = "leave the ? out, or name the columns of the key with key="
+            if type_.nullable and not keys_null:
+                remedy = "leave the ? out, name the columns of the key with key=, or give keys_null=True"
                 raise SchemaError(f"key column {name!r} is a {type_}: a key is never null; {remedy}")
         if len({*keys}) < len(keys):
-            raise SchemaError(f"key column {_twice(keys)!r} is there twice")
+            raise SchemaError(f"key column {_twice(keys)!r} occurs twice")
         if not 1 <= len(keys) <= KEYS_MAX:
             raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
         return cls(columns, keys)
@@ -244,7 +246,7 @@ def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
         try:
             return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
         except UnicodeDecodeError as error:
-            raise SchemaError(f"the name of a column is no UTF-8: {error}; rename it") from None
+            raise SchemaError(f"the name of a column is not UTF-8: {error}; rename it") from None
     columns = []
     for part in re.split(r",(?![^(]*\))", text):
         name, colon, type_text = part.partition(":")
@@ -260,7 +262,7 @@ def _known_zone(name: str, type_: Type) -> Type:
         try:
             ZoneInfo(type_.zone)
         except (KeyError, ValueError, OSError):
-            raise SchemaError(f"column {name!r}: {type_.zone} is no time zone that this machine knows") from None
+            raise SchemaError(f"column {name!r}: {type_.zone} is not a time zone that this machine knows") from None
     return type_
 
 

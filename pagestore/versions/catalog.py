@@ -55,7 +55,7 @@ class Dependants(NamedTuple):
     keeps: tuple[str, ...]
     properties: tuple[str, ...] = ()
     edit: str = "load that host first"
-    release: str = "ask that host to let go of it"
+    release: str = "have that host release it"
 
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
@@ -114,7 +114,7 @@ class Catalog:
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
-        """Encode the catalog as a record. Raises SchemaError for a name or property that is no text."""
+        """Encode the catalog as a record. Raises SchemaError for a name or property that is not a text."""
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
@@ -165,7 +165,8 @@ def _take_info(source: RecordReader) -> Info:
     columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
     try:
-        schema = Schema.parse(Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key), key)
+        found = Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key)
+        schema = Schema.parse(found, key, keys_null=True)
     except SchemaError as error:
         if columns:
             raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
@@ -191,7 +192,7 @@ def _fault(info: Info) -> str | None:
     if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
     if not _are_scans(scans, len(stored) or info.spec.columns) or (info.schema and not _have_names(scans, info.schema)):
-        return f"{[*scans]} are no scans"
+        return f"{[*scans]} are not scans"
     return _interval_fault(info) if info.intervals else None
 
 
@@ -221,10 +222,12 @@ def _interval_fault(info: Info) -> str | None:
     ends, stored = info.intervals, info.schema.stored if info.schema else ()
     places = [place for place, column in enumerate(stored) if ends and column.name in ends]
     if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:
-        return f"{ends} are no neighbouring columns of its key"
+        return f"{ends} are not neighbouring columns of its key"
     low, high = places
+    if stored[low].type.nullable or stored[high].type.nullable:
+        return f"{ends} are not ends of an interval, since they may be null"
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
-        return f"{ends} are no ends of an interval"
+        return f"{ends} are not ends of an interval"
     return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"
 
 

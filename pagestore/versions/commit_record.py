@@ -11,7 +11,8 @@ import numpy as np
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK
-from pagestore.runtime.arguments import Door, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Words
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import NO_RUN, Mapping, Run
 from pagestore.storage.meta import NUMBER_END
@@ -20,7 +21,7 @@ from pagestore.storage.records import FREE, RecordReader, WordList, empty_list, 
 TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
-GATHER = Door(gather, Words, Words)
+GATHER = TypedKernel(gather, Words, Words)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,8 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
-from pagestore.runtime.arguments import Bytes, Door, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Bytes, Words
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.record import Counting, RecordRun, Span, write_commit
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
@@ -48,7 +49,7 @@ DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
 
-WRITE = Door(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
+WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):
@@ -257,7 +258,7 @@ class Committer:
         except OSError:
             self.pager.frugal = True
             self.pager.retract()
-            if spare and len(space) + len(self.pager.lent()) < pages + spare:
+            if spare and len(space) + len(self.pager.allocated()) < pages + spare:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
@@ -328,11 +329,11 @@ class Committer:
             if not (before.page or space.checkpoint_due()):
                 return kept
         space.free(word_list(before.ids(self.mapping.pages.page_words)))
-        run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
+        run = pager.reserve_run(2 * len(space.extents(pager.allocated())) + 512)
         kept.append(pager.hand_over())
         space.use(kept[1])  # before the difference is computed anew
         out = RecordWriter(FREE)
-        out.put_list(to_word_list(space.checkpoint(pager.lent()).ravel()), 2)
+        out.put_list(to_word_list(space.checkpoint(pager.allocated()).ravel()), 2)
         record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 

@@ -32,7 +32,7 @@ from pagestore.storage.system import describe_holders
 from pagestore.versions.catalog import MAIN_ID, Catalog
 from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import Committer
-from pagestore.versions.locks import AGAIN, Pin, Turn, Turns, VersionLocks
+from pagestore.versions.locks import AGAIN, Pin, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.version_table import Entry
@@ -53,7 +53,7 @@ class Handle:
         self.open = False
         self._pid = os.getpid()
         self._guard = threading.RLock()  # guards the caches
-        self._turns = Turns()
+        self._writers = WriterQueue()
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -205,9 +205,9 @@ class Handle:
 
     def reopen(self) -> None:
         """See Store.reopen."""
-        if self._turns.holder:
-            raise TransactionError(f"a transaction is open ({self._turns.holder}); roll it back first")
-        with self._turn():
+        if self._writers.holder:
+            raise TransactionError(f"a transaction is open ({self._writers.holder}); roll it back first")
+        with self._writer():
             self._load()
 
     # --- versions -------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Handle:
         for entry in self.state.versions.newest_first(self.mapping.pages):
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
-        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
+        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that exist")
 
     def branch_id(self, name: str) -> int:
         """Return the number of a branch. Raises MissingError."""
@@ -315,28 +315,28 @@ class Handle:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def take_turn(self, turn: Turn, timeout: float | None = None) -> None:
-        """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the turn is over.
+    def lock_writer(self, writer: Writer, timeout: float | None = None) -> None:
+        """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the writer is over.
 
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        self._turns.take(turn, timeout)
+        self._writers.take(writer, timeout)
         try:
             self._check_turn()
         except BaseException:
-            self._turns.give_back(turn)
+            self._writers.give_back(writer)
             raise
 
     def _check_turn(self) -> None:
-        """Continue from the newest commit; the previous turn may have failed, or closed the store."""
+        """Continue from the newest commit; the previous writer may have failed, or closed the store."""
         self.check()
         self.committer.check()
         self.state = self.committer.state
 
-    def give_turn_back(self, turn: Turn) -> None:
+    def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
-        self._turns.give_back(turn)
+        self._writers.give_back(writer)
 
     def committed(self, version: Version) -> None:
         """Adopt the state of the commit that has just made a version."""
@@ -347,18 +347,18 @@ class Handle:
     def administering(self) -> Iterator[None]:
         """Hold the write lock, for a change of the store's own data."""
         self.check_writable()
-        with self._turn():
+        with self._writer():
             self._check_turn()
             yield
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        turn = Turn()
+    def _writer(self) -> Iterator[None]:
+        writer = Writer()
         try:
-            self._turns.take(turn)
+            self._writers.take(writer)
             yield
         finally:
-            self._turns.give_back(turn)
+            self._writers.give_back(writer)
 
     def administer(self, **changes: Any) -> None:
         """Commit a change of the store's own data; see Committer.administer."""
@@ -390,7 +390,7 @@ def _retained(version: int, newest: int) -> int:
     try:
         number = index(version)
     except TypeError:
-        raise VersionError(f"{version!r} is no version; give a number, a tag, a branch or a time") from None
+        raise VersionError(f"{version!r} is not a version; give a number, a tag, a branch or a time") from None
     if not 0 <= number <= newest:
         raise VersionError(f"version {number} is not retained; the newest is {newest}")
     return number

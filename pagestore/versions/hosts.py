@@ -104,7 +104,8 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
         both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
         if both:
             raise DependantsError(
-                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot keep it, nor stand on it"
+                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot store its views in it, "
+                "nor depend on it"
             )
     if dependants.reads or dependants.keeps:
         said[dependants.host] = dependants
@@ -118,10 +119,10 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
 
     Raises DependantsError. O(relations that hosts read or keep), and O(changes) where there are any.
     """
-    now, was, vouched = txn.catalog, txn.base.catalog, txn.vouched
-    if now is was and was.dependants.keys() <= vouched and _hosts.keys() <= vouched:
+    now, was, maintained = txn.catalog, txn.base.catalog, txn.maintained
+    if now is was and was.dependants.keys() <= maintained and _hosts.keys() <= maintained:
         return []  # the common case, decided at once
-    if ALL in vouched:
+    if ALL in maintained:
         return []
     if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
         recorded_dependants(now.properties)  # an unreadable one would make every later commit fail
@@ -144,11 +145,11 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:
     """Return the dependants of a transaction's base version, without hosts that the transaction itself updates."""
-    catalog, vouched = txn.base.catalog, txn.vouched
+    catalog, maintained = txn.base.catalog, txn.maintained
     known = catalog.dependants
-    found = [one for name, one in known.items() if name not in vouched]
+    found = [one for name, one in known.items() if name not in maintained]
     for name, host in _hosts.items():
-        if host.mark in catalog.properties and name not in known and name not in vouched:
+        if host.mark in catalog.properties and name not in known and name not in maintained:
             found += filter(None, [host.dependants(txn)])
     return found
 
@@ -188,7 +189,7 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
         if why := asked(txn, name):
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
-    what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
+    what = f"{one.host} depends on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
     raise DependantsError(f"{name!r} was dropped, renamed or made anew, and {what}; nothing is changed: {one.release}")
 
 

@@ -165,7 +165,7 @@ class Life:
 _local = local()
 
 
-class Turn:
+class Writer:
     """A thread's write lock, from the request until its release."""
 
     def __init__(self) -> None:
@@ -180,82 +180,82 @@ class Turn:
         return f"thread {self.thread.name!r}, since {began.isoformat(' ', 'seconds')}"
 
 
-class Turns:
+class WriterQueue:
     """The queue of write locks of one handle."""
 
     def __init__(self) -> None:
-        self._queue: deque[ref[Turn]] = deque()
+        self._queue: deque[ref[Writer]] = deque()
         self._collect_from = 0.0  # when garbage may be collected again
 
     @property
-    def holder(self) -> Turn | None:
+    def holder(self) -> Writer | None:
         """The lock that is held, if any: the first in the queue, after removing those that have ended."""
         while True:
             try:
                 first = self._queue[0]
             except IndexError:
                 return None
-            turn = first()
-            if turn is not None and not turn.over and turn.life() is not None:
-                return turn
-            if turn is not None:
-                turn.over = True  # its thread has died: its transaction may not go on
+            writer = first()
+            if writer is not None and not writer.over and writer.life() is not None:
+                return writer
+            if writer is not None:
+                writer.over = True  # its thread has died: its transaction may not go on
             with suppress(ValueError):  # another thread has removed it
                 self._queue.remove(first)
 
-    def take(self, turn: Turn, timeout: float | None = None) -> None:
+    def take(self, writer: Writer, timeout: float | None = None) -> None:
         """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
 
         Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
         """
-        self._queue.append(ref(turn, self._wake_first))
+        self._queue.append(ref(writer, self._wake_first))
         try:
-            if self.holder is not turn:
-                self._refuse_second(turn)
-                self._wait(turn, timeout)
+            if self.holder is not writer:
+                self._refuse_second(writer)
+                self._wait(writer, timeout)
         except BaseException:
-            self.give_back(turn)
+            self.give_back(writer)
             raise
-        turn.taken = time.monotonic()
+        writer.taken = time.monotonic()
 
-    def give_back(self, turn: Turn) -> None:
+    def give_back(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
-        turn.over = True
+        writer.over = True
         self._wake_first()
 
     def _wake_first(self, _: object = None) -> None:
-        turn = self.holder
-        if turn is not None and turn.woken is not None:
-            turn.woken.put(None)
+        writer = self.holder
+        if writer is not None and writer.woken is not None:
+            writer.woken.put(None)
 
-    def _refuse_second(self, turn: Turn) -> None:
+    def _refuse_second(self, writer: Writer) -> None:
         """Raise TransactionError if the thread of this request has an earlier one."""
-        if turn.thread in self._threads_before(turn):
+        if writer.thread in self._threads_before(writer):
             gc.collect()  # that transaction may have been dropped as part of a cycle
-            if turn.thread in self._threads_before(turn):
+            if writer.thread in self._threads_before(writer):
                 raise TransactionError("this thread has a transaction open; commit it or roll it back first")
 
-    def _threads_before(self, turn: Turn) -> list[Thread]:
+    def _threads_before(self, writer: Writer) -> list[Thread]:
         """Return the threads with requests before this one."""
         waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
-        return [before.thread for before in waiting[: waiting.index(turn)]]
+        return [before.thread for before in waiting[: waiting.index(writer)]]
 
-    def _wait(self, turn: Turn, timeout: float | None) -> None:
+    def _wait(self, writer: Writer, timeout: float | None) -> None:
         """Wait until a request is the first. Raises LockedError after `timeout` seconds."""
         end = inf if timeout is None else time.monotonic() + timeout
-        turn.woken = SimpleQueue()
-        while self.holder is not turn:
+        writer.woken = SimpleQueue()
+        while self.holder is not writer:
             now = time.monotonic()
             if now >= end:
                 self._collect(now)
-                if self.holder is turn:
+                if self.holder is writer:
                     return
                 raise LockedError(f"another transaction is open ({self.holder}); wait longer, or end that one first")
-            place = len(self._threads_before(turn))
+            place = len(self._threads_before(writer))
             if place == 1 and self._held_since() < now - LONG:
                 self._collect(now)
             with suppress(Empty):  # those further back check less often
-                turn.woken.get(timeout=min(AGAIN * max(1, place), end - now))
+                writer.woken.get(timeout=min(AGAIN * max(1, place), end - now))
 
     def _held_since(self) -> float:
         holder = self.holder

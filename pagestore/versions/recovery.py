@@ -230,8 +230,8 @@ def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
     if newer:
         return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
     if file.size() < 2 * SLOT_SIZE:
-        return FormatError(f"{file.path} is no store: it has {file.size()} bytes, too few; {OTHER}")
+        return FormatError(f"{file.path} is not a store: it has {file.size()} bytes, too few; {OTHER}")
     if all(slot == "bad magic" for slot in slots):
-        return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}; {OTHER}")
+        return FormatError(f"{file.path} is not a store: it begins with {file.pread(8, 0)!r}; {OTHER}")
     return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); "
                            "pagestore fsck --salvage OUT saves what reads")  # fmt: skip

@@ -74,7 +74,7 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreStat
     run = Run(meta.state, meta.words)
     commit = Commit.read(mapping, run)
     if commit.sequence != meta.sequence:
-        raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
+        raise CorruptionError(f"the record of commit {commit.sequence} is in place of {meta.sequence}", page=run.page)
     system = trees_of(commit.system, SYSTEM, mapping)
     heads = {
         branch: Head(version, Run(page, words), origin)

@@ -4,7 +4,7 @@ Edits of rows are buffered in order (`edit`) and applied once per tree, at the l
 applies its buffer first. Edits of words (`apply`) are applied at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +16,7 @@ from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
 from pagestore.pages.layout import KEYS_MAX, Pages
 from pagestore.storage.pager import Mark, Pager, step
 from pagestore.trees.build import Segment, bulk, stitch
-from pagestore.trees.edit import ALONE, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
+from pagestore.trees.edit import ALONE, EditQueue, EditQueues, Flushing, apply_indexed, compose_edits, one_batch
 from pagestore.trees.kernels.node_buffer import ADD, ERASE
 from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
@@ -53,7 +53,7 @@ class WorkingTrees:
         self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
         self._edited = False  # whether rows were edited, even without effect
-        self.vouched: set[str] = set()
+        self.maintained: set[str] = set()
         self._open = True
 
     @cached_property
@@ -160,20 +160,20 @@ class WorkingTrees:
         """
         return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
 
-    @step
-    def flush_queues(self, queues: EditQueues, host: Callable[..., int], again: bool = False) -> int:
-        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); return what `host` returns.
+    @contextmanager
+    def flushing(self, queues: EditQueues, again: bool = False) -> Iterator[Flushing]:
+        """Let the block call a kernel that flushes edit queues (trees/edit.py); take over the trees that it leaves.
 
-        With `again` the kernel resumes where it stopped before, with more pages.
+        Yields the arguments of `flush_queue` except the number of a queue. With `again` the kernel resumes where it
+        stopped before, with more pages.
         """
-        for name in [*self._buffers]:
-            self._flush(name)
-        self._edited = True
-        self._grows()
-        numbers = queues.numbers
-        trees, returned = queues.flush(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
-        self._trees.update(zip(numbers, trees, strict=True))
-        return returned
+        with self.pager.work.step():
+            for name in [*self._buffers]:
+                self._flush(name)
+            self._edited = True
+            self._grows()
+            yield queues.begin(self.pager, [*map(self._trees.__getitem__, queues.numbers)], again)
+            self._trees.update(zip(queues.numbers, queues.end(self.pager), strict=True))
 
     @step
     def replace(self, name: str, tree: Tree) -> None:

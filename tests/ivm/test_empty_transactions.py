@@ -46,20 +46,18 @@ SAME: dict[str, Change] = {  # edits that leave every row as it was
     "workspace, a row put and taken": lambda ws: committed(
         ws.transaction(), lambda txn: txn.insert("edge", [(7, 7)]), lambda txn: txn.delete("edge", [(7, 7)])
     ),
-    "store, a row that is there": lambda ws: committed(
-        ws.store.transaction(), lambda txn: txn["edge"].insert([(1, 2)])
-    ),
+    "store, a row that exists": lambda ws: committed(ws.store.transaction(), lambda txn: txn["edge"].insert([(1, 2)])),
     "store, a row that is not there": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["edge"].delete([(7, 7)])
     ),
     "store, a text that it has": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["price"].set([("tea", 3)])
     ),
-    "workspace, a row that is there": lambda ws: committed(ws.transaction(), lambda txn: txn.insert("edge", [(1, 2)])),
+    "workspace, a row that exists": lambda ws: committed(ws.transaction(), lambda txn: txn.insert("edge", [(1, 2)])),
     "workspace, a row that is not there": lambda ws: committed(
         ws.transaction(), lambda txn: txn.delete("edge", [(7, 7)])
     ),
-    "exec, a row that is there": lambda ws: ws.exec('+edge(1, 2). ^price["tea"] = 3. -edge(7, 7).'),
+    "exec, a row that exists": lambda ws: ws.exec('+edge(1, 2). ^price["tea"] = 3. -edge(7, 7).'),
 }
 
 

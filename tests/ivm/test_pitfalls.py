@@ -332,8 +332,8 @@ def test_helper_views_are_no_names_of_a_workspace(tmp_path):
         names = ["d", "e", "p", "s"]
         assert helpers and sorted(workspace) == sorted(workspace.predicates) == names
         assert not any(name in workspace for name in helpers)
-        workspace.install("a(x) <- e(x, _). b(x) <- a(x), !(e(x, y), a(y)).", "more")
-        with pytest.raises(errors.UninstallError, match=r"e is read by a, b: uninstall"):
+        workspace.install("a(x) <- e(x, _). b(x) <- a(x), !(e(x, y), a(y)). c(x) <- p(x).", "more")
+        with pytest.raises(errors.UninstallError, match=r"p is read by c: uninstall"):
             workspace.uninstall("main")
         with pytest.raises(errors.UnknownPredicateError, match=r"nothing declares or derives p_not0: (?!.*\$)"):
             workspace.query("q(x) <- p_not0(x).")

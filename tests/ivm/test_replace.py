@@ -198,3 +198,39 @@ def test_relations_that_the_store_had_stay_in_any_case(tmp_path):
         workspace.install("own(x) -> int(x). both(x) <- loaded(x), own(x).")
         assert workspace.uninstall("main", relations=True) == ({"both": 0}, {"own": 0}, {"loaded": 1})
         assert list(workspace.store.snapshot()) == ["loaded"]
+
+
+SHAPES = [
+    ("edge(x, y) -> int(x), int(y).", "edge(x, _)", "+edge(1, 2).", "+edge(3, 2).", [(1,), (3,)]),
+    ("edge[x] = y -> int(x), string?(y).", "edge[x] = _", '+edge[1] = "a".', '+edge[3] = "b".', [(1,), (3,)]),
+    ("edge[x] = (y, z) -> int(x), int(y), int?(z).", "edge:y[x] = _", "+edge[1] = (2, 3).", "+edge[3] = (2, 3).",
+     [(1,), (3,)]),
+    ("edge[] = x -> int(x).", "edge[] = x", "+edge[] = 1.", "^edge[] = 3.", [(3,)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declaration", "atom", "first", "then", "rows"), SHAPES)
+def test_a_relation_that_other_blocks_read_stays_declared(declaration, atom, first, then, rows, tmp_path):
+    """The first reader declares it from then on, in this process and later ones; the readers keep their pages."""
+    path = tmp_path / "w.pages"
+    with ivm.open(path, sync="off") as ws:
+        ws.install(f"{declaration} own(x) <- {atom}.", "base")
+        ws.install(f"one(x) <- {atom}.", "one")
+        ws.install(f"two(x) <- {atom}, one(x). never(x) <- {atom}, !one(x).", "two")
+        ws.exec(first)
+        before = trees(ws)
+        with pytest.raises(errors.UninstallError, match="edge is read by block `one`: uninstall that block first"):
+            ws.uninstall("base", relations=True)
+        assert ws.uninstall("base") == ({"own": 1}, {}, {"edge": 1})
+        assert before.items() >= trees(ws).items() and {*ws.blocks} == {"one", "two"}
+        ws.exec(then)
+        assert (list(ws["two"]), ws.check()) == (rows, [])
+    with ivm.open(path, sync="off") as ws:
+        assert (list(ws["two"]), list(ws["never"]), ws.check()) == (rows, [], [])
+        if rows[1:]:  # a function without keys is a relation, as far as the store knows
+            ws.install(f"one(x) <- {atom}. more(x) <- {atom}.", "one", replace=True)
+        with pytest.raises(errors.UninstallError, match="one is read by"):
+            ws.uninstall("one")
+        ws.uninstall("two")
+        ws.uninstall("one", relations=True)  # it was in the store before this block
+        assert (list(ws), len(ws.store.snapshot()["edge"]), ws.store.check()) == ([], len(rows), [])

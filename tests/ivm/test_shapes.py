@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pagestore
 from tests.support.mirror import Mirror
-from tests.support.shapes import DECLARATIONS, RELATIONS, shapes
+from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
 
 EXAMPLES = 40  # campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)

@@ -166,7 +166,7 @@ def test_a_process_that_has_not_imported_ivm(ws):
         "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
     )
     assert drop.startswith(
-        "'e' was dropped, renamed or made anew, and ivm stands on it (c, p); nothing is changed: `ivm unin"
+        "'e' was dropped, renamed or made anew, and ivm depends on it (c, p); nothing is changed: `ivm unin"
     )
     assert drop_view.startswith("'c' was dropped, renamed or made anew, and it belongs to ivm")
     assert (
@@ -195,7 +195,7 @@ def test_a_process_that_imports_ivm_and_opens_no_workspace(ws):
 def forget(store, branch="main"):
     """As an earlier release has left it."""
     with store.transaction(branch=branch) as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties.pop(catalog.PROPERTY)
 
 
@@ -270,7 +270,7 @@ def test_dumps_with_rules_and_of_relations_alone(ws, tmp_path):
 
 def test_rules_that_cannot_be_read_let_nothing_by(ws):
     with ws.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties[PROPERTY] = json.dumps({"planning": 0, "blocks": []})
     path = ws.store.path
     ws.close()

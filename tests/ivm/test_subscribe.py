@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import ivm
-from ivm import subscriptions, workspace
+from ivm import subscriptions, transaction
 from pagestore.errors import ReadOnlyError
 
 EDGES = "edge(x, y) -> int(x), int(y). "
@@ -62,7 +62,7 @@ def test_a_subscriber_that_fails_keeps_none_from_hearing(ws):
         ws.exec("+edge(1, 2). +edge(2, 3).")
     assert sorted(told) == ["edge", "failed", "failed", "two"]
     assert caught.value.__notes__ == [
-        "raised by a subscriber of two: the changes that it was told of are committed, and stay"
+        "raised by a subscriber of two: the changes that it received are committed, and stay"
     ]
     assert ws.store.version == version + 1
     assert list(ws["two"]) == [(1, 3)]
@@ -86,7 +86,7 @@ def test_a_subscription_that_another_thread_ends_while_its_table_is_made(ws, mon
         end()
         return made(*args)
 
-    monkeypatch.setattr(workspace, "changes", ended_meanwhile)
+    monkeypatch.setattr(transaction, "changes", ended_meanwhile)
     ws.exec("+edge(1, 2). +edge(2, 3).")
     assert [table.column_names for table in told] == [["x", "y", "_change_type"]]
 

@@ -79,16 +79,16 @@ def test_a_cursor_goes_from_the_first_record_to_the_last():
     tree = bulk(pager, Spec(1, 1, 0), [keys[None]])
 
     @njit
-    def read(words, seen, page_words, root, height, cursor, out):
-        n, status = 0, compiled.first(words, seen, page_words, root, height, 1, cursor, 0)
+    def read(tree, cursor, out):
+        n, status = 0, compiled.first(tree, cursor, 0)
         while status == 1:
             for slot in range(cursor[compiled.LEAF_ENTRIES]):
-                out[n] = compiled.field(words, cursor[compiled.LEAF_PAGE], 0, slot)
+                out[n] = compiled.field(tree.pages.words, cursor[compiled.LEAF_PAGE], 0, slot)
                 n += 1
-            status = compiled.next_leaf(words, seen, page_words, 1, cursor, 0)
+            status = compiled.next_leaf(tree, cursor, 0)
         return n
 
     found = np.empty(len(keys), np.int64)
     cursor = np.empty(compiled.CURSOR_WORDS, np.int64)
-    assert read(*pager.pages, tree.root, tree.height, cursor, found) == len(keys)
+    assert read(compiled.TreeRef(pager.pages, tree.root, tree.height, 1), cursor, found) == len(keys)
     assert (found == keys).all() and tree.height > 1

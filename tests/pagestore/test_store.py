@@ -42,7 +42,7 @@ from pagestore.storage.mapping import GROWTH_MIN
 from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
 from pagestore.trees.read import pages_of
-from tests.pagestore.storage.test_file import largest_file
+from tests.support.file_systems import largest_file
 
 
 @pytest.fixture
@@ -621,7 +621,7 @@ def test_names(store):
         store.branch("t")
 
 
-STRAY = "caf\udce9"  # how a byte of a command line that is no UTF-8 comes in
+STRAY = "caf\udce9"  # how a byte of a command line that is not UTF-8 comes in
 
 
 @pytest.mark.parametrize(
@@ -759,7 +759,7 @@ def test_one_column_of_arrow_is_taken_as_it_is(store):
         assert (list(one), list(two)) == ([(1,), (2,), (3,), (4,)], [(2, 4), (3, 9), (4, 16)])
         with pytest.raises(SchemaError, match="one column for a relation of 2"):
             two.insert(pa.array([1]))
-        with pytest.raises(SchemaError, match="column 'x' is there twice"):
+        with pytest.raises(SchemaError, match="column 'x' occurs twice"):
             two.insert(pa.table([[1], [2], [3]], names=["x", "x", "y"]))
 
 
@@ -956,8 +956,8 @@ def test_looking_for_a_text_does_not_keep_it(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (None, "None is no list of rows"),
-        (5, "5 is no list of rows"),
+        (None, "None is not a list of rows"),
+        (5, "5 is not a list of rows"),
         ([(2, 1), 1], r"row 1 is 1; a record is a tuple \(x: int64, y: int64\)"),
         ([(2, 1), {3, 4}], r"row 1 is \{3, 4\}; a record is a tuple"),
     ],
@@ -997,7 +997,7 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
         assert store.at(dt.datetime.max).version == 0
         with pytest.raises(VersionError, match="0001-01-01 00:00:00 is out of the range"):
             store.at(dt.datetime.min)
-        with pytest.raises(VersionError, match="None is no version; give a number"):
+        with pytest.raises(VersionError, match="None is not a version; give a number"):
             store.at(None)
         with pytest.raises(ValueError, match="limit=-1: give a number of versions"):
             store.history(-1)

@@ -84,7 +84,7 @@ def _in_child(folder: Path, seed: int, first: int, amount: int) -> Counter:
 def _child(folder: Path, seed: int, first: int, amount: int) -> Counter:
     """Run inputs one after the other; the one under way is in a file."""
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
-    resource.setrlimit(resource.RLIMIT_DATA, (held + DATA, held + DATA))  # maps of files are no memory
+    resource.setrlimit(resource.RLIMIT_DATA, (held + DATA, held + DATA))  # maps of files are not memory
     backup.SPAN_MIN, backup.SPAN = 1 << 16, 1 << 8  # fsck looks at every page that a store says it has
     goods_ = pickle.loads((folder / "goods").read_bytes())
     counts: Counter = Counter()

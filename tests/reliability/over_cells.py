@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ivm.errors import RuleError
 from ivm.spark.layout import plan
-from tests.support.compositions import Case, case_of, smaller
 from tests.support.over_cells import through_cells
+from tests.support.programs.compositions import Case, case_of, smaller
 
 CELLS = 1, 2, 3, 5
 

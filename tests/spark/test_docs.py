@@ -47,7 +47,7 @@ def test_the_page_on_preparing(
 
     text = (DOCS / "prepare.md").read_text()
     [recipe], [code] = (re.findall(f"```{language}\n(.*?)```", text, re.DOTALL) for language in ("toml", "python"))
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that is there
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that exists
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(recipe)
     (tmp_path / "raw").mkdir()

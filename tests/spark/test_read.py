@@ -125,7 +125,7 @@ def test_sql_reads_a_version(spark: "SparkSession", graph_store: Path) -> None:
         ("edge", {"timestampAsOf": "1990-01-01"}, "no retained version is as old as"),
         ("edge", {"branch": "none"}, "there is no branch 'none'; there is main, other"),
         ("edge", {"columns": "x,z"}, "'z' is not there; 'edge' has x, y"),
-        ("edge", {"keyFrom": "a"}, "keyFrom: 'a' is no int64, as key column 'x' is"),
+        ("edge", {"keyFrom": "a"}, "keyFrom: 'a' is not a valid int64, as key column 'x' is"),
         ("edge", {"versionAsOff": 1}, "there is no option versionasoff; did you mean versionAsOf"),
         ("edge", {"numPartitions": 0}, "a number from 1 on is wanted"),
     ],

@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.util import handle_worker_exception
 
 import pagestore
-from ivm.spark import workers
+from ivm.spark import executors
 from ivm.spark.sink import ViewsSink, ViewsWriter
 from ivm.spark.staging import Staged
 from pagestore_tools.spark.session import _java_home
@@ -93,9 +93,9 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The environment of a worker, as Spark sets it."""
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     monkeypatch.setenv("SPARK_SIMPLIFIED_TRACEBACK", "1")
-    monkeypatch.delenv(workers.HIDE, raising=False)
+    monkeypatch.delenv(executors.HIDE, raising=False)
     yield
-    os.environ.pop(workers.HIDE, None)
+    os.environ.pop(executors.HIDE, None)
 
 
 def reported(error: Exception) -> str:
@@ -120,7 +120,7 @@ def test_an_error_of_ours_is_its_sentence(path: Path, what: str, worker: None) -
 def test_other_errors_keep_their_tracebacks(path: Path, worker: None) -> None:
     for error in ZeroDivisionError("by zero"), OSError(5, "input/output error"):
         try:
-            with workers.sentence_first():
+            with executors.sentence_first():
                 raise error
         except (ZeroDivisionError, OSError) as found:
             assert "test_workers.py" in reported(found)
@@ -129,7 +129,7 @@ def test_other_errors_keep_their_tracebacks(path: Path, worker: None) -> None:
 def test_nothing_is_set_outside_a_worker(path: Path) -> None:
     with pytest.raises(pagestore.PagestoreError):
         source(path, version=1).schema()
-    assert workers.HIDE not in os.environ
+    assert executors.HIDE not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_spark_is_told_this_interpreter(
 )
 def test_a_session_that_began_before(was: str, master: str, is_: str) -> None:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=was, master=master))
-    workers.use_this_python(session)
+    executors.use_this_python(session)
     assert session.sparkContext.pythonExec == is_
-    workers.use_this_python(cast(Any, object()))  # as one of Spark Connect, which has no context
+    executors.use_this_python(cast(Any, object()))  # as one of Spark Connect, which has no context
 
 
 SCRIPT = """

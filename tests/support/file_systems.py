@@ -1,11 +1,23 @@
-"""Paths on a cluster, where a name without a scheme is one of HDFS."""
+"""File systems as they should not be: a disk that is full, and a cluster where a name without a scheme is of HDFS."""
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Limit the size of files, as a full disk does: a write after the limit fails, one across it is short."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class Mirror:
             if "$" not in name:
                 rows = list(self.workspace[name])
                 if predicate.value == ROPE:
-                    rows = [(*key, str(self.workspace.rope(name, *key))) for *key, _ in rows]
+                    assert [(*key, str(self.workspace.rope(name, *key))) for *key, _ in rows] == rows, name
                 assert sorted(rows) == sorted(naive.rows_of(self.state[name])), name
                 assert len(self.workspace[name]) == len(rows), name
                 assert all(len(row) == len(predicate.types) for row in rows)

@@ -16,10 +16,12 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from itertools import count
+from re import fullmatch
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
 from ivm.lang import Program
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var, variables
+from ivm.lang.nulls import tests_null
 from ivm.lang.program import strata_of
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
@@ -193,7 +195,7 @@ def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Bindin
         return
     atom, *rest = atoms
     for row in rows_of(state[atom.predicate]):
-        extended = unified(atom.terms, row, binding)
+        extended = unified(atom, row, binding)
         if extended is not None:
             yield from joined(rest, extended, state)
 
@@ -224,7 +226,7 @@ def holds(literal: Literal, binding: Binding, state: State) -> bool:
     """Whether a comparison or a negation holds under a binding of all its variables."""
     if isinstance(literal, Compare):
         left, right = total(literal.left, binding, units), total(literal.right, binding, units)
-        if literal.op not in ("=", "!=") and None in (left, right):  # a null, which another comparison excludes
+        if None in (left, right) and not tests_null(literal):
             return False
         return COMPARE[literal.op](left, right)
     for v in variables(literal):
@@ -249,24 +251,35 @@ def rows_of(rows: set | dict) -> Iterable[tuple]:
     return rows if isinstance(rows, set) else [(*key, v) for key, v in rows.items()]
 
 
-def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | None:
+def unified(atom: Atom, row: tuple, binding: Binding) -> Binding | None:
+    """The binding with what an atom binds; a null is for marked arguments, and for `_` but as a function's value."""
     extended = dict(binding)
-    for term, v in zip(terms, row, strict=True):
+    for term, v in zip(atom.terms, row, strict=True):
         wanted = term.value if isinstance(term, Const) else extended.setdefault(term.name, v)
-        if wanted != v:
+        if wanted != v or (v is None and not admits_null(term, atom)):
             return None
     return extended
+
+
+def admits_null(term: Term, atom: Atom) -> bool:
+    return isinstance(term, Var) and (term.marked or (term is not atom.value and bool(fullmatch(r"_\d+", term.name))))
+
+
+def nulls_first(row: tuple) -> list[tuple]:
+    return [() if v is None else (v,) for v in row]
 
 
 def value(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
     """A term's value; RangeError where it does not fit its type."""
     found = total(term, binding, leaf)
-    return in_range(found) if isinstance(term, Binary) else found
+    return in_range(found) if isinstance(term, Binary) and found is not None else found
 
 
 def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
     """A term's value, which fits its type but for a sum: what is only compared, in `units`, may be of any size."""
     if isinstance(term, Binary):
+        if any(binding[v.name] is None for v in variables(term)):
+            return None
         operand = total if term.op in "+-" else value
         return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
     found = term.value if isinstance(term, Const) else binding[term.name]
@@ -286,8 +299,6 @@ def units(v: object) -> object:
 
 
 def computed(op: str, a: object, b: object) -> object:
-    if a is None or b is None:  # a null, which a comparison excludes
-        return None
     try:
         result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
     except ArithmeticError as error:
@@ -333,6 +344,8 @@ def aggregated(rule: Rule, state: State, passing: bool = False) -> Iterator[tupl
         for binding in found:
             args = head.args if aggregate.place is None else head.args[:-1]
             groups[tuple(binding[v.name] for v in args)].append(tuple(binding[v.name] for v in aggregate.arguments))
+        if aggregate.absent is not None:
+            groups[()]  # even if there is nothing to aggregate
         for group, members in groups.items():
             yield from ((head.predicate, (*group, *row)) for row in results(aggregate, members))
 
@@ -340,10 +353,12 @@ def aggregated(rule: Rule, state: State, passing: bool = False) -> Iterator[tupl
 def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
     """What an aggregate makes of the arguments of all assignments: one result, none, or numbered ones."""
     op, constants = aggregate.op, [const.value for const in aggregate.constants]
+    if aggregate.absent is not None and not members:
+        return [(aggregate.absent.value,)]
     if op == "count":
         return [(len(members),)]
     taken = [member[0] for member in members]
-    in_order = [member[-1] for member in sorted((*member[1:], member[0]) for member in members)]
+    in_order = [member[-1] for member in sorted(((*m[1:], m[0]) for m in members), key=nulls_first)]
     try:
         if op in ("top", "bottom"):
             return [*enumerate((in_order[::-1] if op == "top" else in_order)[: constants[0]], start=1)]
@@ -358,7 +373,7 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
             return [("".join(in_order) if not constants else constants[0].join(in_order),)]
         if op not in AGGREGATE:
             return [(reduce(registered(operator_code(op)).call, in_order),)]
-        if op in CHOOSING:  # a value that is there fits its type
+        if op in CHOOSING:  # a value that exists fits its type
             return [(AGGREGATE[op](in_order if op in ENDS else taken),)]
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:

@@ -127,7 +127,7 @@ class Clause:
         return text
 
     def function(self, name: str, literals: list[str], bound: list[str]) -> tuple[str, dict[str, Shape]]:
-        """A function of all variables but one; conflicts are possible where that one is no value."""
+        """A function of all variables but one; conflicts are possible where that one is not a value."""
         *keys, value = bound if len(bound) > 1 else [*bound, *bound]
         return f"{name}[{', '.join(keys)}] = {value} <- {', '.join(literals)}.", {name: (len(keys), True)}
 

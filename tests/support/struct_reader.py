@@ -140,6 +140,8 @@ def texts(pages: Pages, root: int, birth: int) -> dict[int, bytes]:
 
 def value(kind: str, word: int, dictionary: dict[int, bytes]) -> object:
     """A word as a plain Python value; dates, times and decimals stay numbers."""
+    if kind.endswith("?"):
+        return None if word == -(2**63) else value(kind[:-1], word, dictionary)
     if kind == "float64":
         return struct.unpack("<d", struct.pack("<q", word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF))[0]
     if kind == "string":

@@ -143,7 +143,7 @@ SOURCES = _sources()
 
 
 def meaning(scalar: pa.Scalar) -> Meaning | None:
-    """What an Arrow value means, without pandas or Python's own types; None for lists and what is no value."""
+    """What an Arrow value means, without pandas or Python's own types; None for lists and what is not a value."""
     kind, of = scalar.type, pa.types
     if not scalar.is_valid:
         return "null", None

@@ -47,7 +47,7 @@ def test_the_chapters_of_spark(spark, tmp_path: Path, monkeypatch: pytest.Monkey
     """Two versions of a view, its change feed, and a view over four cells, equal to what the store says."""
     from pagestore_tools.demo.with_spark import spark_reads
 
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that is there
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that exists
     demo.compile_kernels(tmp_path)
     assert spark_reads(tmp_path / "compiling.pages", tmp_path, Narrator("demo", quiet=True))
 

@@ -206,7 +206,7 @@ def test_columns_that_are_not_the_relations_are_refused(store):
         for edit in (relation.insert, relation.delete, relation.set):
             with pytest.raises(SchemaError, match=r"the relation has no column 'z', which is left out first"):
                 edit(rows)
-        with pytest.raises(SchemaError, match="column 'x' is there twice"):
+        with pytest.raises(SchemaError, match="column 'x' occurs twice"):
             relation.insert(pa.table([[1], [1], [2]], ["x", "x", "y"]))
         relation.insert(rows.select(["x", "y"]))
         assert list(relation) == [(1, 2)]

@@ -16,21 +16,9 @@ from numba import config, typeof
 from numba.core.errors import NumbaError
 
 from pagestore.runtime import library
-from pagestore.runtime.arguments import (
-    Bytes,
-    ByteTable,
-    Door,
-    Flags,
-    HalfWords,
-    Key,
-    MappedWords,
-    Table,
-    Tables,
-    Words,
-)
-from pagestore.runtime.guard import guarded
-from pagestore.runtime.kernel import kernel
-from pagestore.runtime.numba_types import fits, types_of
+from pagestore.runtime.jit.types import fits, types_of
+from pagestore.runtime.kernel import TypedKernel, kernel
+from pagestore.runtime.types import Bytes, ByteTable, Flags, HalfWords, Key, MappedWords, Table, Tables, Words, guarded
 from pagestore.sorting.codes import ascends, merge_order
 from pagestore_tools.kernels import build
 
@@ -69,13 +57,13 @@ def test_the_best_level_is_loaded_and_has_what_was_asked_for(used):
     assert library.shipped(ascends, (Words,)) is None  # for other types
 
 
-def test_a_door_takes_the_shipped_kernel_and_it_says_what_numbas_says(used, monkeypatch):
+def test_a_typed_kernel_takes_the_shipped_code_and_it_says_what_numbas_says(used, monkeypatch):
     monkeypatch.setattr(type(merge_order), "compile", None)  # nothing is compiled
     keys, order = np.random.default_rng(1).integers(0, 9, (2, 40)), np.empty(80, np.int64)
-    Door(merge_order, Table, Words).call(keys, order)
+    TypedKernel(merge_order, Table, Words).call(keys, order)
     assert order[:40].tolist() == np.lexsort(keys[::-1]).tolist()
-    door = Door(ascends, Table)
-    assert door.call(np.array([[1, 2, 2], [3, 4, 5]])) and not door.call(np.array([[1, 2, 2], [3, 5, 4]]))
+    typed = TypedKernel(ascends, Table)
+    assert typed.call(np.array([[1, 2, 2], [3, 4, 5]])) and not typed.call(np.array([[1, 2, 2], [3, 5, 4]]))
 
 
 WORDS = np.arange(6).reshape(2, 3)
@@ -102,22 +90,22 @@ MISFITS = {
 @pytest.mark.parametrize("name", MISFITS)
 def test_the_guard_refuses_what_the_kernel_was_not_compiled_for(used, name):
     with pytest.raises(TypeError, match=r"kernel pagestore\.sorting\.codes\.ascends .*argument 0 is of another type"):
-        Door(ascends, Table).call(MISFITS[name])
+        TypedKernel(ascends, Table).call(MISFITS[name])
 
 
 def test_the_guard_refuses_what_may_not_be_written_to_and_too_few_or_many(used):
-    door = Door(merge_order, Table, Words)
+    typed = TypedKernel(merge_order, Table, Words)
     order = np.empty(6, np.int64)
     order.flags.writeable = False
     for wrong in ((WORDS, order), (WORDS,), (WORDS, np.empty(6, np.int64), 1), ()):
         with pytest.raises(TypeError, match="merge_order"):
-            door.call(*wrong)
+            typed.call(*wrong)
 
 
 def test_the_guard_lets_in_what_is_the_same_by_another_name(used):
-    door = Door(ascends, Table)
-    assert door.call(WORDS.astype(np.longlong)) and door.call(WORDS.copy())
-    assert door.call(np.zeros((2, 0), np.int64)) and door.call(np.arange(8).reshape(1, 8)[:, 2:4].copy())
+    typed = TypedKernel(ascends, Table)
+    assert typed.call(WORDS.astype(np.longlong)) and typed.call(WORDS.copy())
+    assert typed.call(np.zeros((2, 0), np.int64)) and typed.call(np.arange(8).reshape(1, 8)[:, 2:4].copy())
 
 
 @pytest.mark.parametrize("change", ["another digest", "a file more", "nothing"])
@@ -167,7 +155,7 @@ TYPES = {
     "int": int, "bool": bool, "words": Words, "mapped": MappedWords, "halves": HalfWords, "bytes": Bytes,
     "flags": Flags, "table": Table, "byte table": ByteTable, "tables": Tables, "key": Key(2), "group": Group,
 }  # fmt: skip
-DOORS = {name: Door(takes, type_) for name, type_ in TYPES.items()}
+TYPED = {name: TypedKernel(takes, type_) for name, type_ in TYPES.items()}
 DTYPES = ["i8", "i4", "u8", "u4", "u1", "i1", "?", "f8", ">i8", "q", "M8[ns]", "O"]
 
 
@@ -180,7 +168,7 @@ def guards(tmp_path_factory):
     path = build.link(tmp_path_factory.mktemp("guards"), entries)
     build.check_library(path)
     functions = library.loaded(path).functions
-    return {name: functions[library.key_of(takes, door.arguments)] for name, door in DOORS.items()}
+    return {name: functions[library.key_of(takes, typed.arguments)] for name, typed in TYPED.items()}
 
 
 @st.composite
@@ -224,7 +212,7 @@ def test_the_guard_lets_in_what_its_twin_and_numba_do(guards, name, data):
         "group": st.tuples(arrays(), words, st.one_of(words, others)),
     }
     value = data.draw(st.one_of(values, near.get(name, arrays())))
-    twin = guarded(lambda *given: 1, "takes", DOORS[name].arguments)
+    twin = guarded(lambda *given: 1, "takes", TYPED[name].arguments)
     answers = []
     for call in (guards[name], twin):
         try:

@@ -25,7 +25,7 @@ from tests.support.file_systems import hdfs_by_default
 
 @pytest.fixture
 def submitted(spark, monkeypatch: pytest.MonkeyPatch):
-    """The command takes the session that is there, as under spark-submit."""
+    """The command takes the session that exists, as under spark-submit."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
     return spark
 
@@ -207,10 +207,10 @@ def test_every_type_from_others(spark) -> None:
 
 
 def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
-    from pagestore_tools.spark.typed import settled
+    from pagestore_tools.spark.typed import with_types
 
     held = "1 k, 1Y b, 1.5F f, 'a' s, true t, date'2024-01-01' d, 1.5BD m, x'00' y, timestamp'2024-01-01 00:00:00' z"
-    recipe = settled(Recipe("r", ("k",)), spark.sql(f"select {held}"))
+    recipe = with_types(Recipe("r", ("k",)), spark.sql(f"select {held}"))
     assert [str(one.type) for one in recipe.columns.values()] == [
         "int64", "int64?", "float64?", "string?", "bool?", "date?", "decimal(2,1)?", "bytes?", "timestamp(UTC)?",
     ]  # fmt: skip
@@ -223,16 +223,16 @@ def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
         "null",
     ):
         with pytest.raises(DatasetError, match=r"r: column c is of type .*, which no relation holds: say with columns"):
-            settled(Recipe("r", ("k",)), spark.sql(f"select 1 k, {sql} c"))
+            with_types(Recipe("r", ("k",)), spark.sql(f"select 1 k, {sql} c"))
     with pytest.raises(DatasetError, match="no column z for the key; there are k"):
-        settled(Recipe("r", ("z",)), spark.sql("select 1 k"))
+        with_types(Recipe("r", ("z",)), spark.sql("select 1 k"))
 
 
 # --- sources and layout -------------------------------------------------------------------------
 
 
 def test_lines_that_do_not_read_are_kept_for_their_owner(spark, tmp_path: Path) -> None:
-    from pagestore_tools.spark.prepare import bad_rows, classify, merge, read, settled
+    from pagestore_tools.spark.prepare import bad_rows, classify, merge, read, with_types
 
     (tmp_path / "a.csv").write_text('k,s\n1,"say ""hi"""\n2\n3,a,b\n')
     (tmp_path / "b.jsonl").write_text('{"k": 12345678901234567890.5, "s": "a"}\n{"k": 1,\n{"k": 2, "s": "b"}\n')
@@ -241,7 +241,7 @@ def test_lines_that_do_not_read_are_kept_for_their_owner(spark, tmp_path: Path) 
         section = {"source": source, "key": ["k"], "columns": {"k": "int64", "s": "string"}, "where": "k < '9'"}
         recipe = recipe_of("r", section, beside=tmp_path)
         raw = read(spark, recipe)
-        classified = classify(raw, settled(recipe, raw))
+        classified = classify(raw, with_types(recipe, raw))
         bad = [json.loads(row[0]) for row in bad_rows(classified, merge(classified, recipe), recipe).collect()]
         found.append([(line["reasons"], line["row"]) for line in bad])
     unread = ["the line does not read"]
@@ -331,12 +331,12 @@ def test_sql_that_fails_for_a_row_is_a_reason_of_the_row(spark, tmp_path: Path) 
 
 
 def test_a_fill_that_is_no_value_is_refused(spark) -> None:
-    from pagestore_tools.spark.typed import settled
+    from pagestore_tools.spark.typed import with_types
 
     for kind, fill, says in ("int64", "n/a", "k does not fit int64"), ("decimal(9,2)", "1.255", "without a loss"):
         recipe = recipe_of("r", {"key": ["k"], "columns": {"k": {"type": kind, "fill": fill}}})
         with pytest.raises(DatasetError, match=rf"r: column k: fill = '{fill}': .*{says}"):
-            settled(recipe, spark.sql("select 1 k"))
+            with_types(recipe, spark.sql("select 1 k"))
 
 
 def test_jdbc_and_tables_are_sources(spark, tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_the_command_takes_options(submitted, tmp_path: Path, capsys) -> None:
         {"reasons": ["id does not fit int64"], "row": {"id": "x", "city": "Kiel", "paid": "8"}}
     ]
     assert main.pagestore(words) == 1
-    assert "trip is there already: give another folder, or overwrite it" in capsys.readouterr().err
+    assert "trip already exists: give another folder, or overwrite it" in capsys.readouterr().err
     assert main.pagestore([*words, "--overwrite", "--strict", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["tables"][0]["kept"] == 2
     assert main.pagestore([*words, "--overwrite", "--where", "nothing = 1"]) == 1
@@ -423,14 +423,14 @@ def test_a_file_has_a_section_for_each_relation(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("", "has no section"),
-        ("x = ", "is no TOML"),
+        ("x = ", "is not TOML"),
         ("x = 1", r"\[x\]: a table is wanted, with source, format"),
         ("[x]\nkeys = 1", r"\[x\]: 'keys' is unknown; there is source, format"),
         ("[x]\nsource = 'a.csv'", r"\[x\]: there is no key"),
         ("[x]\nkey = 'k'\nsource = ['a.csv', 'b.json']", "of several formats, csv, json"),
         ("[x]\nkey = 'k'\ncolumns = { z = 'int64' }", "the key has k, which is not among the columns"),
         ("[x]\nkey = 'k'\ncolumns = { k = 'int64?' }", "column k is in the key, which is never null: take int64"),
-        ("[x]\nkey = 'k'\ncolumns = { k = 'int' }", "column k: type: 'int' is no type"),
+        ("[x]\nkey = 'k'\ncolumns = { k = 'int' }", "column k: type: 'int' is not a type"),
         ("[x]\nkey = 'k'\ncolumns = { k = 'uint64' }", "Spark writes no uint64: take int64 or decimal"),
         ("[x]\nkey = 'k'\ncolumns = { k = { from = 'a' } }", "column k has no type"),
         (
@@ -450,7 +450,7 @@ def test_recipes_that_are_none(tmp_path: Path, text: str, says: str) -> None:
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """Sources of every kind, each with the columns k and v, and relations that are there."""
+    """Sources of every kind, each with the columns k and v, and relations that exist."""
     table = pa.table({"k": [1], "v": ["a"]})
     for name in "a.parquet", "folder/part-0.parquet":
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -476,8 +476,8 @@ def raw(tmp_path: Path) -> Path:
         (["no.csv", "--key", "k"], "no: there is no source no.csv: name a file or a folder"),
         (["no.jsonl", "--key", "k", "--column", "k: int64"], "there is no source no.jsonl"),
         (["a.csv", "no*.csv", "--key", "k"], "there is no source no*.csv"),
-        (["a.csv", "--key", "k", "--name", "made"], "made is there already: give another folder, or overwrite"),
-        (["a.csv", "--key", "k", "--name", "bad"], "bad.quarantine is there already"),
+        (["a.csv", "--key", "k", "--name", "made"], "made already exists: give another folder, or overwrite"),
+        (["a.csv", "--key", "k", "--name", "bad"], "bad.quarantine already exists"),
         (["--config", "no.toml"], "there is no file no.toml"),
     ],
 )

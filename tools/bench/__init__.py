@@ -1,1 +1,1 @@
-"""Benchmarks: this project and other systems at the same work, in turns."""
+"""Benchmarks, on one harness (harness.py): `pagestore bench`, `ivm bench`, and those of __main__.py."""

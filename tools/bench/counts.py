@@ -1,59 +1,79 @@
-"""Counts the operations of scans, updates, stabs and complements, from 10^3 records on, and draws them.
+"""Counts operations over sizes, from 10^3 on, and draws them.
 
-python -m pagestore_tools.bench.counts docs/scan-counts.svg --largest 7
+python -m pagestore_tools.bench counts docs/scan-counts.svg --largest 7           scans, updates, stabs, complements
+python -m pagestore_tools.bench recursion_counts docs/recursion-counts.svg --largest 6   maintained reachability
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import log2, log10
 from pathlib import Path
 
 import numpy as np
 
+import ivm
 import pagestore
-from pagestore.pages.operators import COUNT, MAX
-from pagestore.relations.transaction import Transaction
-from pagestore.trees.build import bulk
-from pagestore.trees.compare import Complement
-from pagestore.trees.edit import apply
-from pagestore.trees.folds import Rows, fold_many, interval_spec, overlaps_counted
-from pagestore.trees.kernels.node_buffer import SET
-from pagestore.trees.scratch import applications
-from pagestore.trees.tree import Spec, Tree
+from pagestore.host import COUNT, MAX, SET, Complement, Spec, Transaction, Tree, bulk, fold_many, interval_spec
+from pagestore.tooling import Rows, applications, apply, overlaps_counted
 
 SCANS = 300
 UPDATES = 300
 MISSING = 20
 STEP = 3
-TITLES = {
-    "scan": "max of an interval: applications, the most of 300",
-    "bound": "2 log₂ n",
-    "update": "one update: applications for each page written",
-    "stab": "stab with one match: folds and records looked at",
-    "complement": "complement: probes for each missing record",
-}
-COLOURS = {"scan": "#2f6db5", "bound": "#999999", "update": "#c2571a", "stab": "#3a8f4d", "complement": "#8a4fa3"}
+TIMES = 15  # that edges go and come back
+COLOURS = "#2f6db5", "#999999", "#c2571a", "#3a8f4d", "#8a4fa3"
+RULES = """
+    edge(x, y) -> int(x), int(y).  start(x) -> int(x).
+    reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y).
+"""
 
 
-def counts(n: int, txn: Transaction) -> dict[str, float]:
-    """The counts of each kind of operation, for trees with n records."""
-    random = np.random.default_rng(n)
-    ids = STEP * np.arange(n)
-    tree = bulk(txn.pager, Spec(90, 1, 1, ((MAX, 1),)), _blocks(ids, random.integers(0, 10**6, n)))
-    return {
-        "scan": _scan(txn, tree, random),
-        "bound": 2 * log2(n),
-        "update": _update(txn, tree, random),
-        "stab": _stab(txn, n, random),
-        "complement": _complement(txn, ids, random),
-    }
+@dataclass(frozen=True)
+class Counted:
+    """A command that counts for sizes up to `--largest`, and draws a line for each of the counts' titles."""
+
+    counts: Callable[[int, Path], dict[str, float]]
+    colours: tuple[str, ...]
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        parser.add_argument("out", type=Path, help="the picture, as SVG")
+        parser.add_argument("--largest", type=int, default=6, help="the largest size, as a power of ten")
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Count, print and draw."""
+        sizes = [10**power for power in range(3, options.largest + 1)]
+        found = []
+        with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
+            for n in sizes:
+                found.append(self.counts(n, Path(folder)))
+                print(f"{n:>10,}", "  ".join(f"{name} {value:.1f};" for name, value in found[-1].items()))
+        lines = {name: [counts[name] for counts in found] for name in found[0]}
+        options.out.write_text(picture(sizes, lines, self.colours), encoding="utf-8")
+        return 0
 
 
-def _scan(txn: Transaction, tree: Tree, random: np.random.Generator) -> float:
-    ends = np.sort(random.integers(0, STEP * tree.count, (2, SCANS)), axis=0)
-    each = (ends[:, i : i + 1] for i in range(SCANS))
-    return max(fold_many(txn.pages, tree, Rows(0, 1), e[:1], e[1:]).applications for e in each)
+def of_trees(n: int, folder: Path) -> dict[str, float]:
+    """Count each kind of operation, for trees with n records."""
+    random, ids = np.random.default_rng(n), STEP * np.arange(n)
+    with pagestore.open(folder / f"{n}.pages", sync="off") as store:
+        txn = store.transaction()
+        tree = bulk(txn.pager, Spec(90, 1, 1, ((MAX, 1),)), _blocks(ids, random.integers(0, 10**6, n)))
+        ends = np.sort(random.integers(0, STEP * tree.count, (2, SCANS)), axis=0)
+        each = (ends[:, i : i + 1] for i in range(SCANS))
+        found = {
+            f"max of an interval: applications, the most of {SCANS}": max(
+                fold_many(txn.pages, tree, Rows(0, 1), e[:1], e[1:]).applications for e in each
+            ),
+            "2 log₂ n": 2 * log2(n),
+            "one update: applications for each page written": _update(txn, tree, random),
+            "stab with one match: folds and records looked at": _stab(txn, n, random),
+            "complement: probes for each missing record": _complement(txn, ids, random),
+        }
+        txn.rollback()
+    return found
 
 
 def _update(txn: Transaction, tree: Tree, random: np.random.Generator) -> float:
@@ -89,10 +109,36 @@ def _blocks(*columns: np.ndarray) -> Iterable[np.ndarray]:
     return (np.stack([c[at : at + rows] for c in columns]) for at in range(0, len(columns[0]), rows))
 
 
-def picture(
-    sizes: list[int], lines: dict[str, list[float]], titles: dict[str, str] = TITLES, colours: dict[str, str] = COLOURS
-) -> str:
-    """The lines as SVG, over the logarithm of the sizes, which begin with 1,000."""
+def of_recursion(edges: int, folder: Path) -> dict[str, float]:
+    """Count operations for each row touched, for deltas of some sizes, of a random graph with two edges a vertex.
+
+    A row is touched if it is examined, comes or goes; edges of the delta count, too.
+    """
+    random = np.random.default_rng(edges)
+    rows = np.unique(random.integers(0, edges // 2, (2, edges)), axis=1)
+    found = {}
+    with ivm.open(folder / f"{edges}.pages", sync="off") as workspace:
+        workspace.install(RULES)
+        with workspace.transaction() as txn:
+            txn.insert("start", [(np.bincount(rows[0]).argmax(),)])
+            txn.insert("edge", [*rows])
+        for delta in (1, 10, 100):
+            operations = touched = 0
+            for _ in range(TIMES):
+                chosen = rows[:, random.choice(rows.shape[1], delta, replace=False)]
+                for edit in ("delete", "insert"):
+                    with workspace.transaction() as txn:
+                        getattr(txn, edit)("edge", [*chosen])
+                    stats = workspace.stats("reach")
+                    operations += stats["operations"]
+                    touched += delta + stats["examined"] + stats["erased"] + stats["inserted"]
+            name = f"edges there or back in a transaction: {delta}; operations for each row touched"
+            found[name] = operations / touched
+    return found
+
+
+def picture(sizes: list[int], lines: dict[str, list[float]], colours: tuple[str, ...]) -> str:
+    """Return the lines as SVG, over the logarithm of the sizes, which begin with 1,000."""
     width, height, left, top = 720, 380, 60, 20
     most = max(max(values) for values in lines.values()) * 1.1
 
@@ -112,29 +158,12 @@ def picture(
     for n in sizes:
         label = f"10^{round(np.log10(n))}"
         parts.append(f"<text x='{x(n):.0f}' y='{top + height + 18}' text-anchor='middle'>{label}</text>")
-    for i, (name, values) in enumerate(lines.items()):
+    for i, ((title, values), colour) in enumerate(zip(lines.items(), colours, strict=False)):
         points = " ".join(f"{x(n):.0f},{y(v):.0f}" for n, v in zip(sizes, values, strict=True))
-        parts.append(f"<polyline points='{points}' fill='none' stroke='{colours[name]}' stroke-width='2'/>")
-        parts.append(f"<text x='{left}' y='{top + height + 45 + 20 * i}' fill='{colours[name]}'>{titles[name]}</text>")
+        parts.append(f"<polyline points='{points}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        parts.append(f"<text x='{left}' y='{top + height + 45 + 20 * i}' fill='{colour}'>{title}</text>")
     return "\n".join([*parts, "</svg>\n"])
 
 
-def main() -> None:
-    """Count for sizes up to `--largest`, and draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--largest", type=int, default=6, help="the size of the largest trees, as a power of ten")
-    options = parser.parse_args()
-    sizes = [10**power for power in range(3, options.largest + 1)]
-    found = []
-    with tempfile.TemporaryDirectory() as folder, pagestore.open(folder + "/counts.pages", sync="off") as store:
-        for n in sizes:
-            txn = store.transaction()
-            found.append(counts(n, txn))
-            txn.rollback()
-            print(f"{n:>10,}", "  ".join(f"{name} {value:.1f}" for name, value in found[-1].items()))
-    options.out.write_text(picture(sizes, {name: [f[name] for f in found] for name in TITLES}), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+TREES = Counted(of_trees, COLOURS)
+RECURSION = Counted(of_recursion, (COLOURS[0], *COLOURS[2:]))

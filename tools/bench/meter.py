@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from pagestore import Store
-from pagestore.compiled import Door
-
-from .traffic import Traffic
+from pagestore.compiled import TypedKernel
+from pagestore.tooling import neighbours
 
 
 class Meter:
@@ -30,23 +29,23 @@ class Meter:
         self.counts: dict[str, int] = {}
         self._store = store
         self._calls = 0
-        self._undo: list[tuple[Door, Any]] = []
+        self._undo: list[tuple[TypedKernel, Any]] = []
 
     def __enter__(self) -> "Meter":
         self._traffic = Traffic(self._store)
-        for door in Door.every:
-            self._undo.append((door, door.__dict__.get("call")))
-            door.call = self._counted(door)
+        for typed in TypedKernel.every:
+            self._undo.append((typed, typed.__dict__.get("call")))
+            typed.call = self._counted(typed)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
         self._traffic.stop()
-        for door, call in self._undo:
-            del door.call
+        for typed, call in self._undo:
+            del typed.call
             if call is not None:  # else the next call finds what was loaded or compiled
-                door.call = call
+                typed.call = call
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
@@ -64,12 +63,50 @@ class Meter:
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _counted(self, door: Door) -> Callable[..., Any]:
-        """A door's call, counted. Those that are never called are not compiled."""
-        plain = copy(door)
+    def _counted(self, typed: TypedKernel) -> Callable[..., Any]:
+        """Return the calls of a kernel, counted. Those that are never called are not compiled."""
+        plain = copy(typed)
 
         def counted(*arguments: Any) -> Any:
             self._calls += 1
             return plain.call(*arguments)
 
         return counted
+
+
+class Traffic:
+    """Counts the pages, bytes, writes and syncs of a store's file, until it is stopped or the store closes."""
+
+    def __init__(self, store: Store) -> None:
+        self.bytes = self.writes = self.syncs = 0
+        self.pages: set[int] = set()  # written
+        self._file = file = store._handle.file
+        page_size, write, write_all, sync = store.page_size, file.pwrite, file.write_pages, file.fdatasync
+
+        def pwrite(data: memoryview, offset: int) -> None:
+            count = memoryview(data).nbytes
+            self.writes += 1
+            self.bytes += count
+            self.pages.update(
+                range(offset // page_size, (offset + count) // page_size)
+            )  # a meta slot is not a whole page
+            write(data, offset)
+
+        def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+            wrote(ids)
+            write_all(arena, ids, page_words)
+
+        def wrote(ids: np.ndarray) -> None:
+            self.writes += len(neighbours(ids))
+            self.bytes += len(ids) * page_size
+            self.pages.update(ids.tolist())
+
+        def fdatasync() -> None:
+            self.syncs += 1
+            sync()
+
+        file.pwrite, file.write_pages, file.wrote, file.fdatasync = pwrite, write_pages, wrote, fdatasync  # type: ignore
+
+    def stop(self) -> None:
+        """Give the file its own functions back."""
+        del self._file.pwrite, self._file.write_pages, self._file.wrote, self._file.fdatasync

@@ -1,20 +1,20 @@
 """Three views of five million rows, refreshed after a change of 0.1 %, beside Spark SQL that computes them again.
 
-    python -m pagestore_tools.bench.refresh [--rows 5000000] [--cores 2]
+    python -m pagestore_tools.bench refresh [--rows 5000000]
 
     line(id, c, p)      a join of sales with the category of their item
     turnover[item] = t  an aggregate
     tri(x, y, z)        triangles of a random graph
 
-The rows stand in a pagestore file that a `Feed` follows, and as Parquet for Spark, which writes its views as Parquet,
-as its own materialized views are truncated and computed again. Three changes are made: the first refresh and the first
-computation warm up what starts late, and the other two are measured. All views are compared at the end.
+The rows are in a pagestore file that a `Feed` follows, and in Parquet for Spark, which writes its views as Parquet, as
+its own materialized views are truncated and computed again. The first refresh and the first computation, which start
+much that starts late, are not measured; then changes are made, and both are measured. All views are compared at the
+end.
 """
 
 import argparse
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 import pagestore
 from ivm.spark import Feed, materialize
 
-from ..cli.answers import table
-from ..spark.session import local_session
+from .harness import Row, Side, Work, timed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +48,41 @@ SOURCES = {"sale": ("id: int64, item: int64, p: int64", "id"), "category": ("ite
            "edge": ("x: int64, y: int64", None)}  # fmt: skip
 CHANGED = 1000  # one row of so many
 DEGREE = 20  # edges of a node
-ROUNDS = 3
+CORES, ROUNDS = 2, 2
+
+
+def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the row of a refresh, by changes and by each query of Spark."""
+    from ..spark.session import local_session
+
+    with local_session("bench", CORES) as spark:
+        tables = Tables(folder, options.size)
+        first = Side("ivm", lambda: timed(partial(refreshed, spark, tables, strict=False)))
+        yield Row(f"the first refresh of views of {options.size:,} rows", [first], 1, "s", 1, told=True)
+        changed: list[float] = []
+
+        def change() -> None:
+            tables.change()
+            tables.show(spark)
+
+        def refresh() -> float:
+            return timed(lambda: changed.append(refreshed(spark, tables, strict=True)))
+
+        change()
+        refresh()
+        for name in SQL:
+            recomputed(spark, tables, name)
+        sides = [Side("ivm", refresh, change, lambda: {"rows changed": changed[-1]})]
+        sides += [Side(f"Spark SQL, {name}", partial(recomputed, spark, tables, name)) for name in SQL]
+        yield Row("refreshed after a change of 0.1 %", sides, ROUNDS, "s", 1, told=True)
+        print("equal:", ", ".join(f"{name} {count:,} rows" for name, count in compare(tables).items()))
 
 
 class Tables:
     """The rows of the sources, of which some change each round: in a pagestore file, and as Parquet."""
 
     def __init__(self, folder: Path, rows: int) -> None:
-        self.folder, self.rng = folder, np.random.default_rng(1)
+        self.folder, self.path, self.rng = folder, folder / "source.pages", np.random.default_rng(1)
         self.items, self.nodes = max(rows // 100, 1), max(2 * rows // 5 // DEGREE, 2)
         sales = 3 * rows // 5
         self.sale = {"id": np.arange(sales), "item": self.draw(self.items, sales), "p": self.draw(10_000, sales)}
@@ -69,23 +95,17 @@ class Tables:
             txn["sale"].insert(pa.table(self.sale))
             txn["edge"].insert(self.edge_table(self.edges))
         pq.write_table(category, folder / "category.parquet")
-        self.write()
-
-    @property
-    def path(self) -> Path:
-        """The store's file."""
-        return self.folder / "source.pages"
 
     def draw(self, below: int, n: int) -> np.ndarray:
-        """Random numbers, int64[n]."""
+        """Return random numbers, int64[n]."""
         return self.rng.integers(0, below, n)
 
     def edge_table(self, words: np.ndarray) -> pa.Table:
-        """Edges that are numbers x * nodes + y, as rows."""
+        """Return edges that are numbers x * nodes + y, as rows."""
         return pa.table({"x": words // self.nodes, "y": words % self.nodes})
 
     def change(self) -> None:
-        """A thousandth of the sales gets another item and price; as many edges come and go."""
+        """Give a thousandth of the sales another item and price; replace as many edges."""
         there = self.draw(len(self.sale["id"]), len(self.sale["id"]) // CHANGED)
         self.sale["item"][there] = self.draw(self.items, len(there))
         self.sale["p"][there] = self.draw(10_000, len(there))
@@ -98,42 +118,31 @@ class Tables:
             txn["sale"].set(pa.table({name: column[there] for name, column in self.sale.items()}))
             txn["edge"].delete(self.edge_table(gone))
             txn["edge"].insert(self.edge_table(came))
-        self.write()
 
-    def write(self) -> None:
-        """The sources as they are now, for Spark."""
+    def show(self, spark: "SparkSession") -> None:
+        """Write the sources as they are now, for Spark."""
         pq.write_table(pa.table(self.sale), self.folder / "sale.parquet")
         pq.write_table(self.edge_table(self.edges), self.folder / "edge.parquet")
+        for name in SOURCES:
+            spark.read.parquet(str(self.folder / f"{name}.parquet")).createOrReplaceTempView(name)
 
 
 def refreshed(spark: "SparkSession", tables: Tables, strict: bool) -> int:
-    """Refresh the views from the feeds; how many rows changed, which come as DataFrames."""
+    """Refresh the views from the feeds; return how many rows changed, which come as DataFrames."""
     feeds = {name: Feed(str(tables.path), name) for name in SOURCES}
     mode = "strict" if strict else "auto"
     views = materialize(spark, "views", RULES, feeds, tables.folder / "views.pages", mode, sync="off")
     return sum(views.changes(name).count() for name in SQL) if strict else 0
 
 
-def recomputed(spark: "SparkSession", tables: Tables) -> dict[str, float]:
-    """Have Spark compute each view and write it; the seconds of each."""
-    for name in SOURCES:
-        spark.read.parquet(str(tables.folder / f"{name}.parquet")).createOrReplaceTempView(name)
-    found = {}
-    for name, query in SQL.items():
-        target = str(tables.folder / f"of-spark-{name}")
-        found[name] = timed(lambda q=query, t=target: spark.sql(q).write.mode("overwrite").parquet(t))  # type: ignore[misc]
-    return found
-
-
-def timed(work: Callable[[], object]) -> float:
-    """The seconds that something takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+def recomputed(spark: "SparkSession", tables: Tables, name: str) -> float:
+    """Have Spark compute a view and write it; return the seconds."""
+    target = str(tables.folder / f"of-spark-{name}")
+    return timed(lambda: spark.sql(SQL[name]).write.mode("overwrite").parquet(target))
 
 
 def compare(tables: Tables) -> dict[str, int]:
-    """How many rows each view has. Raises AssertionError unless both have the same."""
+    """Return how many rows each view has. Raises AssertionError unless both have the same."""
     counts = {}
     with pagestore.open(tables.folder / "views.pages", mode="r") as store, store.snapshot() as snap:
         for name in SQL:
@@ -148,30 +157,4 @@ def compare(tables: Tables) -> dict[str, int]:
     return counts
 
 
-def main() -> None:
-    """Measure, compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--cores", type=int, default=2)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, local_session("bench", options.cores) as spark:
-        tables = Tables(Path(folder), options.rows)
-        first = timed(lambda: refreshed(spark, tables, strict=False))
-        print(f"{options.rows:,} rows; the first refresh, which evaluates, took {first:.1f} s\n")
-        rows = []
-        for number in range(ROUNDS):
-            tables.change()
-            changed: list[int] = []
-            ours = timed(lambda found=changed: found.append(refreshed(spark, tables, strict=True)))  # type: ignore[misc]
-            theirs = recomputed(spark, tables)
-            total = sum(theirs.values())
-            kind = "measured" if number else "warming up"
-            seconds = [f"{s:.2f}" for s in (ours, *theirs.values(), total)]
-            rows.append([kind, f"{changed[0]:,}", *seconds, f"{total / ours:.1f}"])
-        header = ("round", "view rows changed", "refreshed, s", *(f"SQL {name}, s" for name in SQL), "SQL, s", "times")
-        print(table(rows, header, str.isascii))
-        print("\nequal:", ", ".join(f"{name} {count:,} rows" for name, count in compare(tables).items()))
-
-
-if __name__ == "__main__":
-    main()
+REFRESH = Work("refresh bench", rows, 5_000_000, 100_000)

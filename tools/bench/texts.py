@@ -1,11 +1,10 @@
 """Benchmarks keys that are texts: scans in order, ranges, prefixes and look-ups, and what nullable columns cost.
 
-python -m pagestore_tools.bench.texts --quick
+python -m pagestore_tools.bench texts --quick
 """
 
 import argparse
-import sys
-import tempfile
+import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -18,46 +17,40 @@ import pyarrow.compute as pc
 
 import pagestore
 
-from .measure import Row, Side
-from .run import arguments, bench
+from .harness import Row, Side, Work
 
 CALLS = 1_000
 BATCH = 100_000
 RANGE, PREFIX = 100, 1_000  # texts that a range and a prefix hold
 DIGITS = 9  # of the number that a text begins with: its last three are those of one prefix
-FILLING = "abcdefghijklmnopqrstuvwxyz-/"  # a text has 3 to 31 letters of it behind its number, as 12 to 40 bytes
+FILLING = "abcdefghijklmnopqrstuvwxyz-/"  # a text has 3 to 31 letters of it after its number, as 12 to 40 bytes
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the benchmark; the exit code."""
-    with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
-        return bench("text bench", rows(Path(folder), 1_000_000 if options.quick else 10_000_000), options)
-
-
-def rows(folder: Path, size: int) -> Iterator[Row]:
-    """All rows of the benchmark, over relations with `size` records."""
-    keys, numbers = texts(size), np.arange(size)
+def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield all rows of the benchmark, over relations with `size` records."""
+    size = options.size
+    keys, numbers, relations = texts(size), np.arange(size), {}
     with ExitStack() as held:
         store = held.enter_context(pagestore.open(folder / "texts.pages", sync="off", retain=2))
         for mark in ("", "?"):
             with store.transaction() as txn:
                 relation = txn.create(f"ids{mark}", f"id: string, n: int64{mark}", key="id")
                 relation.insert(pa.table({"id": keys, "n": numbers}))
-        other = _lmdb(folder, keys, held)
-        relations = [store.snapshot()[name] for name in ("ids", "ids?")]
-        pages = store.stat().relations
-        counts = [Side(name, partial(pages.__getitem__, relation.name)) for name, relation in _named(relations)]
+        for side, name in (("pagestore", "ids"), ("pagestore, nullable", "ids?")):
+            relations[side] = held.enter_context(store.snapshot())[name]
+        other, pages = _lmdb(folder, keys, held), store.stat().relations
+        counts = [Side(name, partial(pages.__getitem__, relation.name)) for name, relation in relations.items()]
         yield Row("pages", counts, 1, "pages", told=True)
-        yield _scan(relations, other, size)
-        yield from _looks(relations, other, keys)
-
-
-def _named(relations: list[pagestore.Relation]) -> list[tuple[str, pagestore.Relation]]:
-    return [*zip(("pagestore", "pagestore, nullable"), relations, strict=True)]
+        sides = [Side(name, lambda r=relation: r.to_arrow().num_rows) for name, relation in relations.items()]  # type: ignore[misc]
+        walk = Side("LMDB", lambda: sum(1 for _ in other) if other.first() else 0)
+        yield Row("scan in order to Arrow", [*sides, *[walk] * bool(other)], 5, things=(size, "texts"))
+        for name, ours, theirs, calls in _looks(other, keys):
+            sides = [Side(side, partial(ours, relation)) for side, relation in relations.items()]
+            yield Row(name, [*sides, *[Side("LMDB", theirs)] * bool(other)], 7, "µs", 1e6 / calls)
 
 
 def texts(size: int) -> pa.Array:
-    """`size` distinct texts of 12 to 40 bytes, in order: a number, and letters behind it."""
+    """Return `size` distinct texts of 12 to 40 bytes, in order: a number, then letters."""
     numbers = pc.utf8_lpad(pa.array(np.arange(size)).cast(pa.string()), DIGITS, "0")
     tails = pa.array([(FILLING * 2)[at : at + length] for at in range(28) for length in range(3, 32)])
     chosen = np.random.default_rng(1).integers(0, len(tails), size)
@@ -65,11 +58,11 @@ def texts(size: int) -> pa.Array:
 
 
 def _lmdb(folder: Path, keys: pa.Array, held: ExitStack) -> Any:
-    """A cursor of LMDB over the same texts; None where it is not installed."""
-    try:
-        import lmdb
-    except ImportError:
+    """Return a cursor of LMDB over the same texts; None where it is not installed."""
+    if importlib.util.find_spec("lmdb") is None:
         return None
+    import lmdb
+
     other = held.enter_context(lmdb.open(str(folder / "lmdb"), map_size=1 << 34, sync=False))
     with other.begin(write=True) as txn:
         pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
@@ -77,29 +70,16 @@ def _lmdb(folder: Path, keys: pa.Array, held: ExitStack) -> Any:
     return held.enter_context(other.begin(buffers=True)).cursor()
 
 
-def _scan(relations: list[pagestore.Relation], other: Any, size: int) -> Row:
-
-    def scan(relation: pagestore.Relation) -> int:
-        return int(relation.to_arrow().num_rows)
-
-    sides = [Side(name, partial(scan, relation)) for name, relation in _named(relations)]
-
-    def walk() -> int:
-        return sum(1 for _ in other) if other.first() else 0
-
-    return Row("scan in order to Arrow", [*sides, *[Side("LMDB", walk)] * bool(other)], 5, things=(size, "texts"))
-
-
-def _looks(relations: list[pagestore.Relation], other: Any, keys: pa.Array) -> Iterator[Row]:
-    size = len(keys)
-    starts = np.random.default_rng(2).integers(0, size - RANGE, CALLS).tolist()
+def _looks(other: Any, keys: pa.Array) -> Iterator[tuple[str, Callable[..., int], Callable[[], int], int]]:
+    """Yield looks at random places: a name, what a relation does, what LMDB does, how often."""
+    starts = np.random.default_rng(2).integers(0, len(keys) - RANGE, CALLS).tolist()
     ends = [(keys[at].as_py(), keys[at + RANGE].as_py()) for at in starts]
     begins = [f"{at // PREFIX:0{DIGITS - 3}}" for at in starts]
     some = [keys[at].as_py() for at in starts]
-    many = keys.take(pa.array(np.random.default_rng(3).integers(0, size, BATCH)))
+    many = keys.take(pa.array(np.random.default_rng(3).integers(0, len(keys), BATCH)))
 
     def walked(low: str, ends: Callable[[bytes], bool]) -> int:
-        """How many texts the cursor passes from one on until one is behind the end; each is taken as bytes."""
+        """Return how many texts the cursor passes from one on until one is after the end; each is taken as bytes."""
         there, count = other.set_range(low.encode()), 0
         while there and not ends(bytes(other.key())):
             count, there = count + 1, other.next()
@@ -108,32 +88,25 @@ def _looks(relations: list[pagestore.Relation], other: Any, keys: pa.Array) -> I
     def found(texts: list[str]) -> list[int]:
         return [int.from_bytes(other.get(text.encode()), "big") for text in texts]
 
-    for name, ours, theirs, calls in (
-        (
-            f"range of {RANGE} texts",
-            lambda r: sum(r.range((low,), (high,)).to_arrow().num_rows for low, high in ends),
-            lambda: sum(walked(low, high.encode().__le__) for low, high in ends),
-            CALLS,
-        ),
-        (
-            f"prefix of {PREFIX:,} texts",
-            lambda r: sum(r.starts_with(begin).to_arrow().num_rows for begin in begins),
-            lambda: sum(walked(begin, f"{begin}~".encode().__le__) for begin in begins),  # behind all of its texts
-            CALLS,
-        ),
-        ("get one by a text", lambda r: sum(r.get(text) for text in some), lambda: sum(found(some)), CALLS),
-        (
-            "get by texts in a batch, each",
-            lambda r: int(r.get_many([many])[0].sum()),
-            lambda: len(found(many.to_pylist())),
-            BATCH,
-        ),
-    ):
-        sides = [Side(side, partial(ours, relation)) for side, relation in _named(relations)]
-        yield Row(name, [*sides, *[Side("LMDB", theirs)] * bool(other)], 7, "µs", 1e6 / calls)
+    yield (
+        f"range of {RANGE} texts",
+        lambda r: sum(r.range((low,), (high,)).to_arrow().num_rows for low, high in ends),
+        lambda: sum(walked(low, high.encode().__le__) for low, high in ends),
+        CALLS,
+    )
+    yield (
+        f"prefix of {PREFIX:,} texts",
+        lambda r: sum(r.starts_with(begin).to_arrow().num_rows for begin in begins),
+        lambda: sum(walked(begin, f"{begin}~".encode().__le__) for begin in begins),  # after all of its texts
+        CALLS,
+    )
+    yield "get one by a text", lambda r: sum(r.get(text) for text in some), lambda: sum(found(some)), CALLS
+    yield (
+        "get by texts in a batch, each",
+        lambda r: int(r.get_many([many])[0].sum()),
+        lambda: len(found(many.to_pylist())),
+        BATCH,
+    )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments(parser)
-    sys.exit(run(parser.parse_args()))
+TEXTS = Work("text bench", rows, 10_000_000, 1_000_000)

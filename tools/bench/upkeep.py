@@ -1,157 +1,129 @@
-"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand.
-
-The graph is edges x < y, int64[2, m], sorted. Changes of one edge take an edge out and put it back in turns;
-larger ones take out as many random edges as they put back of those taken out before.
-"""
+"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand."""
 
 import importlib.util
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-import ivm
-
-from .joins import CLIQUES, TRIANGLES, Task
-from .measure import Disagreement, Row, Side
-from .merge import Adjacency, can_compile
+from . import graphs
+from .graphs import Change, changes
+from .harness import Disagreement, Row, Side, megabytes
+from .joins import CLIQUES, TRIANGLES, Task, as_columns, workspace_with
 from .meter import Meter
+from .store import duckdb_with
 
-Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
 WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
 
 
-class Maintainer(Protocol):
-    """A system that holds a graph and a listing, and maintains the listing."""
-
-    name: str
-
-    def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
+class Keeper:
+    """A system that holds a graph and a listing, and maintains the listing. Made of the edges and a folder."""
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
 
     def rows(self) -> int:
-        """The number of rows of the listing."""
+        """Return the number of rows of the listing."""
+        raise NotImplementedError
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and report what one takes besides time."""
+        """Make some more changes, and return what one takes besides time."""
+        for change in more:
+            self.change(*change)
+        return {}
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Close the system."""
+
+
+Maker = Callable[[np.ndarray, Path], Keeper]
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
-    """The rows that measure maintenance."""
-    triangles: list[type[Maintainer]] = [Ours, *[ByHand] * can_compile(), *peers()]
+    """Yield the rows that measure maintenance."""
     singles, batches = (40, 6) if quick else (400, 20)
-    yield _loading("triangles loaded and listed", [Ours, *peers()], edges, folder, 1 if quick else 3)
-    one, many = partial(changes, edges, 1), partial(changes, edges, BATCH)
-    name = "triangles maintained, one edge a transaction"
-    yield from _maintaining(name, triangles, one, edges, folder, singles)
-    yield from _maintaining(f"{name}, synced", [OursSynced, SqliteSynced], one, edges, folder, singles // 2)
-    name = f"triangles maintained, {BATCH:,} edges a transaction"
-    yield from _maintaining(name, [Ours, OursOnTwo, *triangles[1:]], many, edges, folder, batches, 10)
-    name = "4-cliques maintained, one edge a transaction"
-    yield from _maintaining(name, [OursOfCliques], one, edges, folder, singles)
 
-
-def peers() -> list[type[Maintainer]]:
-    """The other systems that are installed."""
-    found: list[type[Maintainer]] = [SqliteTriggers]
-    return found + [DuckdbDelta] * (importlib.util.find_spec("duckdb") is not None)
-
-
-def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
-    """An endless sequence of changes, the same each time."""
-    random = np.random.default_rng(7)
-    none = edges[:, :0]
-    while True:
-        order = random.permutation(edges.shape[1])
-        if batch == 1:
-            for i in order.tolist():
-                yield edges[:, i : i + 1], none
-                yield none, edges[:, i : i + 1]
-            continue
-        half = min(batch // 2, len(order) // 4)
-        chunks = [edges[:, order[at : at + half]] for at in range(0, len(order) - half, half)]
-        for new, gone in pairwise([none, *chunks, none]):
-            yield gone, new
-
-
-def _loading(name: str, kinds: list[type[Maintainer]], edges: np.ndarray, folder: Path, rounds: int) -> Row:
-    """A row that makes a store with the listing, and all that maintains it, from edges in memory."""
-
-    def load(kind: type[Maintainer]) -> int:
-        keeper = kind(edges, folder)
+    def load(make: Maker) -> int:
+        keeper = make(edges, folder)
         found = keeper.rows()
         keeper.close()
         return found
 
-    return Row(name, [Side(kind.name, partial(load, kind)) for kind in kinds], rounds, unit="s", scale=1)
+    loads = [Side(name, partial(load, make)) for name, make in systems().items()]
+    yield Row("triangles loaded and listed", loads, 1 if quick else 3, unit="s", scale=1)
+    ours: dict[str, Maker] = {"ivm": Ours}
+    limit: dict[str, Maker] = {"by hand (limit)": ByHand} if graphs.can_compile() else {}
+    synced: dict[str, Maker] = {
+        "ivm": partial(Ours, sync="full"),
+        "SQLite triggers": partial(SqliteTriggers, sync="full"),
+    }
+    on_two: dict[str, Maker] = {"ivm, two threads": partial(Ours, threads=2)}
+    of_cliques: dict[str, Maker] = {"ivm": partial(Ours, task=CLIQUES)}
+    one = "maintained, one edge a transaction"
+    for name, batch, makers, rounds, stretch in (
+        (f"triangles {one}", 1, ours | limit | systems(), singles, 50),
+        (f"triangles {one}, synced", 1, synced, singles // 2, 50),
+        (f"triangles maintained, {BATCH:,} edges a transaction", BATCH, ours | on_two | limit | systems(), batches, 10),
+        (f"4-cliques {one}", 1, of_cliques, singles, 50),
+    ):
+        yield from _maintaining(name, batch, makers, edges, folder, rounds, stretch)
+
+
+def systems() -> dict[str, Maker]:
+    """Return what makes this project's and the other systems that are installed, by name."""
+    found: dict[str, Maker] = {"ivm": Ours, "SQLite triggers": SqliteTriggers}
+    return found | ({"DuckDB, delta by hand": DuckdbDelta} if importlib.util.find_spec("duckdb") else {})
 
 
 def _maintaining(
-    name: str,
-    kinds: list[type[Maintainer]],
-    change: Callable[[], Iterator[Change]],
-    edges: np.ndarray,
-    folder: Path,
-    rounds: int,
-    stretch: int = 50,
+    name: str, batch: int, makers: dict[str, Maker], edges: np.ndarray, folder: Path, rounds: int, stretch: int
 ) -> Iterator[Row]:
-    """A row in which every side makes the same changes to a system of its own; the listings are compared at the end."""
-    opened: dict[type[Maintainer], Maintainer] = {}
+    """Yield a row in which every side makes the same changes to a system of its own; compare the listings after it."""
+    opened: dict[str, Keeper] = {}
 
-    def side(kind: type[Maintainer]) -> Side:
-        rest = change()
+    def side(system: str, make: Maker) -> Side:
+        rest = changes(edges, batch)
 
-        def keeper() -> Maintainer:
-            if kind not in opened:
-                opened[kind] = kind(edges, folder)
+        def keeper() -> Keeper:
+            if system not in opened:
+                opened[system] = make(edges, folder)
                 for warming in islice(rest, WARMING):
-                    opened[kind].change(*warming)
-            return opened[kind]
+                    opened[system].change(*warming)
+            return opened[system]
 
         def counts() -> dict[str, float]:
             return keeper().counts([*islice(rest, COUNTED)])
 
-        return Side(kind.name, lambda: keeper().change(*next(rest)), keeper, counts)
+        return Side(system, lambda: keeper().change(*next(rest)), keeper, counts)
 
-    batch = max(part.shape[1] for part in next(change()))
-    size = 1 if batch == 1 else 2 * batch
-    yield Row(name, [side(kind) for kind in kinds], rounds, stretch=stretch, things=(size, "edges"))
-    found = {kind.name: keeper.rows() for kind, keeper in opened.items()}
+    largest = max(part.shape[1] for part in next(changes(edges, batch)))
+    size = 1 if largest == 1 else 2 * largest
+    yield Row(name, [side(*each) for each in makers.items()], rounds, stretch=stretch, things=(size, "edges"))
+    found = {system: keeper.rows() for system, keeper in opened.items()}
     if len(set(found.values())) > 1:
         raise Disagreement(f"rows after the same changes: {found}")
     for keeper in opened.values():
         keeper.close()
 
 
-class Ours:
+class Ours(Keeper):
     """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
-    name = "ivm"
-    task: Task = TRIANGLES
-    sync = "off"
-    threads = 1
-
-    def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        file = folder / f"maintained-{self.threads}.pages"
+    def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, **options: Any) -> None:
+        options = {"sync": "off", "threads": 1, **options}
+        file = folder / f"maintained-{options['threads']}.pages"
         file.unlink(missing_ok=True)
-        self.workspace = ivm.open(file, sync=self.sync, threads=self.threads)
-        self.workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
-        with self.workspace.transaction() as txn:
-            txn.insert("edge", list(edges))
-        self.workspace.install(self.task.rule.format(name="q"), name="view")
+        self.workspace = workspace_with(edges, file, **options)
+        self.workspace.install(task.rule.format(name="q"), name="view")
+        self.close = self.workspace.close  # type: ignore[method-assign]
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
@@ -162,11 +134,11 @@ class Ours:
                 txn.insert("edge", list(new))
 
     def rows(self) -> int:
-        """The number of rows of the listing."""
+        """Return the number of rows of the listing."""
         return len(self.workspace["q"])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and report what one takes besides time."""
+        """Make some more changes, and return what one takes besides time."""
         totals: Counter[str] = Counter()
         for change in more:
             with Meter(self.workspace.store) as meter:
@@ -174,63 +146,23 @@ class Ours:
             totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
         means = {name: total / len(more) for name, total in totals.items()}
         rounded = {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
-        return {**rounded, "MB": _megabytes(self.workspace.store.path)}
-
-    def close(self) -> None:
-        """Let go of the graph."""
-        self.workspace.close()
+        return {**rounded, "MB": megabytes(self.workspace.store.path)}
 
 
-class OursOnTwo(Ours):
-    """The same on two threads."""
-
-    name = "ivm, two threads"
-    threads = 2
-
-
-class OursSynced(Ours):
-    """The same, but each commit waits for the disk."""
-
-    sync = "full"
-
-
-class OursOfCliques(Ours):
-    """The same for a listing of 4-cliques."""
-
-    task = CLIQUES
-
-
-class ByHand:
+class ByHand(Keeper):
     """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
 
-    name = "by hand (limit)"
-
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        self.adjacency = Adjacency(edges)
-
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Delete and insert edges in one transaction."""
-        self.adjacency.change(gone, new)
+        self.adjacency = graphs.Adjacency(edges)
+        self.change = self.adjacency.change  # type: ignore[method-assign]
 
     def rows(self) -> int:
-        """The number of rows of the listing."""
+        """Return the number of rows of the listing."""
         return int(self.adjacency.triangles)
 
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and report what one takes besides time."""
-        for change in more:
-            self.change(*change)
-        return {}
 
-    def close(self) -> None:
-        """Let go of the graph."""
-
-
-class SqliteTriggers:
+class SqliteTriggers(Keeper):
     """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these need."""
-
-    name = "SQLite triggers"
-    synchronous = "off"
 
     SCHEMA = """
         create table edge(x integer, y integer, primary key(x, y)) without rowid;
@@ -256,12 +188,12 @@ class SqliteTriggers:
         end;
     """
 
-    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+    def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
         self.file = folder / "sqlite"
         for file in folder.glob("sqlite*"):
             file.unlink()
         self.db = sqlite3.connect(self.file, isolation_level=None)
-        for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={self.synchronous}"):
+        for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={sync}"):
             self.db.execute(f"pragma {setting}")
         self.db.executescript(self.SCHEMA)
         self.db.execute("begin")
@@ -269,6 +201,7 @@ class SqliteTriggers:
         self.db.execute(f"insert into triangle {TRIANGLES.sql} order by 1, 2, 3")
         self.db.execute("commit")
         self.db.executescript(self.TRIGGERS)
+        self.close = self.db.close  # type: ignore[method-assign]
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
@@ -278,30 +211,16 @@ class SqliteTriggers:
         self.db.execute("commit")
 
     def rows(self) -> int:
-        """The number of rows of the listing."""
+        """Return the number of rows of the listing."""
         return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and report what one takes besides time."""
-        for change in more:
-            self.change(*change)
-        return {"MB": _megabytes(*self.file.parent.glob("sqlite*"))}
-
-    def close(self) -> None:
-        """Let go of the graph."""
-        self.db.close()
+        """Make some more changes, and return what one takes besides time."""
+        return {**super().counts(more), "MB": megabytes(*self.file.parent.glob("sqlite*"))}
 
 
-class SqliteSynced(SqliteTriggers):
-    """The same, but each commit waits for the disk."""
-
-    synchronous = "full"
-
-
-class DuckdbDelta:
+class DuckdbDelta(Keeper):
     """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds the listing's delta."""
-
-    name = "DuckDB, delta by hand"
 
     DELTA = """
         select a.x, a.y, b.y z from d a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
@@ -310,45 +229,23 @@ class DuckdbDelta:
     """
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        import duckdb
-
-        self.db: Any = duckdb.connect(config={"threads": 1})
-        self._bind("given", edges)
-        self.db.execute("create table edge as select x::integer x, y::integer y from given")
+        self.db = duckdb_with({"edge": as_columns(edges)})
         self.db.execute(f"create table triangle as {TRIANGLES.sql}")
+        self.close = self.db.close  # type: ignore[method-assign]
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
         run = self.db.execute
         run("begin")
         if gone.size:
-            self._bind("d", gone)
+            self.db.register("d", pa.table(as_columns(gone)))
             run(f"create or replace temp table changed as {self.DELTA}")
             run("delete from triangle t using changed d where t.x = d.x and t.y = d.y and t.z = d.z")
             run("delete from edge e using d where e.x = d.x and e.y = d.y")
         if new.size:
-            self._bind("d", new)
+            self.db.register("d", pa.table(as_columns(new)))
             run("insert into edge select * from d")
             run(f"insert into triangle {self.DELTA}")
         run("commit")
 
-    def _bind(self, name: str, edges: np.ndarray) -> None:
-        self.db.register(name, pa.table({"x": edges[0].astype("i4"), "y": edges[1].astype("i4")}))
-
-    def rows(self) -> int:
-        """The number of rows of the listing."""
-        return int(self.db.execute("select count(*) from triangle").fetchone()[0])
-
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and report what one takes besides time."""
-        for change in more:
-            self.change(*change)
-        return {}
-
-    def close(self) -> None:
-        """Let go of the graph."""
-        self.db.close()
-
-
-def _megabytes(*files: Path) -> float:
-    return round(sum(file.stat().st_blocks for file in files) * 512 / 1e6, 1)
+    rows: Any = SqliteTriggers.rows

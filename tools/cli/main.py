@@ -33,7 +33,7 @@ PAGESTORE = {
     "dump": "write the content as one stream",
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
-    "bench": "this store beside others, if installed: loads, reads, commits",
+    "bench": "this store compared with others, if installed: loads, reads, commits",
     "prepare": "make raw tables ready to load, with Spark: typed, checked, sorted, with a manifest",
     "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
     "print": "the rows of a relation, printed or written to a file; or what there is",
@@ -52,11 +52,13 @@ IVM = {
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",
-    "bench": "these joins and views beside others, if installed",
+    "bench": "these joins and views compared with others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
+OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
 MODULES = {
-    ("pagestore", "bench"): "bench.storage",
+    **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
+    ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
 }  # all others are in the program's folder of commands, named like the command
@@ -133,7 +135,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
-    from pagestore.storage.system import in_words
+    from pagestore.tooling import in_words
 
     from .answers import complain, plain
     from .progress import compiling_shown

@@ -18,9 +18,7 @@ from typing import Self, TypeVar
 
 import pagestore
 from pagestore.errors import PagestoreError
-from pagestore.pages.layout import PAGE_SIZE_DEFAULT
-from pagestore.storage.file import beside, sync_folder
-from pagestore.store import empty_store
+from pagestore.tooling import PAGE_SIZE_DEFAULT, beside, empty_store, sync_folder
 
 from .answers import plain
 

@@ -20,8 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pagestore import Relation
-from pagestore.storage.file import written
-from pagestore.trees.read import LARGE_WORDS, batch_rows
+from pagestore.tooling import LARGE_WORDS, batch_rows, written
 
 from .answers import as_json, counted, number, plain, spelt, table, tell
 from .progress import Progress, made_ahead, pace
@@ -59,7 +58,7 @@ def answer_rows(options: argparse.Namespace, source: Any) -> None:
     elif form == TABLE:
         _print_table(source, options.limit)
     elif sys.stdout.isatty() and form in (PARQUET, ARROW):
-        raise argparse.ArgumentError(None, f"{form} is no text for a terminal: name a file with -o, or use a pipe")
+        raise argparse.ArgumentError(None, f"{form} is not a text for a terminal: name a file with -o, or use a pipe")
     elif form == JSON:
         for row in _rows(_limited(source, options.limit)):
             print(as_json(row))

@@ -26,7 +26,7 @@ def text_of(path: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise IvmError(f"{path} is no UTF-8 text: see its byte {error.start}") from None
+        raise IvmError(f"{path} is not UTF-8 text: see its byte {error.start}") from None
 
 
 def block_name(path: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import ivm
 import pagestore
 from ivm.transaction import Transaction
-from pagestore.runtime.library import library
+from pagestore.tooling import library
 
 from ..loading.agreement import open_dataset
 from ..loading.dataset import Reading

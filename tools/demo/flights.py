@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pagestore.values.types import Type
+from pagestore.host import Type
 
 from ..loading.manifest import write_manifest
 from ..spark.prepare import Report

@@ -1,6 +1,6 @@
 """Compile every kernel that Python calls into one shared library: `python -m pagestore_tools.kernels.build FOLDER`.
 
-    Door, ByAddress ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶ FOLDER/<level>.abi3.so
+    TypedKernel, FunctionPointer ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶ FOLDER/<level>.abi3.so
 
 numba compiles for the processor that `NUMBA_CPU_NAME` names, so each level is built in a process of its own, which
 distributes the kernels over other processes. All symbols of a kernel's module except its entry become internal. The
@@ -115,14 +115,13 @@ def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
 
 
 def _entries(only: str) -> dict[str, Any]:
-    """Return every `Door`, and every kernel that is called by its address, by key."""
+    """Return every `TypedKernel`, and every kernel that is called by its address, by key."""
     import ivm  # noqa: F401
     import pagestore.host  # noqa: F401 - these modules make the Doors
-    from pagestore.runtime.arguments import Door
-    from pagestore.runtime.kernel import ByAddress
+    from pagestore.runtime.kernel import FunctionPointer, TypedKernel
     from pagestore.runtime.library import key_of
 
-    every: list[Door | ByAddress] = [*Door.every, *ByAddress.every]
+    every: list[TypedKernel | FunctionPointer] = [*TypedKernel.every, *FunctionPointer.every]
     keyed = {key_of(one.function, one.arguments): one for one in every}
     return {key: one for key, one in keyed.items() if any(text in key for text in only.split(","))}
 
@@ -144,8 +143,8 @@ def _begin(entries: dict[str, Any], target: tuple[str, str]) -> None:
 
 
 def _compile_group(keys: list[str]) -> list[Entry]:
-    from pagestore.runtime.compiler import optimised
-    from pagestore.runtime.guard import guard_of
+    from pagestore.runtime.jit.compiler import optimised
+    from pagestore.runtime.types import guard_of
 
     found = []
     for key in keys:

@@ -60,7 +60,9 @@ def _settle_fill(dataset: Dataset) -> None:
             known = ", ".join(dataset.columns)
             dataset.problems.add(f"{dataset.name}: no column {name} to fill; there are {known}", "mend --fill")
         elif bad_rows(pa.array([text]), kind):
-            dataset.problems.add(f"{dataset.name}: {text!r} is no value of column {name} ({said(kind)})", "mend --fill")
+            dataset.problems.add(
+                f"{dataset.name}: {text!r} is not a value of column {name} ({said(kind)})", "mend --fill"
+            )
         else:
             dataset._fill[name] = cast_to(pa.array([text]), kind)[0]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import PagestoreError, SchemaError, WordError
-from pagestore.values.codec import bounds_of, numbers_of
-from pagestore.values.codec import typed as as_typed
-from pagestore.values.types import Column, type_of_arrow
+from pagestore.host import Column
+from pagestore.host import typed as as_typed
+from pagestore.tooling import bounds_of, numbers_of, type_of_arrow
 
 from ..cli.answers import counted, plain
 from .texts import MOMENT, number_of, to_dates, typed
@@ -274,7 +274,7 @@ def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bo
     if types.is_timestamp(have) and types.is_date(kind) and have.tz is None:
         return to_dates(array)
     if not (_is_of_one_kind(have, kind) or (asked and is_string(kind) and not types.is_nested(have))):
-        raise pa.ArrowTypeError(f"{have} is no {kind}")
+        raise pa.ArrowTypeError(f"{have} is not a valid {kind}")
     return array.cast(kind)
 
 
@@ -305,7 +305,7 @@ def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast an array by Arrow. Raises pa.ArrowInvalid if a value changes."""
     found = array.cast(kind)
     if pc.any(pc.not_equal(found.cast(array.type), array)).as_py():
-        raise pa.ArrowInvalid(f"some values are no {kind}")
+        raise pa.ArrowInvalid(f"some values are not valid {kind}")
     return found
 
 

@@ -96,8 +96,9 @@ class _Csv:
             if head[: error.start].strip() and b"\n" in head[: error.start]:
                 return head[: error.start].decode()  # reported later with its row and column
             bad = head[error.start : error.end]
-            raise DatasetError(f"{self.file}, line 1: {bad!r} is no {source.encoding.upper()}: say what the file is "
-                               "written in with --encoding, such as latin-1 or cp1252") from None  # fmt: skip
+            raise DatasetError(f"{self.file}, line 1: {bad!r} is not valid {source.encoding.upper()}: say "
+                               "what the file is written in with --encoding, such as latin-1 or cp1252"
+                               ) from None  # fmt: skip
 
     def _first_row(self, head: str) -> list[str]:
         try:
@@ -247,9 +248,9 @@ class _Csv:
             for name, value in zip(self.names, values, strict=True):
                 if any("\udc80" <= letter <= "\udcff" for letter in value):
                     shown = repr(value.encode(errors="surrogateescape"))[:60]
-                    problems.add_rows(f"{self.file}: column {name} is no UTF-8", remedy, 1, row, shown)
+                    problems.add_rows(f"{self.file}: column {name} is not UTF-8", remedy, 1, row, shown)
         if len(problems.found) == before:
-            raise DatasetError(f"{self.file} is no UTF-8: {remedy}")
+            raise DatasetError(f"{self.file} is not UTF-8: {remedy}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
         """If `suspect`, read the file slowly to raise DatasetError for a quote that is not closed."""

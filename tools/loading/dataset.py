@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.values.types import Type
+from pagestore.host import Type
 
 from ..cli.answers import counted
 from .casts import REFUSALS, DatasetError, Problems, cast_or_report, cast_to, rows_beyond, said

@@ -1,4 +1,4 @@
-"""Fill an empty relation by many tasks: each builds the finished pages of a range of its keys (trees/segments.py).
+"""Fill an empty relation by many tasks: each builds the finished pages of a range of its keys.
 
     texts      each task writes the distinct texts of some files; this process assigns ids, in the order of the files
     build      each task reads some files again, replaces texts by those ids, and builds a segment, if the keys ascend
@@ -28,12 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import PagestoreError
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.trees.build import Segment, build_segment
-from pagestore.trees.tree import Spec
-from pagestore.values.codec import encode
-from pagestore.values.types import Schema
+from pagestore.host import Schema, Spec, Transaction, WritableRelation, encode
+from pagestore.tooling import Segment, build_segment
 
 from ..cli.answers import counted
 from .casts import DatasetError, Problems

@@ -4,11 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pagestore.relations.texts import end_words
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
-from pagestore.trees.read import LARGE_WORDS, batch_rows, get, read, read_batches
+from pagestore.host import ERASE, INSERT, SET, Transaction, WritableRelation, get, read_batches
+from pagestore.tooling import LARGE_WORDS, batch_rows, end_words, read
 
 from .fill import Conflicts
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.relations.transaction import Transaction
-from pagestore.values.types import Column, Schema, type_of_arrow
+from pagestore.host import Column, Schema, Transaction
+from pagestore.tooling import type_of_arrow
 
 from .casts import Problems, cast_or_report, held_as, may_hold
 from .dataset import DROP, KEEP, REFUSE, Dataset, flattened

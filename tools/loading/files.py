@@ -62,7 +62,7 @@ def find_files(sources: Sequence[str | Path], format: str | None = None) -> File
             parts += found
             notes += _notes(path, found, foreign)
         elif path.exists():
-            raise DatasetError(f"{path} is no regular file: write what it gives to one, and load that")
+            raise DatasetError(f"{path} is not a regular file: write what it gives to one, and load that")
         else:
             raise DatasetError(f"{path}: no such file or folder")
     return Files(parts, notes)
@@ -114,7 +114,9 @@ def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
         elif entry.is_file():
             yield entry
         else:
-            raise DatasetError(f"{entry} is no file, or a link to one that is gone: put it back, or remove it")
+            raise DatasetError(
+                f"{entry} is not a file, or a link to one that no longer exists: put it back, or remove it"
+            )
 
 
 def _format_of(file: Path) -> str | None:
@@ -140,7 +142,7 @@ def _notes(root: Path, parts: list[Part], foreign: list[Path]) -> list[str]:
     if foreign:
         named = ", ".join(str(file.relative_to(root)) for file in foreign[:FOREIGN_NAMED])
         more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
-        what = "that is no table" if len(foreign) == 1 else "that are no tables"
+        what = "that is not a table" if len(foreign) == 1 else "that are not tables"
         notes.append(f"{root} holds {counted(len(foreign), 'file')} {what}, left out: {named}{more}")
     return notes
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.sorting.tuples import sort_order
+from pagestore.host import Transaction, WritableRelation, sort_order
 
 from ..cli.answers import counted
 from .casts import DatasetError

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pagestore.values.exact import damage_of
-from pagestore.values.row_formats import unnamed_index
+from pagestore.tooling import damage_of, unnamed_index
 
 from .casts import DatasetError, Problems
 from .csv_files import Dialect, open_csv
@@ -133,7 +132,7 @@ def _open_arrow(file: Path) -> Opened:
         source.seek(0)
         schema = pa.ipc.open_stream(source).schema
     except UNREADABLE as error:
-        raise DatasetError(f"{file} is no Arrow file or stream, or was cut short: {error}") from None
+        raise DatasetError(f"{file} is not an Arrow file or stream, or was cut short: {error}") from None
 
     def in_stream(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         source.seek(0)

@@ -198,7 +198,7 @@ def _checked(file: Path, block: bytes, line: int) -> bytes:
     except UnicodeDecodeError as error:
         line += block.count(b"\n", 0, error.start)
         bad = block[error.start : error.end]
-        raise DatasetError(f"{file}, line {line}: {bad!r} is no UTF-8, as JSON is: write the file in it") from None
+        raise DatasetError(f"{file}, line {line}: {bad!r} is not UTF-8, as JSON is: write the file in it") from None
     return block
 
 

@@ -39,7 +39,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice in an object")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in an object")
     return found
 
 
@@ -186,8 +186,8 @@ def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
             why = getattr(error, "msg", error) if not isinstance(error, RecursionError) else "it is nested too deep"
             raise DatasetError(f"{file}, line {where}: no JSON: {why}: mend the line") from None
         if not isinstance(value, dict):
-            raise DatasetError(f"{file}, line {line + text.count(chr(10), 0, at)}: {text[at:end][:60]} is no object, "
-                               "which has the names of the columns: mend the line")  # fmt: skip
+            raise DatasetError(f"{file}, line {line + text.count(chr(10), 0, at)}: {text[at:end][:60]} is not an "
+                               "object, which has the names of the columns: mend the line")  # fmt: skip
         found.append(value)
         at = end
     return found
@@ -242,7 +242,7 @@ class Rows:
             places = [place for place, value in enumerate(values) if type(value) is one]
             what = said(kind) if not pa.types.is_nested(kind) else "list" if pa.types.is_list(kind) else "object"
             self.problems.add_rows(
-                f"{self.file}: column {named(path)} has {KINDS[one]}, which is no {what},", _remedy(one, kind, path),
+                f"{self.file}: column {named(path)} has {KINDS[one]}, which is not {what},", _remedy(one, kind, path),
                 len(places), rows[places[0]], repr(values[places[0]])[:60],
             )  # fmt: skip
         other = None if pa.types.is_nested(kind) else _any(kind)

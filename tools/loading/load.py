@@ -22,11 +22,8 @@ import pyarrow as pa
 
 import pagestore
 from pagestore.errors import WordError
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.values.codec import encode
-from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Schema, type_of_arrow
+from pagestore.host import Column, Schema, TextFinder, Transaction, WritableRelation, encode
+from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted
 from ..cli.progress import made_ahead, pace
@@ -317,7 +314,7 @@ def _load_elements(
     mode = report.mode
     if mode == APPEND and report.inserted < report.rows:
         there = counted(report.rows - report.inserted, "row")
-        raise DatasetError(f"{name}: {there} with a key that is there already, or comes twice: "
+        raise DatasetError(f"{name}: {there} with a key that already exists, or comes twice: "
                            "with their lists they are put in place of others by --upsert")  # fmt: skip
     if name not in txn and elements:
         txn.create(name, elements.schema)
@@ -387,7 +384,7 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
     if relation is None:
         if not dataset.columns:
             raise DatasetError(f"{dataset.name} has no rows, which would say what columns there are: load it into a "
-                               "relation that is there, or a file that has some")  # fmt: skip
+                               "relation that exists, or a file that has some")  # fmt: skip
         if not key:
             raise DatasetError(f"{dataset.name}: the relation needs a key: name at least one of {names} with --key")
         for name in key:

@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pagestore.errors import SchemaError
-from pagestore.storage.file import beside
-from pagestore.values.types import Type
+from pagestore.host import Type
+from pagestore.tooling import beside
 
 from ..cli.answers import counted
 from .casts import DatasetError
@@ -104,9 +104,9 @@ def read_manifest(folder: Path) -> Manifest | None:
     except (ValueError, KeyError, TypeError, SchemaError) as error:
         if isinstance(error, DatasetError):
             raise
-        raise DatasetError(f"{file} is no manifest ({error!r}): {REMEDY}") from None
+        raise DatasetError(f"{file} is not a manifest ({error!r}): {REMEDY}") from None
     if not whole:
-        raise DatasetError(f"{file} is no manifest (its rows do not add up): {REMEDY}")
+        raise DatasetError(f"{file} is not a manifest (its rows do not add up): {REMEDY}")
     return manifest
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.trees.read import LARGE_WORDS, batch_rows
+from pagestore.tooling import LARGE_WORDS, batch_rows
 
 from .casts import DatasetError
 

@@ -75,7 +75,7 @@ def to_dates(moments: pa.Array) -> pa.Array:
     """Convert midnights to dates. Raises pa.ArrowInvalid for any other time of day."""
     days = moments.cast(pa.date32())
     if pc.any(pc.not_equal(days.cast(moments.type), moments)).as_py():
-        raise pa.ArrowInvalid("a time of day is no date")
+        raise pa.ArrowInvalid("a time of day is not a date")
     return days
 
 
@@ -111,7 +111,7 @@ def _has_letter_x(texts: pa.Array) -> bool:
 def _whole(text: str) -> int:
     number = number_of(text)
     if number is None or number.adjusted() > 30 or number != number.to_integral_value():
-        raise pa.ArrowInvalid(f"{text} is no whole number")
+        raise pa.ArrowInvalid(f"{text} is not a whole number")
     return int(number)
 
 
@@ -137,7 +137,7 @@ def _floats(texts: pa.Array, supposed: bool) -> pa.Array:
     for place in np.flatnonzero(odd.fill_null(False).to_numpy(zero_copy_only=False)):
         text = texts[int(place)].as_py()
         if not _is_float(text, found[int(place)].as_py(), supposed):
-            raise pa.ArrowInvalid(f"{text} is no float")
+            raise pa.ArrowInvalid(f"{text} is not a float")
     return found
 
 
@@ -177,7 +177,7 @@ def _span(text: str) -> timedelta:
     elif iso and text[-1] not in "PT":
         minus, days, hours, minutes, seconds = iso.groups("")
     else:
-        raise pa.ArrowInvalid(f"{text} is no duration")
+        raise pa.ArrowInvalid(f"{text} is not a duration")
     within = timedelta(
         hours=int(hours or 0), minutes=int(minutes or 0), microseconds=int(Decimal(seconds or 0) * 10**6)
     )
@@ -194,4 +194,4 @@ def _moment(text: str) -> datetime:
             return datetime.fromisoformat(text)
         except ValueError:
             pass
-    raise pa.ArrowInvalid(f"{text} is no moment with an offset")
+    raise pa.ArrowInvalid(f"{text} is not a moment with an offset")

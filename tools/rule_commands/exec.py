@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     lines = [f"version {version}"]
     for name, rows in changed.items():
         come = sum(sign == "+" for sign, _ in rows)
-        lines.append(f"{name}: {come:,} come, {len(rows) - come:,} gone")
+        lines.append(f"{name}: {come:,} new, {len(rows) - come:,} removed")
         if options.rows:
             lines += [f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows]
     answer(options, {"version": version, "changes": changed}, "\n".join(lines))

@@ -9,7 +9,7 @@ from ..cli.workspace_options import opened
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("view", help="the name of a view, or rules that are asked")
+    parser.add_argument("view", help="the name of a view, or rules of a query")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 import ivm
-from pagestore.admin.tree_check import Violation
+from pagestore.host import Violation
 
 from ..cli.answers import answer, common, counted
 from ..cli.progress import Progress

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         rows = {new: len(workspace[new]) for new in names}
         progress.clear()
         lines = [f"{plain(new)}: {counted(count, 'row')}" for new, count in rows.items()]
-        lines += [f"{plain(old)}: gone" for old in before if old not in workspace]
+        lines += [f"{plain(old)}: removed" for old in before if old not in workspace]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
         answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
     return 0

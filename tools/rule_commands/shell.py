@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run statements of stdin; return 1 if one failed and stdin is no terminal."""
+    """Run statements of stdin; return 1 if one failed and stdin is not a terminal."""
     failed = False
     with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
         shell = Shell(workspace, options)

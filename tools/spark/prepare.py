@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 from ..cli.answers import counted
 from ..loading.manifest import Manifest, write_manifest
 from .recipe import CSV, JDBC, JSON, TABLE, Recipe, check_places, places_of
-from .typed import BAD, DROPPED, GOOD, PREFER, REASONS, ROW, STATE, UNREAD, UNWANTED, classify, column, settled
+from .typed import BAD, DROPPED, GOOD, PREFER, REASONS, ROW, STATE, UNREAD, UNWANTED, classify, column, with_types
 
 NAME = "_report.json"
 EXAMPLES = 3
@@ -143,7 +143,7 @@ def prepare(
 def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: Report, made: Path, bad: Path) -> None:
     """Write the folders, with the report in `made`."""
     raw = read(spark, recipe) if rows is None else rows
-    recipe = settled(recipe, raw)
+    recipe = with_types(recipe, raw)
     classified = classify(raw, recipe).persist()
     merged = merge(classified, recipe).persist()
     try:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pagestore.errors import SchemaError
-from pagestore.values.types import Type
+from pagestore.host import Type
 
 from ..loading.casts import DatasetError
 
@@ -87,7 +87,7 @@ def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
     """Raise DatasetError if a recipe's folders exist already, or cannot be made."""
     there = [place for place in places_of(recipe, out) if place.exists()]
     if there and not overwrite:
-        raise DatasetError(f"{there[0]} is there already: give another folder, or overwrite it with --overwrite")
+        raise DatasetError(f"{there[0]} already exists: give another folder, or overwrite it with --overwrite")
     if out.exists() and not out.is_dir():
         raise DatasetError(f"{out} is a file: name a folder for what is prepared")
 
@@ -148,7 +148,7 @@ def read_recipes(file: str | Path) -> list[Recipe]:
     except (FileNotFoundError, IsADirectoryError):
         raise DatasetError(f"there is no file {file} of recipes") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file} is no TOML: {error}") from None
+        raise DatasetError(f"{file} is not TOML: {error}") from None
     if not sections:
         raise DatasetError(f"{file} has no section: each is named for the relation that it makes")
     return [

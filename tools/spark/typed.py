@@ -19,7 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pagestore.values.types import DIGITS_MAX, Type
+from pagestore.host import Type
+from pagestore.tooling import DIGITS_MAX
 
 from ..loading.casts import DatasetError
 from .recipe import DROP, KEEP, QUARANTINE, Recipe, Wanted
@@ -71,7 +72,7 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def settled(recipe: Recipe, rows: DataFrame) -> Recipe:
+def with_types(recipe: Recipe, rows: DataFrame) -> Recipe:
     """Return the recipe, with all columns of the rows if it names none.
 
     Raises DatasetError for a column of a type that no relation holds, or a fill that does not fit its column.
@@ -110,7 +111,7 @@ def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
 
 
 def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
-    """Return the typed columns of a recipe from `settled`, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
+    """Return the typed columns of a recipe from `with_types`, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
 
     Spark evaluates common subexpressions before the try, unless its setting
     `spark.sql.subexpressionElimination.enabled` is false, as `prepare` sets it.
@@ -219,7 +220,7 @@ def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[st
     if one.type.name in ("date", "timestamp"):
         tests.append((~F.year(value).between(1, 9999), f"{name} is outside the years 1 to 9999"))
     if one.type.name == "string":
-        tests.append((~F.is_valid_utf8(value), f"{name} is no UTF-8"))
+        tests.append((~F.is_valid_utf8(value), f"{name} is not UTF-8"))
     if one.type.name == "int64" and one.type.nullable:
         tests.append((value == F.lit(-(2**63)), f"{name} is -2^63, which stands for null"))
     for sql, text, side in _bounds(one):

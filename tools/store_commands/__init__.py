@@ -1,1 +1,1 @@
-"""The commands of `pagestore`, one file each."""
+"""The commands of `pagestore` for a store as a whole, one file each."""

@@ -2,7 +2,7 @@
 
 import argparse
 
-from pagestore.storage.file import written
+from pagestore.tooling import written
 
 from ..cli.answers import answer, common, opened, version_or_name
 from ..cli.progress import Progress

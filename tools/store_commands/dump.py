@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from pagestore.storage.file import written
+from pagestore.tooling import written
 
 from ..cli.answers import common, opened, version_or_name
 from ..cli.progress import Progress
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the dump; return the exit code."""
     if options.output == "-" and sys.stdout.isatty():
-        raise argparse.ArgumentError(None, "a dump is no text for a terminal: name a file with -o, or use a pipe")
+        raise argparse.ArgumentError(None, "a dump is not a text for a terminal: name a file with -o, or use a pipe")
     with opened(options) as store, Progress("dump", options.quiet) as progress:
         versions = options.version
         if options.all_versions:

@@ -7,10 +7,9 @@ from pathlib import Path
 import ivm as ivm  # registers its host, which --deep uses
 import pagestore
 from pagestore.admin.broken_texts import Mended, mend_texts
-from pagestore.admin.tree_check import Violation
+from pagestore.host import Violation, recorded_dependants
 from pagestore.salvage import Lost, open_damaged, salvage
-from pagestore.versions.catalog import recorded_dependants
-from pagestore.versions.hosts import hosts
+from pagestore.tooling import hosts
 
 from ..cli.answers import answer, common, counted, opened
 from ..cli.progress import Progress, made
@@ -29,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         type=encoding,
-        help="read texts that are no UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
+        help="read texts that are not UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
     )
 
 
@@ -93,6 +92,6 @@ def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
     An error leaves no file.
     """
     if path.exists():
-        raise FileExistsError(f"{path} is there already; salvage to another name")
+        raise FileExistsError(f"{path} already exists; salvage to another name")
     with made(path) as target:
         return *salvage(store, target), sum(map(len, target.snapshot().values()))

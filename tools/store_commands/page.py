@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import numpy as np
 
-from pagestore.admin.tree_check import Walk
+from pagestore.compiled import MappedWords, TypedKernel
 from pagestore.errors import CorruptionError
+from pagestore.host import Store
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
 from pagestore.pages.verify import is_whole
-from pagestore.runtime.arguments import Door, MappedWords
 from pagestore.storage.mapping import page_fault
-from pagestore.store import Store
+from pagestore.tooling import Walk
 from pagestore.versions.store_state import SYSTEM
 
 from ..cli.answers import answer, common, number, opened, table
@@ -19,7 +19,7 @@ from ..cli.answers import answer, common, number, opened, table
 KINDS = {1: "leaf", 2: "index", 3: "run"}
 ROWS = 12  # entries shown at each end of a page
 
-WHOLE = Door(is_whole, MappedWords, int, int)
+WHOLE = TypedKernel(is_whole, MappedWords, int, int)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

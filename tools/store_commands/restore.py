@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the store, and print its newest version; return the exit code."""
     if Path(options.file).exists():
-        raise FileExistsError(f"{options.file} is there already; restore to another name")
+        raise FileExistsError(f"{options.file} already exists; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
         sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
@@ -52,7 +52,9 @@ def _source(name: str) -> BufferedReader:
         return open(os.dup(sys.stdin.fileno()), "rb")
     mode = os.stat(name).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise FormatError(f"{name} is no dump or backup: it is no file or pipe, but a folder, a device or a socket")
+        raise FormatError(
+            f"{name} is not a dump or backup: it is not a file or pipe, but a folder, a device or a socket"
+        )
     fd = os.open(
         name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     )  # O_NONBLOCK: a pipe without a writer reads as empty instead of blocking
@@ -65,7 +67,9 @@ def _refuse_other(name: str, begins: bytes) -> None:
     if begins.startswith(STORE):
         raise FormatError(f"{name} is a store, no dump or backup: copy the file while nobody writes to it")
     if not begins.startswith((backup.NAME, dump.MAGIC[: len(backup.NAME)])):
-        raise FormatError(f"{name} is no dump or backup: name a file that `pagestore dump` or `pagestore backup` wrote")
+        raise FormatError(
+            f"{name} is not a dump or backup: name a file that `pagestore dump` or `pagestore backup` wrote"
+        )
 
 
 def _from_dump(path: Path, page_size: int | None, source: IO[bytes], *more: IO[bytes]) -> list[int]:

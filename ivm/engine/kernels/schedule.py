@@ -9,7 +9,7 @@ The steps of a schedule alternate: the queue of a group of trees (a relation, it
 whose relations changed is probed, and the bindings found go into the queues of its heads. A step that fails or finds
 too many bindings is left to Python, and so are all later steps.
 
-Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/arguments.py).
+Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/types.py).
 """
 
 from typing import NamedTuple
@@ -93,7 +93,7 @@ def place(plan, indices, trees, version):
     """Copy root, height and keys of the trees that a plan reads, in the order of its indices."""
     for i in range(version.shape[0]):
         tree = trees[indices[plan[INDICES] + i]]
-        version[i, 0], version[i, 1], version[i, 2] = tree[ROOT], tree[HEIGHT], tree[KEYS]
+        version[i, ROOT], version[i, HEIGHT], version[i, KEYS] = tree[ROOT], tree[HEIGHT], tree[KEYS]
 
 
 @kernel

@@ -16,13 +16,13 @@ from ivm.engine.recursion.facts import Body
 from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.join.kernels import tries
-from ivm.lang.ir import Binary, Const, Term, Var
+from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import Encoder
-from pagestore.compiled import Door, Words
+from pagestore.compiled import TypedKernel, Words
 from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
 
-HASH_ROWS = Door(rounds.hash_rows, Words, int, int, int, Words, int, int)
+HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
 
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 
@@ -126,7 +126,7 @@ class FlatBodies:
 
     def _computed(self, body: Body, number: Mapping[str, int], name: str, term: Term) -> Test:
         types = body.rule.types
-        if types[name] != "int64":
+        if types[name] != "int64" or not body.plan.nulls.isdisjoint(v.name for v in variables(term)):
             raise NotPlain
         signs, constant = self._sum(term, 1, types)
         if len(signs) > 2:

@@ -22,7 +22,7 @@ from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.engine.recursion.kernels import shared_rounds as shared
 from ivm.join.join import memory_left
-from pagestore.compiled import Door, Table, Words
+from pagestore.compiled import Table, TypedKernel, Words
 from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
 
 FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
@@ -30,9 +30,9 @@ GROWTH = 4
 SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
 
-RUN = Door(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
-RELINK = Door(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
-SEED = Door(kernel.seed, rounds.Bodies, rounds.Facts, rounds.Run, int, Table, Words)
+RUN = TypedKernel(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
+RELINK = TypedKernel(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
+SEED = TypedKernel(kernel.seed, rounds.Bodies, rounds.Facts, rounds.Run, int, Table, Words)
 
 Base = Sequence[tuple[str, np.ndarray]]  # facts derived from no others: a view, and words int64[K, n]
 
@@ -240,11 +240,11 @@ SHARED_MIN = 1 << 11  # queued facts; joining fewer takes no longer than waking 
 ASIDE = 1 << 15  # facts that a thread puts aside before all are added: these fit in its cache
 APART = 16  # words between what two threads write, so that they share no cache line
 
-PROPOSE = Door(shared.propose, rounds.Bodies, rounds.Facts, rounds.Run, int, int, int)
-CHOOSE = Door(shared.choose, rounds.Facts, Words, Table, Table, Words, int)
-PLACE = Door(shared.place, rounds.Facts, Words, Table, Table, int, int)
-LEARN = Door(shared.learn, rounds.Facts, Words, Words, int)
-CHAIN = Door(shared.chain, rounds.Bodies, rounds.Facts, int, int, int, int)
+PROPOSE = TypedKernel(shared.propose, rounds.Bodies, rounds.Facts, rounds.Run, int, int, int)
+CHOOSE = TypedKernel(shared.choose, rounds.Facts, Words, Table, Table, Words, int)
+PLACE = TypedKernel(shared.place, rounds.Facts, Words, Table, Table, int, int)
+LEARN = TypedKernel(shared.learn, rounds.Facts, Words, Words, int)
+CHAIN = TypedKernel(shared.chain, rounds.Bodies, rounds.Facts, int, int, int, int)
 
 
 class SharedRounds:

@@ -5,7 +5,7 @@
 The value of a key is the join of all that its rules derive for it. Values are only partially ordered, and a value that
 rose later may support one that rose before, so there is no order in which facts derive from one another, as there is
 for `min` (fixpoint.py). Values that an insertion derives are joined to the existing ones, round by round. A deletion
-removes every fact that derives from lost ones, in any number of steps, the *affected set* (`cone`); these facts are
+removes every fact that derives from lost ones, in any number of steps, the *affected set*; these facts are
 then derived again from the remaining ones.
 """
 
@@ -20,7 +20,7 @@ from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan
-from pagestore.compiled import Door, Words
+from pagestore.compiled import TypedKernel, Words
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -34,7 +34,7 @@ from pagestore.host import (
     sort_order,
 )
 
-JOIN_RUNS = Door(kernel.join_runs, int, Words, Words, Words)
+JOIN_RUNS = TypedKernel(kernel.join_runs, int, Words, Words, Words)
 
 
 def fixpoint_of(
@@ -73,14 +73,14 @@ class Joined(Fixpoint):
             if rows.shape[1]:
                 derivations = body.derive(self.facts, rows, self._encode, strict=False, rank=0)
                 lost.setdefault(body.view, []).append(derivations.keys)
-        cone = self._cone(_distinct(lost), new, most)
-        if cone is None:
+        affected = self._affected(_distinct(lost), new, most)
+        if affected is None:
             return False
-        for name, keys in cone.items():
+        for name, keys in affected.items():
             self.facts.erase(name, keys)
         parts = [
             (name, self._ordered(derivations))
-            for name, keys in cone.items()
+            for name, keys in affected.items()
             for derivations in self._search(name, keys, new)
         ]
         for body in self._bodies:
@@ -92,16 +92,16 @@ class Joined(Fixpoint):
         self._refuse_failures()
         return True
 
-    def _cone(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
+    def _affected(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
         """Return the given facts and all that derive from them; None if there are `most`, or no steps are left.
 
         All facts of this affected set are suspended.
         """
-        cone: dict[str, list[np.ndarray]] = {}
+        affected: dict[str, list[np.ndarray]] = {}
         while total(front):
             standing = {name: self._suspend(name, keys) for name, keys in front.items()}
             for name, keys in standing.items():
-                cone.setdefault(name, []).append(keys)
+                affected.setdefault(name, []).append(keys)
             self._steps_left -= 1
             if self.work.suspended >= most or self._steps_left < 0:
                 return None
@@ -113,7 +113,7 @@ class Joined(Fixpoint):
                     derivations = body.derive(self.facts, rows, self._encode, strict=False, rank=0)
                     led.setdefault(body.view, []).append(derivations.keys)
             front = _distinct(led)
-        return _distinct(cone)
+        return _distinct(affected)
 
     def _suspend(self, name: str, keys: np.ndarray) -> np.ndarray:
         """Suspend the facts with these keys; return the keys that were not suspended before."""

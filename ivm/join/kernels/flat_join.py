@@ -94,7 +94,7 @@ from ivm.join.kernels.tries import (
     crowded,
     place_of,
 )
-from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, late
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, on_demand
 
 
 @kernel
@@ -208,7 +208,7 @@ def gather(tries, run, tables, rows_of_bits, output, level):
     rewind(plan, cursors, level)
 
 
-@late(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
+@on_demand(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
 def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
     """Compute candidates by bitmaps over the universe of a level.  Return how many; -1 if the bitmaps do not fit."""
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
@@ -274,7 +274,7 @@ def tally(step, scratch, counts, times):
     return True
 
 
-@late(Words, int, int, allocates=True)
+@on_demand(Words, int, int, allocates=True)
 def sort_slice(words, begin, end):
     """Sort words[begin:end]; return their number."""
     words[begin:end].sort()

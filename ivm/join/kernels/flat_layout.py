@@ -8,7 +8,7 @@ codes      a row for each trace column      how its values are packed into words
 edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0] = (0, 2, 2, ...): keys 0..2, and
                                          keys  children  keys       the children of keys[i] begin at data[2 + i]
 
-Groups of arguments of the join over flat tries (see pagestore/runtime/arguments.py).
+Groups of arguments of the join over flat tries (see pagestore/runtime/types.py).
 
 The slices that the iterators of a join over flat tries are in, and how a binding moves the iterators below it.
 

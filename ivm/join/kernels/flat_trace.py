@@ -75,10 +75,10 @@ from ivm.join.kernels.tries import (
     crowded,
     place_of,
 )
-from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, code_of, inlined, kernel, late, population
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, code_of, inlined, kernel, on_demand, population
 
 
-@late(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
+@on_demand(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
 def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
     """Compute candidates by leapfrogging, and write its operations as trace rows.  Return how many candidates."""
     step = steps[level]
@@ -291,13 +291,13 @@ def leap(data, i, i_last, x, scratch, step, cursors, k, o):
     return i
 
 
-@late(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
+@on_demand(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
 def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
     """Call `certificate`; compiled on demand."""
     return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
 
 
-@late(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
+@on_demand(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
 def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
     """Write the next level's trace rows under each candidate before collecting.  Return False if the buffer is full."""
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]

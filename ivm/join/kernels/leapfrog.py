@@ -70,12 +70,13 @@ from ivm.join.kernels.tries import (
     record,
     seek_trie,
     sensor_of,
+    tree_of,
 )
-from pagestore.compiled import LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MAX, field, kernel, seek, unpack
+from pagestore.compiled import KEYS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MAX, field, kernel, seek, unpack
 
 
 @kernel
-def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, rows, runs):
+def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
     """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
@@ -95,23 +96,23 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
             return 1
         if state[PHASE] == ENTER:
             oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])
-            status = enter_level(words, seen, page_words, plan, state, regions, region_start, rows)
+            status = enter_level(pages, plan, state, regions, region_start, rows)
         elif state[PHASE] == SEARCH:
             if level + 1 == levels and plain(plan, state, level):
-                status = intersect(words, plan, state, out, rows, runs)
+                status = intersect(pages.words, plan, state, out, rows, runs)
             if state[PHASE] == SEARCH:
-                status = search(words, seen, page_words, plan, state, regions, region_start, rows)
+                status = search(pages, plan, state, regions, region_start, rows)
         elif state[PHASE] == MATCHED:
-            status = refute(words, seen, page_words, plan, state, rows)
+            status = refute(pages, plan, state, rows)
             if state[PHASE] == MATCHED:
                 if level + 1 < levels:
                     state[LEVEL] = level + 1
                     state[PHASE] = ENTER
                 else:
-                    emit(words, plan, state, out)
+                    emit(pages.words, plan, state, out)
                     state[PHASE] = NEXT
         else:
-            status = move_on(words, seen, page_words, plan, state, regions, region_start, rows)
+            status = move_on(pages, plan, state, regions, region_start, rows)
         if status < 0:
             return status
         if state[PHASE] == FAILED:
@@ -121,7 +122,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
 
 
 @kernel
-def enter_level(words, seen, page_words, plan, state, regions, region_start, rows):
+def enter_level(pages, plan, state, regions, region_start, rows):
     """Open every atom of the level at the value where the search starts."""
     level = state[LEVEL]
     set_bounds(plan, state, level)
@@ -135,10 +136,10 @@ def enter_level(words, seen, page_words, plan, state, regions, region_start, row
     target = x
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-        status = open_trie(words, seen, page_words, plan, state, atom, depth, x)
+        status = open_trie(pages, plan, state, atom, depth, x)
         if status < 0:
             return status
-        landed = land(words, plan, state, atom, depth, status)
+        landed = land(pages.words, plan, state, atom, depth, status)
         state[OPENS] += 1
         s = sensor_of(plan, p)
         if s >= 0:
@@ -153,7 +154,7 @@ def enter_level(words, seen, page_words, plan, state, regions, region_start, row
 
 
 @kernel
-def search(words, seen, page_words, plan, state, regions, region_start, rows):
+def search(pages, plan, state, regions, region_start, rows):
     """Leapfrog to a common value, one round of seeks at a time."""
     level = state[LEVEL]
     found, x = admit(plan, state, regions, region_start, level, state[TARGET])
@@ -164,10 +165,10 @@ def search(words, seen, page_words, plan, state, regions, region_start, rows):
         atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
         key = state[state[AT] + atom * plan[DEPTHS] + depth]
         if key < x:
-            status = seek_trie(words, seen, page_words, plan, state, atom, depth, x)
+            status = seek_trie(pages, plan, state, atom, depth, x)
             if status < 0:
                 return status
-            key = land(words, plan, state, atom, depth, status)
+            key = land(pages.words, plan, state, atom, depth, status)
             state[SEEKS] += 1
             record(plan, state, rows, sensor_of(plan, p), x, key)
             if status == 0:
@@ -183,7 +184,7 @@ def search(words, seen, page_words, plan, state, regions, region_start, rows):
 
 
 @kernel
-def refute(words, seen, page_words, plan, state, rows):
+def refute(pages, plan, state, rows):
     """Reject the bound value if a negated atom whose arguments are now all bound holds the binding."""
     level = state[LEVEL]
     for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
@@ -194,8 +195,7 @@ def refute(words, seen, page_words, plan, state, rows):
         for d in range(depth):
             key[d] = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
         o = iterator(plan, state, atom, 0)
-        tree = state[TREES] + 3 * atom
-        status = seek(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, depth, state, o)
+        status = seek(tree_of(pages, state, atom), key, depth, state, o)
         if status < 0:
             return status
         state[SEEKS] += 1
@@ -205,7 +205,7 @@ def refute(words, seen, page_words, plan, state, rows):
             record(plan, state, rows, s, key[depth - 1], key[depth - 1])
         holds = status == 1
         for d in range(depth):
-            holds = holds and field(words, state[o + LEAF_PAGE], d, state[o + LEAF_SLOT]) == key[d]
+            holds = holds and field(pages.words, state[o + LEAF_PAGE], d, state[o + LEAF_SLOT]) == key[d]
         if holds:
             state[PHASE] = NEXT
             return 1
@@ -213,7 +213,7 @@ def refute(words, seen, page_words, plan, state, rows):
 
 
 @kernel
-def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
+def move_on(pages, plan, state, regions, region_start, rows):
     """Leave the value just finished: increment one iterator, or jump to the next value that the oracle admits."""
     level = state[LEVEL]
     x = state[state[BINDING] + level]
@@ -229,10 +229,10 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
     if goal > x + 1 or p == plan[plan[PART_START] + level + 1]:
         return 1
     atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-    status = seek_trie(words, seen, page_words, plan, state, atom, depth, goal)
+    status = seek_trie(pages, plan, state, atom, depth, goal)
     if status < 0:
         return status
-    landed = land(words, plan, state, atom, depth, status)
+    landed = land(pages.words, plan, state, atom, depth, status)
     state[NEXTS] += 1
     record(plan, state, rows, sensor_of(plan, p), x, landed)
     state[TARGET] = landed
@@ -267,7 +267,7 @@ def plain(plan, state, level):
 @kernel
 def ends_key(state, atom, depth):
     """Return whether this is the last depth of a whole key, so that the keys of a slice are unique."""
-    return depth + 1 >= state[state[TREES] + 3 * atom + 2]
+    return depth + 1 >= state[state[TREES] + 3 * atom + KEYS]
 
 
 @kernel

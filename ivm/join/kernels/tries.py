@@ -31,7 +31,6 @@ from pagestore.compiled import (
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
-    TREE_HEIGHT,
     WORD_MAX,
     field,
     forward,
@@ -39,6 +38,7 @@ from pagestore.compiled import (
     kernel,
     run_end,
     seek,
+    tree_at,
 )
 
 # after the cursor of an iterator: the end of its run in the current leaf; where it was opened last, and
@@ -72,6 +72,12 @@ def sensor_of(plan, p):
 
 
 @kernel
+def tree_of(pages, state, atom):
+    """Return the tree of an atom."""
+    return tree_at(pages, state, state[TREES] + 3 * atom)
+
+
+@kernel
 def land(words, plan, state, atom, depth, status):
     """Store the key where an iterator landed; return it, the end of its sensitivity, or WORD_MAX at the end."""
     if status == 0:
@@ -83,44 +89,44 @@ def land(words, plan, state, atom, depth, status):
 
 
 @kernel
-def open_trie(words, seen, page_words, plan, state, atom, depth, x):
+def open_trie(pages, plan, state, atom, depth, x):
     """Open the next level of an atom at its first key >= x.  Return 1 on a key, 0 if there is none, or ``-page_id``."""
-    o = iterator(plan, state, atom, depth)
+    o, tree = iterator(plan, state, atom, depth), tree_of(pages, state, atom)
     if depth == 0:
-        tree, at = state[TREES] + 3 * atom, state[AT] + atom * plan[DEPTHS]
+        at = state[AT] + atom * plan[DEPTHS]
         state[at] = x
         key = state[at : at + 1]
-        status = seek(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, 1, state, o)
+        status = seek(tree, key, 1, state, o)
         state[o + RUN_END] = state[o + LEAF_ENTRIES]
         return status
     parent = o - ITERATOR_WORDS
-    for i in range(PATH + 2 * state[parent + TREE_HEIGHT] - 2):
+    for i in range(PATH + 2 * tree.height - 2):
         state[o + i] = state[parent + i]
     page, slot = state[o + LEAF_PAGE], state[o + LEAF_SLOT]
     if state[o + FROM_PAGE] != page or state[o + FROM_SLOT] != slot:
         above = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
         state[o + FROM_PAGE], state[o + FROM_SLOT] = page, slot
-        state[o + FROM_END] = run_end(words, page, depth - 1, slot, state[parent + RUN_END], above)
+        state[o + FROM_END] = run_end(pages.words, page, depth - 1, slot, state[parent + RUN_END], above)
     state[o + RUN_END] = state[o + FROM_END]
-    return seek_trie(words, seen, page_words, plan, state, atom, depth, x)
+    return seek_trie(pages, plan, state, atom, depth, x)
 
 
 @kernel
-def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
+def seek_trie(pages, plan, state, atom, depth, x):
     """Move an iterator to its first key >= x (*seek_lub*).  Return 1 on a key, 0 at the end, or ``-page_id``."""
-    o = iterator(plan, state, atom, depth)
+    o, words = iterator(plan, state, atom, depth), pages.words
     end = state[o + RUN_END]
     slot = gallop(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT], end, x)
     if slot < end:
         state[o + LEAF_SLOT] = slot
         return 1
-    keys = state[state[TREES] + 3 * atom + 2]
-    if end < state[o + LEAF_ENTRIES] or depth >= keys:
+    tree = tree_of(pages, state, atom)
+    if end < state[o + LEAF_ENTRIES] or depth >= tree.keys:
         return 0  # the run ends in this leaf; and a function has one value per key
     at = state[AT] + atom * plan[DEPTHS]
     key = state[at : at + depth + 1]
     key[depth] = x
-    status = forward(words, seen, page_words, keys, key, depth + 1, state, o)
+    status = forward(tree, key, depth + 1, state, o)
     if status <= 0:
         return status
     page, slot = state[o + LEAF_PAGE], state[o + LEAF_SLOT]

@@ -8,7 +8,7 @@ A probe is a join under an oracle of single values.  `static` holds the constant
 run, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
 ones with the new.
 
-Groups of arguments of the kernel that probes (see pagestore/runtime/arguments.py).
+Groups of arguments of the kernel that probes (see pagestore/runtime/types.py).
 
 The symmetric difference of two sorted lists of rows.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ivm.join.kernels.leapfrog import leapfrog
 from ivm.join.kernels.tries import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES
-from pagestore.compiled import SET, Flags, Pages, Table, Tables, Words, addressed, by_address, compose_few, kernel
+from pagestore.compiled import SET, Flags, Pages, Table, Tables, Words, compose_few, function_pointer, kernel
 
 
 class ProbeTable(NamedTuple):
@@ -82,7 +82,7 @@ WORD, OTHER, CONSTANT, PIN = range(4)
 STEP, BEGUN, OPERATIONS, COMPOSED, PROGRESS = range(5)
 
 
-@addressed
+@kernel
 def probe_next(pages, table, trees, branches, run, found, composing):
     """Fill `found` until all is done or it is full (see arguments.py).  Return how many bindings, or ``-page_id``.
 
@@ -109,9 +109,7 @@ def probe_next(pages, table, trees, branches, run, found, composing):
         while state[PHASE] != DONE:
             if n + run.out.shape[1] > found.signs.shape[0]:
                 return n
-            status = leapfrog(
-                pages.words, pages.seen, pages.page_words, plan, state, pinned, start, run.out, run.rows, run.runs
-            )
+            status = leapfrog(pages, plan, state, pinned, start, run.out, run.rows, run.runs)
             if status < 0:
                 return status
             n = take(static, probes[p, BACK], table.columns, run.out, state[EMITTED], branches.actions[side], found, n)
@@ -124,7 +122,7 @@ def probe_next(pages, table, trees, branches, run, found, composing):
     return n
 
 
-probe_next_at = by_address(probe_next, Pages, ProbeTable, Tables, Branches, ProbeRun, Found, Composing)
+probe_next_at = function_pointer(probe_next, Pages, ProbeTable, Tables, Branches, ProbeRun, Found, Composing)
 
 
 @kernel

@@ -15,8 +15,8 @@ Turn look-ups by a computed key into joins with a helper view, so that the join 
 
 Without the helper, each row of a would be compared with each row of name.  Only equations between atoms that nothing
 else connects are rewritten; others just filter bindings that are joined anyway.  All literals connected to the term's
-variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is no failure here,
-since no stored value equals it.
+variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is not a failure
+here, since no stored value equals it.
 
 Turn an existential part of a body, which must hold for some values only, into a helper view of one row.
 
@@ -26,6 +26,13 @@ Turn an existential part of a body, which must hold for some values only, into a
 
 Without the helper, each x would be derived once per row of b with y < z, and a change of b would scan all of a.  An
 aggregating rule counts every binding, so it is not rewritten.
+
+Read the text of a concat from a helper view, since the concat's own row has only a checksum of it.
+
+    p(x) <- names[x] = t, known(t).
+
+    p$text0[x] = t <- names[x] = t$.           the text of each group, renewed when the group changes
+    p(x) <- p$text0[x] = t, known(t).
 
 Handle arithmetic that fails in a helper view: raise only if a binding of the rule itself needs the value.
 
@@ -44,6 +51,7 @@ from dataclasses import replace
 
 from ivm.errors import ConstructError
 from ivm.lang.ir import (
+    ROPE,
     Atom,
     Binary,
     Compare,
@@ -55,6 +63,8 @@ from ivm.lang.ir import (
     Rule,
     Term,
     Var,
+    as_read,
+    atoms,
     tied,
     variables,
 )
@@ -63,7 +73,54 @@ from ivm.lang.types import ends
 from ivm.plan.expression import binaries, linear, may_fail, type_of
 from pagestore.host import KEYS_MAX
 
+Groups = dict[tuple[str, tuple[Const | None, ...]], str]  # helpers with a concat's texts, by its name and constant keys
 NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
+
+
+def lift_texts(
+    rule: Rule, predicates: dict[str, Predicate], known: Mapping[str, Predicate], helpers: Groups
+) -> Iterator[Rule]:
+    """Yield a helper view for each concat whose text a rule reads, then the rule, which reads the helpers.
+
+    `known` has the predicates that the rule reads; `helpers`, of the whole program, is extended.
+    """
+
+    def replaced(literal: Literal) -> Literal:
+        if isinstance(literal, Negation):
+            return replace(literal, body=tuple(map(replaced, literal.body)))
+        if not isinstance(literal, Atom) or not _reads_text(literal, rule, known):
+            return literal
+        return replace(literal, predicate=helpers[_group(literal)])
+
+    for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
+        if _reads_text(atom, rule, known) and _group(atom) not in helpers:
+            helpers[_group(atom)] = name = f"{rule.heads[0].predicate}$text{len(helpers)}"
+            helper = _texts_of(atom, known[atom.predicate], name, rule)
+            _define(helper.heads[0], helper, predicates)
+            yield helper
+    yield replace(rule, body=tuple(tuple(map(replaced, disjunct)) for disjunct in rule.body))
+
+
+def _reads_text(atom: Atom, rule: Rule, known: Mapping[str, Predicate]) -> bool:
+    value = atom.value
+    return known[atom.predicate].value == ROPE and not (isinstance(value, Var) and rule.types[value.name] == ROPE)
+
+
+def _group(atom: Atom) -> tuple[str, tuple[Const | None, ...]]:
+    """Return which of a concat's groups an atom reads: its name, and the keys that are constants."""
+    return atom.predicate, tuple(arg if isinstance(arg, Const) else None for arg in atom.args)
+
+
+def _texts_of(atom: Atom, concat: Predicate, name: str, rule: Rule) -> Rule:
+    """Return the rule of a helper view with the texts of the groups that an atom reads."""
+    *keys, text = map(Var, concat.columns)
+    word = Var(f"{text.name}$")
+    types = {**dict(zip(concat.columns, concat.types, strict=True)), text.name: as_read(ROPE), word.name: ROPE}
+    read = tuple(arg if isinstance(arg, Const) else key for arg, key in zip(atom.args, keys, strict=True))
+    body = (replace(atom, args=read, value=word),)
+    head = Atom(name, (*keys,), text, where=atom.where)
+    text_ = f"{rule.text}  (the texts that it reads)"
+    return Rule((head,), (body,), types=types, text=text_, where=rule.where, texts=True)
 
 
 def lift_negations(rule: Rule, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> Iterator[Rule]:
@@ -390,4 +447,5 @@ def _zeros(helper: Rule) -> Iterator[Compare]:
 def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
     names = tuple(v.name for v in variables(head))
     types = tuple(rule.types[name] for name in names)
-    predicates[head.predicate] = Predicate(head.predicate, types, None, False, names, where=head.where)
+    keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
+    predicates[head.predicate] = Predicate(head.predicate, keys, value, False, names, where=head.where)

@@ -2,15 +2,15 @@
 
     reach(x, y) <- edge(x, y).          reach(x, z) <- reach(x, y), edge(y, z).          q(y) <- reach(1, y).
 
-    reach$asked1(x) <- reach$seed1(x).                                        1, and values demanded because of it
-    reach$1(x, y) <- reach$asked1(x), edge(x, y).
-    reach$1(x, z) <- reach$asked1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
+    reach$needed1(x) <- reach$seed1(x).                                        1, and values demanded because of it
+    reach$1(x, y) <- reach$needed1(x), edge(x, y).
+    reach$1(x, z) <- reach$needed1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
 
 The digits say which columns are bound: 1 where a value is given. If each demand leads only to demands for other values
 of these columns, as in `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all demanded values. Then
 rows are derived without those columns:
 
-    reach$asked1(y) <- reach$asked1(x), edge(x, y).          reach$for1(z) <- reach$asked1(x), edge(x, z).
+    reach$needed1(y) <- reach$needed1(x), edge(x, y).          reach$for1(z) <- reach$needed1(x), edge(x, z).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ Given = tuple[int, ...]  # the bound columns of a predicate
 Seeds = dict[str, list[tuple[Const, ...]]]  # rows of extensional predicates
 
 
-class Asked(NamedTuple):
+class Needed(NamedTuple):
     """A program that derives only what a query demands, the rows of its seeds, and a note for each rewritten view."""
 
     program: Program
@@ -48,15 +48,15 @@ class Asked(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def pass_constants(program: Program) -> Asked:
+def pass_constants(program: Program) -> Needed:
     """Rewrite a query's program so that recursion which is read with constants derives only what these demand."""
-    asked = Asked(program, {})
+    needed = Needed(program, {})
     for views in [stratum.recursive for stratum in strata_of(program.rules) if stratum.recursive]:
         # Rewriting a stratum also replaces the rules of other strata that read it.
-        (stratum,) = (one for one in strata_of(asked.program.rules) if one.recursive == views)
+        (stratum,) = (one for one in strata_of(needed.program.rules) if one.recursive == views)
         if _is_plain(stratum, program.predicates):
-            asked = _Magic(asked, stratum).asked() or asked
-    return asked
+            needed = _Magic(needed, stratum).needed() or needed
+    return needed
 
 
 def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
@@ -71,16 +71,16 @@ def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
 class _Magic:
     """Rewrites one stratum of a program."""
 
-    def __init__(self, asked: Asked, stratum: Stratum) -> None:
-        self._before, self._stratum = asked, stratum
-        self._predicates = dict(asked.program.predicates)
+    def __init__(self, needed: Needed, stratum: Stratum) -> None:
+        self._before, self._stratum = needed, stratum
+        self._predicates = dict(needed.program.predicates)
         self._made: list[Rule] = []
         self._waiting: list[tuple[str, Given]] = []
         self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
         self._partly: set[tuple[str, Given]] = set()  # those with a rule that demands by some of its literals only
         self._seeds: Seeds = {}
 
-    def asked(self) -> Asked | None:
+    def needed(self) -> Needed | None:
         """Return the program with the stratum rewritten; None if some rule needs all rows of the stratum."""
         program, own = self._before.program, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
@@ -100,14 +100,14 @@ class _Magic:
         rules = [self._answered(rule, factored) for rule in outside]
         made = [rule for rule in self._made if not self._is_left_out(rule, factored)]
         for name in self._seeds:
-            kept = self._predicates[name.replace("$seed", "$asked")]
+            kept = self._predicates[name.replace("$seed", "$needed")]
             self._predicates[name] = replace(kept, name=name, extensional=True)
         notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
         new = in_order((*made, *rules))
         used = {name for rule in new for name in (*reads(rule), *writes(rule))}
         predicates = {name: predicate for name, predicate in self._predicates.items() if name in used}
         rewritten = replace(program, predicates=predicates, rules=new)
-        return Asked(rewritten, self._before.seeds | self._seeds, (*self._before.notes, *notes))
+        return Needed(rewritten, self._before.seeds | self._seeds, (*self._before.notes, *notes))
 
     def _note(self, name: str, given: Given) -> str:
         seeds = self._seeds[_named(name, "seed", given)]
@@ -154,17 +154,18 @@ class _Magic:
         self._calls[name, given] = []
         self._waiting.append((name, given))
         whole = self._predicates[name]
-        some = {"keys": tuple(whole.keys[i] for i in given), "columns": tuple(whole.columns[i] for i in given)}
-        left = [i for i in range(len(whole.keys)) if i not in given]
-        rest = {"keys": tuple(whole.keys[i] for i in left), "columns": tuple(whole.columns[i] for i in left)}
+        some = _with_columns(whole, _named(name, "needed", given), given)
+        left = tuple(i for i in range(len(whole.keys)) if i not in given)
         self._define(replace(whole, name=_named(name, "", given)))
-        self._define(replace(whole, name=_named(name, "asked", given), **some))  # type: ignore[arg-type]
-        self._define(replace(whole, name=_named(name, "for", given), **rest))  # type: ignore[arg-type]
+        self._define(some)
+        self._define(_with_columns(whole, _named(name, "for", given), left))
         if _named(name, "seed", given) in self._seeds:
-            args = tuple(map(Var, some["columns"]))
-            types = dict(zip(some["columns"], some["keys"], strict=True))
-            head, seed = (Atom(_named(name, kind, given), args) for kind in ("asked", "seed"))
-            self._made.append(Rule((head,), ((seed,),), types=types, text="(what is asked for)", where=whole.where))
+            args = tuple(map(Var, some.columns))
+            types = dict(zip(some.columns, some.keys, strict=True))
+            head, seed = (Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
+            self._made.append(
+                Rule((head,), ((seed,),), types=types, text="(the constants that are needed)", where=whole.where)
+            )
 
     def _define(self, predicate: Predicate) -> None:
         self._predicates[predicate.name] = predicate
@@ -180,7 +181,7 @@ class _Magic:
 
     def _adorn_one(self, rule: Rule, head: Atom, disjunct: Disjunct, given: Given) -> bool:
         values = tuple(head.args[i] for i in given)
-        asking = Atom(_named(head.predicate, "asked", given), values, where=head.where)
+        asking = Atom(_named(head.predicate, "needed", given), values, where=head.where)
         known = {*variables(asking), *_constants(disjunct)}
         done: list[Atom] = [asking]
         left = [x for x in disjunct if isinstance(x, Atom)]
@@ -219,7 +220,7 @@ class _Magic:
         """Add the rule that demands a view's rows by the atoms before it; return whether it has all other literals."""
         fresh = {i: Var(f"given${i}", where=atom.where) for i in columns if isinstance(atom.args[i], Const)}
         args = tuple(fresh.get(i, atom.args[i]) for i in columns)
-        head = Atom(_named(atom.predicate, "asked", columns), args, where=atom.where)
+        head = Atom(_named(atom.predicate, "needed", columns), args, where=atom.where)
         if (head,) == tuple(done):
             return True  # this is demanded already
         held = {v for one in done for v in variables(one)}
@@ -227,7 +228,7 @@ class _Magic:
         kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
         types = {**rule.types, **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()}}
         body: Disjunct = (*done, *fixed, *kept)
-        text = f"{rule.text}  (what it asks for)"
+        text = f"{rule.text}  (the constants that it needs)"
         self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
         return len(kept) == len(rest)
 
@@ -274,6 +275,13 @@ class _Magic:
             if name == _named(*_parts(call, "for")):
                 return call not in factored
         return False
+
+
+def _with_columns(whole: Predicate, name: str, places: Given) -> Predicate:
+    """Return the predicate of some columns of a relation."""
+    keys, columns = (tuple(of[i] for i in places) for of in (whole.keys, whole.columns))
+    nullable = tuple(n for n, i in enumerate(places) if i in whole.nullable)
+    return replace(whole, name=name, keys=keys, columns=columns, nullable=nullable)
 
 
 def _parts(call: tuple[str, Given], kind: str) -> tuple[str, str, Given]:

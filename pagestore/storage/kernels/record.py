@@ -5,7 +5,7 @@ The content of a commit is given as words, with the addresses of its lists in pl
     said        HEAD words    address and length of each list    the message
     gathered    HEAD words    number and rows of each list       the message
 
-Groups of arguments of the kernel that writes a commit's record (see runtime/arguments.py).
+Groups of arguments of the kernel that writes a commit's record (see runtime/types.py).
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ import numpy as np
 from pagestore.pages.layout import AGE, BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD
 from pagestore.pages.page import type_word
 from pagestore.pages.verify import ONES, add, crc_of, mark
-from pagestore.runtime.arguments import HalfWords, Table, Words
 from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import HalfWords, Table, Words
 from pagestore.storage.kernels.free_list import count
 from pagestore.storage.kernels.write import FD, write_pages
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from pagestore.pages.layout import WORD
 from pagestore.pages.verify import stamp
-from pagestore.runtime.intrinsics import LINE, bytes_at, copy_past, fence, memcpy, pwrite
+from pagestore.runtime.intrinsics import bytes_at, copy_past, fence, memcpy, pwrite
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
 
 FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 

@@ -1,9 +1,22 @@
-"""Groups of arguments of the kernels that edit trees (see runtime/arguments.py and pages/arguments.py)."""
+"""Groups of arguments of the kernels that read and edit trees (see runtime/types.py and pages/layout.py)."""
 
 from typing import NamedTuple
 
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Flags, Table, Tables, Words
+from pagestore.runtime.types import Flags, Table, Tables, Words
+
+
+class TreeRef(NamedTuple):
+    """A tree as kernels take it: the map with its pages, the pointer to its root, its height, its key columns.
+
+    Where only a number fits, in an array, a tree is the words ROOT, HEIGHT and KEYS of TREE_WORDS; `tree_at` reads
+    them.
+    """
+
+    pages: Pages
+    root: int
+    height: int
+    keys: int
 
 
 class Edits(NamedTuple):
@@ -38,7 +51,7 @@ class Output(NamedTuple):
 class Loading(NamedTuple):
     """The state of a bulk load: node buffers [level, C, n], the entries waiting in each, scratch words.
 
-    The last of `sizes` says whether something was loaded; see bulk.py for the words of `progress`.
+    The last of `sizes` says whether something was loaded; see build.py for the words of `progress`.
     """
 
     node: Tables
@@ -64,7 +77,7 @@ class Changes(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The state of a run: node buffers [level, C, n], `walk` and `tally` (see apply_layout.py), scratch words."""
+    """The state of a run: node buffers [level, C, n], `walk` and `tally` (see node_buffer.py), scratch words."""
 
     node: Tables
     walk: Table
@@ -73,7 +86,7 @@ class Run(NamedTuple):
 
 
 class IndexedTrees(NamedTuple):
-    """A tree and its permuted indices: rows[T, TREE_WORDS], and places[T, C], the first tree's columns that each takes.
+    """A tree and its permuted indices: rows[T, TREE_WORDS], see cursor.py, and places[T, C], which columns each takes.
 
     `scans` are the folds of the first; the others have none.
     """
@@ -157,21 +170,10 @@ class Bounds(NamedTuple):
     high: int
 
 
-class Descent(NamedTuple):
-    """A tree for folds to descend: pointer to the root, height, key columns, the end of the fold words to be read."""
-
-    root: int
-    height: int
-    keys: int
-    end: int
-
-
 class CountedTree(NamedTuple):
     """A tree that counts its records: the fold word `row` of its scans[F, 3] is the count."""
 
-    pages: Pages
-    root: int
-    height: int
+    tree: TreeRef
     scans: Table
     row: int
     records: int
@@ -180,9 +182,7 @@ class CountedTree(NamedTuple):
 class IntervalTree(NamedTuple):
     """An interval index: its columns, how many come before the intervals, and the fold word of their greatest end."""
 
-    root: int
-    height: int
-    keys: int
+    tree: TreeRef
     columns: int
     alphas: int
     row: int

@@ -18,8 +18,10 @@ so the next one is found by galloping and halving over ranks, however many recor
 from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import bits, column, columns_of, field, word_from
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
+from pagestore.trees.kernels.arguments import FoldWords
 from pagestore.trees.kernels.folds import fold_before, select
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 
@@ -29,19 +31,19 @@ PARTS = 4  # of a leaf: after comparing each, one of the next leaf is prefetched
 
 
 @kernel
-def start_delta(words, seen, page_words, roots, heights, state):
+def start_delta(old, new, state):
     """Open both roots, unless they are the same page.  Returns 1, or ``-page_id``."""
     state[:, :] = 0
-    for side in range(2):
-        state[side, HEIGHT] = heights[side]
-        state[side, LEVEL] = heights[side] if heights[side] and roots[0] & PAGE_MASK != roots[1] & PAGE_MASK else -1
-    for side in range(2):
-        if state[side, LEVEL] > 0:
-            level = heights[side] - 1
-            page = enter(words, seen, page_words, roots[side], level, columns_at(roots[side], 0, level))
+    for tree, side in ((old, state[0]), (new, state[1])):
+        side[HEIGHT] = tree.height
+        side[LEVEL] = tree.height if tree.height and old.root & PAGE_MASK != new.root & PAGE_MASK else -1
+    for tree, side in ((old, state[0]), (new, state[1])):
+        if side[LEVEL] > 0:
+            level = tree.height - 1
+            page = enter(tree.pages, tree.root, level, columns_at(tree.root, 0, level))
             if page < 0:
                 return page
-            open_page(words, page_words, page, state[side])
+            open_page(tree.pages.words, tree.pages.page_words, page, side)
     return 1
 
 
@@ -166,13 +168,13 @@ def report(words, side, action, columns, actions, out, n):
 
 
 @kernel
-def next_changes(words, seen, page_words, keys, columns, state, actions, out):
-    """Fill actions[n] and out[C, n] with the next changes in key order.
+def next_changes(tree, columns, state, actions, out):
+    """Fill actions[n] and out[C, n] with the next changes in key order; `tree` is either one.
 
     Returns how many; 0 when there are no more, ``-page_id`` for a corrupt page.  A changed value is
     ERASE then INSERT, so a batch may end one short of n.
     """
-    n = 0
+    words, page_words, keys, n = tree.pages.words, tree.pages.page_words, tree.keys, 0
     old, new = state[0], state[1]
     for side in (old, new):  # `start_delta` entered the roots without knowing the number of columns
         at = STACK + 3 * side[LEVEL]
@@ -210,7 +212,7 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
             continue
         at, level = STACK + 3 * side[LEVEL], side[LEVEL] - 1
         wanted = keys + 1 if level else columns
-        page = child(words, seen, page_words, side[at], keys, side[at + 1], level, wanted)
+        page = child(tree.pages, side[at], keys, side[at + 1], level, wanted)
         if page < 0:
             return page
         open_page(words, page_words, page, side)
@@ -241,33 +243,32 @@ RANK, STOP, MISSING, PROBES = range(4)
 
 
 @kernel
-def next_missing(whole, part, keys, key, acc, state, out):
+def next_missing(whole, part, key, acc, state, out):
     """Fill out[C, n] with the next records of T outside S, from rank state[RANK] to state[STOP].
 
     state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are scratch.
     Returns how many records; fewer than n means the end; ``-page_id`` for a corrupt page.  O(log) probes of O(log) a
     record.
     """
-    pages = whole.pages
     n = 0
     while n < out.shape[1] and state[RANK] < state[STOP]:
-        low, high = gallop_missing(whole, part, keys, key, acc, state)
+        low, high = gallop_missing(whole, part, key, acc, state)
         if high <= 0:
             return high if high < 0 else n
         while high - low > 1:
             middle = (low + high) >> 1
-            found = missing_before(whole, part, middle, keys, key, acc, state)
+            found = missing_before(whole, part, middle, key, acc, state)
             if found < 0:
                 return found
             if found > state[MISSING]:
                 high = middle
             else:
                 low = middle
-        page, slot = select(pages.words, pages.seen, pages.page_words, whole.root, whole.height, keys, whole.row, low)
+        page, slot = select(whole.tree, whole.row, low)
         if page < 0:
             return page
         for c in range(out.shape[0]):
-            out[c, n] = field(pages.words, page, c, slot)
+            out[c, n] = field(whole.tree.pages.words, page, c, slot)
         n += 1
         state[RANK] = low + 1
         state[MISSING] += 1
@@ -275,12 +276,12 @@ def next_missing(whole, part, keys, key, acc, state, out):
 
 
 @kernel
-def gallop_missing(whole, part, keys, key, acc, state):
+def gallop_missing(whole, part, key, acc, state):
     """Return ranks low and high with the next missing record in low..high; high is 0 at the end, or ``-page_id``."""
     low, step = state[RANK], 1  # missing(low) is still state[MISSING]
     while True:
         high = min(low + step, state[STOP])
-        found = missing_before(whole, part, high, keys, key, acc, state)
+        found = missing_before(whole, part, high, key, acc, state)
         if found < 0:
             return low, found
         if found > state[MISSING]:
@@ -293,32 +294,28 @@ def gallop_missing(whole, part, keys, key, acc, state):
 
 
 @kernel
-def missing_before(whole, part, i, keys, key, acc, state):
-    """Return how many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
+def missing_before(whole, part, i, key, acc, state):
+    """Return how many of the first i records of T are not in S, at least 0 where S is not a subset; or ``-page_id``."""
     if i == whole.records:
         return max(0, i - part.records)
     state[PROBES] += 1
-    pages = whole.pages
-    page, slot = select(pages.words, pages.seen, pages.page_words, whole.root, whole.height, keys, whole.row, i)
+    page, slot = select(whole.tree, whole.row, i)
     if page < 0:
         return page
-    for c in range(keys):
-        key[c] = field(pages.words, page, c, slot)
-    below = rank_below(part, keys, key, acc)
+    for c in range(key.shape[0]):
+        key[c] = field(whole.tree.pages.words, page, c, slot)
+    below = rank_below(part, key, acc)
     return below if below < 0 else max(0, i - below)
 
 
 @kernel
-def rank_below(tree, keys, key, acc):
+def rank_below(counted, key, acc):
     """Return how many records of a tree are below a whole key; or ``-page_id``."""
-    pages, folds, row = tree.pages, tree.scans.shape[0], tree.row
-    if tree.height == 0:
+    folds, row = counted.scans.shape[0], counted.row
+    if counted.tree.height == 0:
         return 0
     acc[2 * folds] = 0
-    status = fold_before(
-        pages.words, pages.seen, pages.page_words, tree.root, tree.height - 1, keys, tree.scans, row, row + 1, key,
-        keys, acc,
-    )  # fmt: skip
+    status = fold_before(counted.tree, FoldWords(counted.scans, row, row + 1), key, key.shape[0], acc)
     if status < 0:
         return status
     return acc[row] if acc[2 * folds] else 0

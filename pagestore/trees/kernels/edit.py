@@ -19,8 +19,9 @@ from pagestore.pages.build import ENDS, KEY, RECORD, entry_columns
 from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import child_slot, field, lower, run_end
 from pagestore.pages.verify import child, enter
-from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     AHEAD,
@@ -63,7 +64,7 @@ reserved = kernel(reserve_of)
 
 
 @kernel
-def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
+def apply_edits(tree, shape, edits, part, output, delta, run):
     """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
@@ -72,14 +73,14 @@ def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
     Of a large batch, several runs in parallel may each take the edits BELOW the entries first to last of the root;
     one of them, to which `adopt` adds the results of the others, continues with ROOT_ON.
     """
-    walk, tally = run.walk, run.tally
-    top = max(height, 1) - 1
+    pages, walk, tally = tree.pages, run.walk, run.tally
+    top = max(tree.height, 1) - 1
     if part.stages & BELOW:
         tally[:] = 0
         walk[:, :] = 0
         walk[END, top] = edits.actions.shape[0]
-        if height > 0:
-            page = enter(pages.words, pages.seen, pages.page_words, root, top, read_columns(shape, top))
+        if tree.height > 0:
+            page = enter(pages, tree.root, top, read_columns(shape, top))
             if not take_in(pages.words, page, shape.scans, top, walk, tally):
                 return
         walk[SLOT, top] = part.first
@@ -87,7 +88,7 @@ def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
         go_below(pages, shape, top, edits, output, delta, run)
     if part.stages & ROOT_ON and tally[STATUS] == OK:
         finish(pages, shape, top, top, edits, output, run)
-        grow(pages, root, shape, top, output, run)
+        grow(pages, tree.root, shape, top, output, run)
 
 
 @kernel
@@ -135,13 +136,14 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
 
 
 @kernel
-def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cuts):
+def cut_edits(tree, edits, page_edits, cuts):
     """Cut a batch where entries of the root begin, into parts of about equal work.
 
     Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns the number of
     parts, at most P, or ``-page_id``. An entry with edits below costs as much as `page_edits` of them.
     """
-    page = enter(words, seen, page_words, root, level, keys + 1)
+    words, keys = tree.pages.words, tree.keys
+    page = enter(tree.pages, tree.root, tree.height - 1, keys + 1)
     if page < 0:
         return page
     wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + ENTRY_COUNT]
@@ -180,7 +182,7 @@ def descend(pages, shape, edits, level, run):
     end = walk[END, level]
     target = entries
     if e < end:
-        target = child_of(words, page, keys, edits, e, slot, level, node, walk)
+        target = child_of_edit(words, page, keys, edits, e, slot, level, node, walk)
     copy_run(words, columns, slot, target, node[level], walk, level)
     walk[SLOT, level] = target
     if target == entries:
@@ -190,19 +192,17 @@ def descend(pages, shape, edits, level, run):
     walk[SLOT, level] = target + 1
     walk[END, level - 1] = end
     if level == 1 and end < walk[END, level]:
-        walk[AHEAD, level] = child_of(words, page, keys, edits, end, target + 1, level, node, walk)
+        walk[AHEAD, level] = child_of_edit(words, page, keys, edits, end, target + 1, level, node, walk)
         walk[AHEAD_EDIT, level] = end
         ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
         for i in range(ahead, ahead + page_words, LINE):
             prefetch(words, i)
-    below = child(
-        pages.words, pages.seen, pages.page_words, page, keys, target, level - 1, read_columns(shape, level - 1)
-    )
+    below = child(pages, page, keys, target, level - 1, read_columns(shape, level - 1))
     return take_in(words, below, scans, level - 1, walk, tally)
 
 
 @kernel
-def child_of(words, page, keys, edits, e, slot, level, node, walk):
+def child_of_edit(words, page, keys, edits, e, slot, level, node, walk):
     """Return the entry, from `slot` on, that edit e goes below."""
     if walk[AHEAD_EDIT, level] == e:
         return walk[AHEAD, level]

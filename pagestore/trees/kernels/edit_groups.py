@@ -15,17 +15,18 @@ Flush an edit queue: compose its edits, apply them to its tree and its permuted 
     + (1, 2)     ──▶ apply_indexed ──▶ arena ──▶ file           trees[t] is new, deltas[t] says what changed
 
 For kernels that carry a few edits through several groups of trees: Python takes longer between two calls than the calls
-take. `trees/edit_queues.py` prepares all this for a host's kernel.
+take. `trees/edit.py` prepares all this for a host's kernel.
 """
 
 from pagestore.pages.layout import Pages, Shape
 from pagestore.pages.verify import mark
-from pagestore.runtime.arguments import Table, Tables
-from pagestore.runtime.kernel import addressed, by_address, kernel
+from pagestore.runtime.kernel import function_pointer, kernel
+from pagestore.runtime.types import Table, Tables
 from pagestore.sorting.codes import merge_order
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels import node_buffer
 from pagestore.trees.kernels.arguments import Changes, Edits, IndexedTrees, Output, Part, Reordering, Room, Run
+from pagestore.trees.kernels.cursor import HEIGHT, KEYS, ROOT, TREE_ID, VALUES, tree_at
 from pagestore.trees.kernels.edit import apply_edits, reserved
 from pagestore.trees.kernels.node_buffer import (
     ADD,
@@ -44,11 +45,8 @@ from pagestore.trees.kernels.node_buffer import (
     WRITTEN,
 )
 
-# columns of `trees`
-TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
 
-
-@addressed
+@kernel
 def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reordering):
     """Apply edits to the first tree, and its delta to the others (see arguments.py).
 
@@ -61,6 +59,7 @@ def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reor
     ids, dead, moving = output.ids, output.dead, reordering.moving
     for t in range(trees.rows.shape[0]):
         row = trees.rows[t]
+        tree = tree_at(pages, row, 0)
         if ids.shape[0] - used < output.reserve or dead.shape[0] - gone < output.reserve:
             tallies[t, :] = 0
             tallies[t, STATUS] = SHORT
@@ -70,13 +69,13 @@ def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reor
         run = Run(room.node, room.walk, tallies[t], room.work)
         if t == 0:
             shape = Shape(row[KEYS], row[VALUES], trees.scans, row[TREE_ID])
-            apply_edits(pages, row[ROOT], row[HEIGHT], shape, edits, part, left, changes, run)
+            apply_edits(tree, shape, edits, part, left, changes, run)
         else:
             columns = row[KEYS] + row[VALUES]
             n = moved(row[KEYS], columns, trees.places[t], tallies[0, DELTA], deltas[0], reordering)
             again = Edits(moving[1, 0, :n], moving[1, 1:], columns)
             shape = Shape(row[KEYS], row[VALUES], trees.scans[:0], row[TREE_ID])
-            apply_edits(pages, row[ROOT], row[HEIGHT], shape, again, Part(WHOLE, 0, ALL), left, changes, run)
+            apply_edits(tree, shape, again, Part(WHOLE, 0, ALL), left, changes, run)
         if tallies[t, STATUS] != OK or tallies[t, EDIT] < n:
             return t
         used += tallies[t, USED]
@@ -84,7 +83,9 @@ def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reor
     return trees.rows.shape[0]
 
 
-apply_indexed_at = by_address(apply_indexed, Pages, IndexedTrees, Edits, Part, Output, Tables, Table, Room, Reordering)
+apply_indexed_at = function_pointer(
+    apply_indexed, Pages, IndexedTrees, Edits, Part, Output, Tables, Table, Room, Reordering
+)
 
 
 @kernel
@@ -92,7 +93,7 @@ def apply_and_write(writer, apply, pages, trees, edits, part, output, deltas, ta
     """Call `apply_indexed` by its address `apply`, then write the pages that it made, unless a tree failed.
 
     tallies[0, WRITTEN] counts the pages written; those that an earlier stage wrote are not written again. Pages that
-    could not be written through `writer` (see storage/page_writer.py) are left in the arena.
+    could not be written through `writer` (see storage/file.py) are left in the arena.
     """
     done = apply_indexed_at(apply, pages, trees, edits, part, output, deltas, tallies, room, reordering)
     last = min(done, trees.rows.shape[0] - 1)

@@ -22,23 +22,18 @@ from pagestore.pages.operators import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, folds_of, locate, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, bytes_at, prefetch, words_at
+from pagestore.runtime.intrinsics import prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
-from pagestore.trees.kernels.arguments import Bounds, Descent, FoldWords
+from pagestore.runtime.types import LINE
+from pagestore.trees.kernels.arguments import Bounds, FoldWords
 from pagestore.trees.kernels.lookup import (
     EQUAL,
-    HEIGHT,
     LOW,
     PAGE,
-    PAGE_WORDS,
     PLACE_ROWS,
     READY,
-    ROOT,
-    SEEN,
-    SEEN_AT,
-    WORDS,
-    WORDS_AT,
     locate_many,
+    unpacked,
 )
 
 GROUP = 32  # intervals whose bounds are searched together
@@ -279,23 +274,22 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @kernel
-def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, out, full, work):
+def fold_intervals(tree, folds, bounds, out, full, work):
     """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i] (see arguments.py).
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
     work_words(F, n).  Takes GROUP intervals at a time: down to all bounds together, then one fold after the other.
     Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
-    scans, first, end, low, high = folds.scans, folds.first, folds.end, bounds.low, bounds.high
+    words, scans, first, end, low, high = tree.pages.words, folds.scans, folds.first, folds.end, bounds.low, bounds.high
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
     group, rest = rest[:width], rest[width:]
     place, rest = rest[: PLACE_ROWS * width].reshape(PLACE_ROWS, width), rest[PLACE_ROWS * width :]
     ways = rest[: 2 * HEIGHT_MAX * width].reshape(HEIGHT_MAX, 2, width)
-    n = full.shape[0] if height else 0
+    n = full.shape[0] if tree.height else 0
     full[:], out[:, :] = 0, 0
-    descent = Descent(root, height, keys, end)
     for begin in range(0, n, GROUP):
         size = min(GROUP, n - begin)
         for g in range(size):
@@ -303,8 +297,8 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
         together = size if low == high else 0
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
-                words, seen, page_words, descent, low if at == 0 else high, bounds.words,
-                group[at : at + size + together], at, scans[first, 0] != COUNT, place, ways,
+                tree, end, low if at == 0 else high, bounds.words, group[at : at + size + together], at,
+                scans[first, 0] != COUNT, place, ways,
             )  # fmt: skip
             if status < 0:
                 return status
@@ -313,7 +307,7 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
                 prefetch_column(words, ways[0, 0, g], scans[first, 1], ways[0, 1, g])
         for g in range(size):
             acc[2 * scans.shape[0]] = 0
-            fold_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
+            fold_between(tree, folds, ways, g, size + g, acc)
             full[begin + g] = acc[2 * scans.shape[0]]
             for f in range(first, end if full[begin + g] else first):
                 out[f - first, begin + g] = acc[f]
@@ -324,12 +318,11 @@ def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, o
 def fold_one(room, low, high):
     """Do as `fold_intervals` for one interval, with everything in one array at address `room`.
 
-    It holds the numbers of a look-up (see `point_lookup.find_record`), then keys, first, end, F and the scans; then the
+    It holds the numbers of a look-up (see `lookup.find_record`), then keys, first, end, F and the scans; then the
     bounds int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns 1 if there was one,
     0 if not, or ``-page_id``.
     """
     ready = words_at(room, READY + 4)
-    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
     at = room + 8 * (READY + 4)
     scans = words_at(at, 3 * folds).reshape(folds, 3)
@@ -339,10 +332,8 @@ def fold_one(room, low, high):
     out = words_at(at, end - first).reshape(end - first, 1)
     at += 8 * (end - first)
     full, work = words_at(at, 1), words_at(at + 8, work_words(folds, 1))
-    status = fold_intervals(
-        words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, FoldWords(scans, first, end),
-        Bounds(bounds, low, high), out, full, work,
-    )  # fmt: skip
+    tree, some = unpacked(ready, keys), FoldWords(scans, first, end)
+    status = fold_intervals(tree, some, Bounds(bounds, low, high), out, full, work)
     return status if status < 0 else full[0]
 
 
@@ -376,17 +367,17 @@ def work_words(folds, n):
 
 
 @kernel
-def descend_many(words, seen, page_words, descent, m, bounds, group, at, folded, place, ways):
+def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
     """Find the path to each of bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     In a leaf, the slot of the first record at or after the bound; in an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
-    Returns 1, or ``-page_id``.
+    place.  Slot UNBOUNDED of the root if m is 0.  The fold words before `end` are read afterwards, and if `folded`
+    the ScanTrees of leaves.  Returns 1, or ``-page_id``.
     """
-    root, height, keys, end = descent.root, descent.height, descent.keys, descent.end
+    words, page_words = tree.pages.words, tree.pages.page_words
     n, pages = group.shape[0], place[PAGE]
-    pages[:n] = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
-    for level in range(height - 1, -1, -1):
+    pages[:n] = folded_root(tree, end)
+    for level in range(tree.height - 1, -1, -1):
         for g in range(n):
             if pages[g] < 0:
                 return pages[g]
@@ -403,26 +394,39 @@ def descend_many(words, seen, page_words, descent, m, bounds, group, at, folded,
         for g in range(n):
             slot = place[LOW, g]
             if level:
-                slot = max(slot - 1 + (place[EQUAL, g] if m == keys else 0), 0)
-                columns = columns_folded(root, keys, end, level - 1)
-                pages[g] = child(words, seen, page_words, pages[g], keys, slot, level - 1, columns)
+                slot = max(slot - 1 + (place[EQUAL, g] if m == tree.keys else 0), 0)
+                pages[g] = folded_child(tree, end, pages[g], slot, level - 1)
             ways[level, 1, at + g] = slot
     return 1
 
 
 @kernel
-def columns_folded(root, keys, end, level):
-    """Return how many columns of pages of a level below a pointer are read to fold the words before `end`."""
-    return keys + 1 + end if level else columns_at(root, keys, 0)
+def folded_root(tree, end):
+    """Do as `root_of`, verified so far that the fold words before `end` can be read."""
+    level = tree.height - 1
+    return enter(tree.pages, tree.root, level, columns_folded(tree, end, level))
 
 
 @kernel
-def fold_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
+def folded_child(tree, end, page, slot, level):
+    """Do as `child_of`, verified so far that the fold words before `end` can be read."""
+    return child(tree.pages, page, tree.keys, slot, level, columns_folded(tree, end, level))
+
+
+@kernel
+def columns_folded(tree, end, level):
+    """Return how many columns of the pages of a level are read to fold the words before `end`."""
+    return tree.keys + 1 + end if level else columns_at(tree.root, tree.keys, 0)
+
+
+@kernel
+def fold_between(tree, folds, ways, lower, upper, acc):
     """Fold what lies between two paths: up along the lower one to where they part, then down along the upper one.
 
     A plain operator begins where they part: the leaves may still be on their way to the cache.
     """
-    level = height - 1
+    words, scans, first, end = tree.pages.words, folds.scans, folds.first, folds.end
+    level = tree.height - 1
     while level > 0 and ways[level, 1, lower] == ways[level, 1, upper] != UNBOUNDED:
         level -= 1
     behind, before = ways[level, 1, lower] != UNBOUNDED, ways[level, 1, upper] != UNBOUNDED
@@ -437,38 +441,39 @@ def fold_between(words, height, keys, scans, first, end, ways, lower, upper, acc
         page = ways[d, 0, lower if step < level else upper]
         lo = max(ways[d, 1, lower] + (d > 0), 0) if step <= level else 0
         hi = ways[d, 1, upper] if step >= level and before else words[page + ENTRY_COUNT]
-        fold_page(words, page, d, keys, scans, first, end, lo, hi, acc)
+        fold_page(words, page, d, tree.keys, scans, first, end, lo, hi, acc)
 
 
 @kernel
-def fold_before(words, seen, page_words, root, level, keys, scans, first, end, key, m, acc):
-    """Fold all records below a root that are before the upper bound, on the way down."""
-    page = enter(words, seen, page_words, root, level, columns_folded(root, keys, end, level))
-    for d in range(level, -1, -1):
+def fold_before(tree, folds, key, m, acc):
+    """Fold all records of a tree, not an empty one, that are before the upper bound, on the way down."""
+    words, scans, first, end = tree.pages.words, folds.scans, folds.first, folds.end
+    page = folded_root(tree, end)
+    for d in range(tree.height - 1, -1, -1):
         if page < 0:
             return page
         if d == 0:
             slot, _ = locate(words, page, key, m, 0)
         else:
-            slot = child_slot(words, page, key, m, keys, 0)
-        fold_page(words, page, d, keys, scans, first, end, 0, slot, acc)
+            slot = child_slot(words, page, key, m, tree.keys, 0)
+        fold_page(words, page, d, tree.keys, scans, first, end, 0, slot, acc)
         if d:
-            page = child(words, seen, page_words, page, keys, slot, d - 1, columns_folded(root, keys, end, d - 1))
+            page = folded_child(tree, end, page, slot, d - 1)
     return 1
 
 
 @kernel
-def select(words, seen, page_words, root, height, keys, count_row, rank):
+def select(tree, count_row, rank):
     """Return (page, slot) of the record with `rank` records before it, by its count folds; or (``-page_id``, 0)."""
-    end = count_row + 1
-    page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
-    for level in range(height - 1, 0, -1):
+    words, end = tree.pages.words, count_row + 1
+    page = folded_root(tree, end)
+    for level in range(tree.height - 1, 0, -1):
         if page < 0:
             return page, 0
-        slot, rank = go_down(words, page, keys + 1 + count_row, count_row, rank)
+        slot, rank = go_down(words, page, tree.keys + 1 + count_row, count_row, rank)
         if slot == words[page + ENTRY_COUNT]:
             return -words[page + ID], 0
-        page = child(words, seen, page_words, page, keys, slot, level - 1, columns_folded(root, keys, end, level - 1))
+        page = folded_child(tree, end, page, slot, level - 1)
     if page > 0 and (rank < 0 or rank >= words[page + ENTRY_COUNT]):
         return -words[page + ID], 0
     return page, rank
@@ -505,34 +510,32 @@ def go_down(words, page, c, row, rank):
 
 
 @kernel
-def select_records(words, seen, page_words, root, height, keys, columns, count_row, ranks, out):
+def select_records(tree, columns, count_row, ranks, out):
     """Write the records of ranks[n], all within the tree, to out[C, n].  Returns 1 or ``-page_id``.  O(n log count)."""
     for i in range(ranks.shape[0]):
-        page, slot = select(words, seen, page_words, root, height, keys, count_row, ranks[i])
+        page, slot = select(tree, count_row, ranks[i])
         if page < 0:
             return page
         for c in range(columns):
-            out[c, i] = field(words, page, c, slot)
+            out[c, i] = field(tree.pages.words, page, c, slot)
     return 1
 
 
 @kernel
-def find_weighted(words, seen, page_words, root, height, keys, columns, row, weight, ranks, out):
+def find_weighted(tree, columns, row, weight, ranks, out):
     """Do as `select_records`, with a record counted as often as its column `weight` says, which scan row `row` sums."""
-    end = row + 1
+    words, end = tree.pages.words, row + 1
     for i in range(ranks.shape[0]):
         rank = ranks[i]
-        page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
-        slot = 0
-        for level in range(height - 1, -1, -1):
+        page, slot = folded_root(tree, end), 0
+        for level in range(tree.height - 1, -1, -1):
             if page < 0:
                 return page
-            slot, rank = go_down(words, page, weight if level == 0 else keys + 1 + row, row, rank)
+            slot, rank = go_down(words, page, weight if level == 0 else tree.keys + 1 + row, row, rank)
             if slot == words[page + ENTRY_COUNT]:
                 return -words[page + ID]
             if level:
-                below = columns_folded(root, keys, end, level - 1)
-                page = child(words, seen, page_words, page, keys, slot, level - 1, below)
+                page = folded_child(tree, end, page, slot, level - 1)
         for c in range(columns):
             out[c, i] = field(words, page, c, slot)
     return 1

@@ -12,21 +12,23 @@ from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, enter
 from pagestore.runtime.intrinsics import borrowed
 from pagestore.runtime.kernel import allocating, kernel
+from pagestore.trees.kernels.arguments import IntervalTree
+from pagestore.trees.kernels.cursor import borrowed_tree
 from pagestore.trees.kernels.folds import leaf_before, scan_header
 
 
 @allocating
-def stab_points(words, seen, page_words, index, points, out, visits):
+def stab_points(index, points, out, visits):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 
     A point (alpha..., lo, hi) wants records with those alphas, a <= hi and lo <= b; the index's fold word `row` is
     the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m, or
     ``-page_id``; adds the number of folds and records read to visits[0].  O((matches + 1) log n) a point.
     """
-    words, seen = borrowed(words), borrowed(seen)
+    index = IntervalTree(borrowed_tree(index.tree), index.columns, index.alphas, index.row)
     points, out, visits, alphas = borrowed(points), borrowed(out), borrowed(visits), index.alphas
     n = 0
-    if index.height == 0:
+    if index.tree.height == 0:
         return 0
     key = np.empty(alphas + 1, np.int64)
     path = np.zeros((HEIGHT_MAX, 3), np.int64)  # page, slot, end by level
@@ -35,7 +37,7 @@ def stab_points(words, seen, page_words, index, points, out, visits):
             key[c] = points[c, p]
         x = points[alphas, p]
         key[alphas] = points[alphas + 1, p]
-        n = stab(words, seen, page_words, index, key, x, path, out, n, visits)
+        n = stab(index, key, x, path, out, n, visits)
         if n < 0:
             return n
     return n
@@ -70,11 +72,11 @@ def upper_bound(words, page, key, m):
 
 
 @kernel
-def stab(words, seen, page_words, index, key, x, path, out, n, visits):
+def stab(index, key, x, path, out, n, visits):
     """Stab one point: depth-first over the children that can match; `out` has `n` records already."""
-    root, height, keys, columns, alphas, row = index
-    level, with_fold = height - 1, keys + 2 + row
-    page = enter(words, seen, page_words, root, level, with_fold if level else columns)
+    (pages, root, height, keys), columns, alphas, row = index
+    words, level, with_fold = pages.words, height - 1, keys + 2 + row
+    page = enter(pages, root, level, with_fold if level else columns)
     while True:
         if page < 0:
             return page
@@ -95,7 +97,7 @@ def stab(words, seen, page_words, index, key, x, path, out, n, visits):
             if slot < end:
                 path[level, 1] = slot + 1
                 level -= 1
-                page = child(words, seen, page_words, page, keys, slot, level, with_fold if level else columns)
+                page = child(pages, page, keys, slot, level, with_fold if level else columns)
                 break
             level += 1
 

@@ -8,12 +8,13 @@ Look up one key, at the speed of memory.
 A mispredicted branch costs as much as the rest, so halving has none.
 """
 
-from pagestore.pages.layout import ENTRY_COUNT, HEADER, WORD_MAX
+from pagestore.pages.layout import ENTRY_COUNT, HEADER, WORD_MAX, Pages
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, halve, lower, run_end
-from pagestore.pages.verify import child, columns_at, enter
-from pagestore.runtime.intrinsics import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
+from pagestore.runtime.intrinsics import as_array, bytes_at, either, mapped_at, prefetch, word_at, words_at
 from pagestore.runtime.kernel import inlined, kernel
-from pagestore.trees.kernels.cursor import above
+from pagestore.runtime.types import LINE
+from pagestore.trees.kernels.arguments import TreeRef
+from pagestore.trees.kernels.cursor import above, child_of, root_of
 
 GROUP = 64  # keys that take a step together: more loads than a core keeps in flight, and few pages
 VECTORS = 16  # columns searched at once; from this many on, with vector instructions
@@ -31,21 +32,22 @@ PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_R
 
 
 @kernel
-def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
+def get_records(tree, values, wanted, order, places, found, out):
     """Look up wanted[K, n]: set found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
     Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
     values. A step's data is loaded while other groups take their steps, each one step after the group before.
     Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
     """
-    count = order.shape[0] if height else 0
+    words, keys = tree.pages.words, tree.keys
+    count = order.shape[0] if tree.height else 0
     groups, steps = (count + GROUP - 1) // GROUP, keys + 2
     for turn in range(groups + steps - 1 if groups else 0):
         for step in range(max(0, turn - groups + 1), min(turn + 1, steps)):
             number = turn - step
             group, place = order[number * GROUP : (number + 1) * GROUP], places[number % steps]
             if step == 0:
-                status = leaves(words, seen, page_words, root, height, keys, wanted, group, place)
+                status = leaves(tree, wanted, group, place)
                 if status < 0:
                     return status
                 like = places[max(number - 1, 0) % steps, PAGE, 0]  # which is loaded by now
@@ -61,13 +63,12 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
 
 
 @kernel
-def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
+def leaves(tree, wanted, group, place):
     """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
-    status = place[PAGE] = enter(words, seen, page_words, root, height - 1, columns_at(root, keys, height - 1))
-    for level in range(height - 2, -1, -1):
+    status = place[PAGE] = root_of(tree)
+    for level in range(tree.height - 2, -1, -1):
         if status > 0:
-            columns = columns_at(root, keys, level)
-            status = children(words, seen, page_words, level, columns, keys, wanted, group, place[KEY], place[PAGE])
+            status = children(tree, level, wanted, group, place[KEY], place[PAGE])
     return status
 
 
@@ -86,12 +87,13 @@ def prefetch_leaves(words, pages, n, like):
 
 
 @kernel
-def children(words, seen, page_words, level, columns, keys, wanted, group, key, pages):
+def children(tree, level, wanted, group, key, pages):
     """Replace index page pages[g] by its child, of that level, for key wanted[:, group[g]], for all g.
 
     Next keys whose first word is between the child's separators take the same child; the search for another one starts
     there, if it is later.  Returns 1, or ``-page_id``.
     """
+    words, keys = tree.pages.words, tree.keys
     last = slot = g = 0
     while g < group.shape[0]:
         page = pages[g]
@@ -102,7 +104,7 @@ def children(words, seen, page_words, level, columns, keys, wanted, group, key, 
         else:
             slot = child_slot(words, page, key, keys, keys, 0)
         last = page
-        below = child(words, seen, page_words, page, keys, slot, level, columns)
+        below = child_of(tree, page, slot, level)
         if below < 0:
             return below
         low = field(words, page, 0, slot)
@@ -166,7 +168,7 @@ def locate_column(words, c, columns, wanted, group, place):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)
     for g in range(n):
-        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is no memory
+        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is not a memory
         value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
         equal[g] &= (low[g] < end[g]) & (value == x[g])
     for g in range(n if c + 1 < columns else 0):
@@ -237,6 +239,13 @@ def find_record(ready, key, out):
     return 1
 
 
+@kernel
+def unpacked(ready, keys):
+    """Return the tree of which `ready` has the numbers."""
+    words, seen = mapped_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
+    return TreeRef(Pages(words, seen, ready[PAGE_WORDS]), ready[ROOT], ready[HEIGHT], keys)
+
+
 @inlined
 def find_slot(ready, wanted):
     """Return (page, slot) of a key, slot -1 if it is absent; or (``-page_id``, -1).
@@ -244,10 +253,9 @@ def find_slot(ready, wanted):
     All that is needed of the leaf is loaded at once: the separators around it say about where in it the key is, and
     the leaf that was read last, whichever it was, where a leaf has its columns.
     """
-    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
-    root, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
-    top, c, part = ready[HEIGHT] - 1, 0, 0.5
-    page = enter(words, seen, page_words, root, top, columns_at(root, keys, top)) if top >= 0 else 0
+    tree = unpacked(ready, wanted.shape[0])
+    words, keys, top, c, part = tree.pages.words, tree.keys, tree.height - 1, 0, 0.5
+    page = root_of(tree) if top >= 0 else 0
     slot, equal = 0, False
     for level in range(top, -1, -1):
         if page < 0:
@@ -259,7 +267,7 @@ def find_slot(ready, wanted):
         if level:
             slot = slot if equal else max(slot - 1, 0)
             c, part = between(words, page, slot, wanted, keys)
-            page = child(words, seen, page_words, page, keys, slot, level - 1, columns_at(root, keys, level - 1))
+            page = child_of(tree, page, slot, level - 1)
         else:
             ready[LIKE] = page
     return page, slot if page > 0 and equal else -1

@@ -130,16 +130,7 @@ def finish(pages, shape, level, top, edits, output, run):
                 end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits.rows, tally[EDIT], end)
             walk[SLOT, parent] = slot + 1
             walk[END, level] = end
-            sibling = child(
-                pages.words,
-                pages.seen,
-                pages.page_words,
-                walk[PAGE, parent],
-                keys,
-                slot,
-                level,
-                read_columns(shape, level),
-            )
+            sibling = child(pages, walk[PAGE, parent], keys, slot, level, read_columns(shape, level))
             take_in(words, sibling, shape.scans, level, walk, tally)
             walk[CHANGED, level] = 1
             return level
@@ -235,7 +226,7 @@ def pull_back(pages, shape, level, output, run):
             drop(page_id, output.birth, output.dead, tally)
         return
     there = pointer(page_id, 0, birth_in(above, keys, scans, last))
-    page = enter(pages.words, pages.seen, pages.page_words, there, level, read_columns(shape, level))
+    page = enter(pages, there, level, read_columns(shape, level))
     if page < 0 or folds_of(words, page) != scans.shape[0]:
         refuse(page_id, tally)
         return
@@ -290,7 +281,7 @@ def grow(pages, root, shape, top, output, run):
         if fresh:
             below, its_birth = only_child(output.arena, (fresh - 1) * pages.page_words, keys)
         else:
-            page = enter(pages.words, pages.seen, pages.page_words, pointer(page_id, 0, known), level - 1, keys + 1)
+            page = enter(pages, pointer(page_id, 0, known), level - 1, keys + 1)
             if page < 0:
                 refuse(page_id, tally)
                 return

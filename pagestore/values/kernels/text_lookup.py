@@ -23,16 +23,12 @@ from pagestore.runtime.intrinsics import as_array, bytes_at, prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
 from pagestore.trees.kernels.folds import select
 from pagestore.trees.kernels.lookup import (
-    HEIGHT,
-    PAGE_WORDS,
     READY,
-    ROOT,
-    SEEN,
-    SEEN_AT,
     WORDS,
     WORDS_AT,
     find_record,
     find_slot,
+    unpacked,
 )
 from pagestore.values.kernels.text_hash import FIRST, ROOM, copy_word, hash_text, is_below, part_of, word_from
 
@@ -193,12 +189,11 @@ def rank_text(order, texts, data, length, low, high):
     a bad page, UNREADABLE where it would compare a long text.  O(log texts) steps of O(log texts).
     """
     ready, text = words_at(order, READY), bytes_at(data, length)
-    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
-    root, height, page_words = ready[ROOT], ready[HEIGHT], ready[PAGE_WORDS]
+    tree = unpacked(ready, ORDER_KEYS)
     while low < high:
         middle = (low + high) >> 1
-        page, slot = select(words, seen, page_words, root, height, ORDER_KEYS, 0, middle)
-        below = compare_text(texts, field(words, page, ORDER_ID, slot), text, length) if page > 0 else page
+        page, slot = select(tree, 0, middle)
+        below = compare_text(texts, field(tree.pages.words, page, ORDER_ID, slot), text, length) if page > 0 else page
         if below < 0:
             return below
         if below:

@@ -133,7 +133,7 @@ def words(workspace: ivm.Workspace, name: str) -> np.ndarray:
 def damage(workspace: ivm.Workspace, name: str, action: int, rows: np.ndarray) -> None:
     """Edit a tree past all protection."""
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.apply(name, np.full(rows.shape[1], action), np.ascontiguousarray(rows))
 
 
@@ -225,7 +225,7 @@ def test_sensitivity(workspace):
 def test_trees_that_are_gone_or_of_another_shape(workspace):
     workspace.store.snapshot()
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         gone = [*hidden(workspace, "$"), "reach"]
         for name in [*gone, "least"]:
             txn.drop(name)
@@ -254,12 +254,12 @@ def test_edits_over_what_cannot_be_name_the_remedy(workspace):
     damage(workspace, "degree", ERASE, words(workspace, "degree")[:, :1])
     refused(r"key \(0,\): the support would fall below 0; more is taken away than was added")
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.drop("named")
         txn.create("named", "t: string")
     refused("named has 1 key and 0 value words")
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.drop("$apart:all")
     refused(r"\$apart:all is missing")
     mended(workspace)
@@ -267,7 +267,7 @@ def test_edits_over_what_cannot_be_name_the_remedy(workspace):
 
 def test_a_relation_that_is_gone(workspace):
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.drop("edge")
     assert any("edge, which rules read, is missing" in fault for fault in found(workspace))
     mended(workspace)
@@ -286,7 +286,7 @@ def test_an_edit_past_the_views(workspace):
 
 def test_what_a_version_does_not_say(workspace):
     with workspace.store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties.pop("pagestore.dependants")
     [fault] = found(workspace)
     assert (
@@ -326,7 +326,7 @@ def test_progress_is_told(workspace):
 def test_each_branch_is_checked_and_mended_alone(workspace):
     workspace.store.branch("b")
     with workspace.store.transaction(branch="b") as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn["edge"].insert([(50, 51)])
     assert workspace.check() == [] and workspace.check("b")
     with workspace.store.transaction(branch="b") as txn:  # goes on from what is wrong

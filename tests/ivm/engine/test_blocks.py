@@ -177,7 +177,7 @@ def saved_by_the_release_before(file, rules: str, change) -> None:
         workspace.install("a(x) -> int(x). b(x) -> int(x). d[q] = x -> int(q), int(x). " + rules)
         workspace.exec("+a(1). +a(2). +b(10).")
     with pagestore.open(file) as store, store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         found = json.loads(txn.properties[PROPERTY])
         found["planning"] = 1
         change(found["blocks"][0]["orders"])
@@ -243,7 +243,7 @@ def test_what_is_no_text_and_no_function_is_refused(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as ws:
         ws.install("e(x) -> int(x). v(x) <- e(x).")
         for take in ws.query, ws.exec, partial(ws.install, name="more"):
-            with pytest.raises(errors.RuleSyntaxError, match="5 is no text"):
+            with pytest.raises(errors.RuleSyntaxError, match="5 is not a text"):
                 take(5)
         with pytest.raises(errors.OptionError, match="on_change='v': a function"):
             ws.subscribe("v", "v")
@@ -253,7 +253,7 @@ def test_a_relation_is_not_evaluated(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as ws:
         ws.install("e(x) -> int(x). +e(1).")
         for ask in (ws.evaluate, ws.verify):
-            with pytest.raises(errors.UnknownViewError, match="^e is no view: its rows come from transactions"):
+            with pytest.raises(errors.UnknownViewError, match="^e is not a view: its rows come from transactions"):
                 ask("e")
 
 

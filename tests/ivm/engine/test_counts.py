@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import ivm
-from pagestore_tools.bench.graphs import skewed
+from pagestore_tools.bench.graphs import changes, skewed
 from pagestore_tools.bench.meter import Meter
-from pagestore_tools.bench.upkeep import changes
 
 EDGES = skewed(1000)
 FACTS = "edge(x, y) -> int(x), int(y)."

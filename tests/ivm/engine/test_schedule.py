@@ -113,10 +113,8 @@ def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least,
 def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monkeypatch):
     monkeypatch.setattr(edit, "PAGES", 12)
     monkeypatch.setattr(edit, "PAGES_MAX", 12)
-    begun, carry = [], Schedule._carry
-    monkeypatch.setattr(
-        Schedule, "_carry", lambda self, begin, *given: begun.append(begin) or carry(self, begin, *given)
-    )
+    begun, carried = [], Schedule._carried
+    monkeypatch.setattr(Schedule, "_carried", lambda self, txn, begin: begun.append(begin) or carried(self, txn, begin))
     workspace = opened(tmp_path / "s.pages", PROGRAMS["a view of a view"][0], skewed(40))
     taken.clear()  # of the edits that filled it
     churn(workspace, 5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ivm
-from pagestore.compiled import Door
+from pagestore.compiled import TypedKernel
 
 TRIANGLES = {"ego-Facebook": 1_612_010, "wiki-Vote": 608_389, "soc-Epinions1": 1_624_481}
 
@@ -157,9 +157,9 @@ def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path, m
 
 def unchecked(monkeypatch):
     """Kernels trust their callers, as they do outside tests."""
-    monkeypatch.setattr(Door, "checking", False)
-    for door in Door.every:
-        monkeypatch.delitem(vars(door), "call", raising=False)
+    monkeypatch.setattr(TypedKernel, "checking", False)
+    for typed in TypedKernel.every:
+        monkeypatch.delitem(vars(typed), "call", raising=False)
 
 
 def csr(edges):

@@ -51,7 +51,7 @@ def test_words_of_other_languages_are_refused_as_terms(ws, term, remedy, rule, p
     text, version = rule.format(term), ws.store.version
     for take, source in ((ws.query, "query"), (ws.install, "main"), (lambda text: ws.install(text, "x"), "x")):
         with pytest.raises(
-            RuleSyntaxError, match=rf"^{source}:1:{place}: `{term}` is no value in rules.*{re.escape(remedy)}"
+            RuleSyntaxError, match=rf"^{source}:1:{place}: `{term}` is not a value in rules.*{re.escape(remedy)}"
         ):
             take(text)
     assert ws.store.version == version

@@ -94,14 +94,14 @@ class TestAggregates:
         # d[x] = n <- agg<<n = count()>> (edge(x, y) ; r(x, y), edge(y, z)).     z is of one disjunct
         assert rules("d[x] = n <- agg<<n = count()>> (edge(x, y) ; r(x, y), edge(y, z)).") == [
             "d$body(x, y) <- edge(x, y) ; r(x, y), edge(y, z).",
-            "d[x] = n <- agg<<n = count()>> d$body(x, y).",
+            "d[x] = n <- agg<<n = count()>> d$body(x?, y?).",
         ]
 
     def test_a_double_negation_keeps_its_variables_to_itself(self):
         # d[x] = n <- agg<<n = count()>> edge(x, y), !!r(y, _).
         assert rules("d[x] = n <- agg<<n = count()>> edge(x, y), !!r(y, _).") == [
             "d$body(x, y) <- edge(x, y), r(y, _1).",
-            "d[x] = n <- agg<<n = count()>> d$body(x, y).",
+            "d[x] = n <- agg<<n = count()>> d$body(x?, y?).",
         ]
 
 

@@ -158,7 +158,7 @@ def test_the_more_tries_the_smaller_the_delta_that_is_followed(
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path, monkeypatch):
-    """Both versions come as pairs and how often each is found; pairs that are found as before are no change."""
+    """Both versions come as pairs and how often each is found; pairs that are found as before are not changes."""
     rng = np.random.default_rng(11)
     edges = np.unique(rng.integers(0, 60, (2, 1500)), axis=1)
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:

@@ -14,7 +14,7 @@ from ivm.engine.recursion import in_memory as shared_rounds
 from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
+from tests.support.programs.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
 
 PROGRAMS, QUESTIONS, PART = 200, 60, 20  # of the suite; a campaign runs CAMPAIGN of them
 CAMPAIGN = 20_000

@@ -7,7 +7,7 @@ import ivm
 from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 FACTS = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).\n"
 REACH = "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
@@ -74,7 +74,7 @@ def test_operations_follow_the_rows_that_are_touched(tmp_path, edges, batch):
 
 
 def test_a_derivation_from_later_rows_costs_one_look(tmp_path):
-    """An edge back into the way is no support of anything, so that its loss examines nothing."""
+    """An edge back into the way is not a support of anything, so that its loss examines nothing."""
     workspace = filled(tmp_path / "back.pages", REACH, [(n, n + 1) for n in range(50)] + [(40, 3)])
     workspace.exec("-edge(40, 3).")
     stats = workspace.stats("reach")

@@ -65,8 +65,8 @@ def test_questions_with_constants(workspace):
         assert list(workspace.query(rules + "q(x) <- start(x), p(1, 4).")) == [(1,)]
         assert list(workspace.query(rules + "q(x) <- edge(x, _), !p(7, x), !p(1, x).")) == [(1,), (7,)]
         text = workspace.explain(rules + "q(y) <- p(1, y).")
-        assert "asked     of p only rows that x = 1 leads to" in text
-        assert "asked" not in workspace.explain(rules + "q(x, y) <- p(1, y), p(x, _).")
+        assert "needed    of p only rows that x = 1 leads to" in text
+        assert "needed" not in workspace.explain(rules + "q(x, y) <- p(1, y), p(x, _).")
 
 
 def test_a_question_costs_what_it_reaches(tmp_path):
@@ -146,7 +146,7 @@ def test_trace_and_evaluation(workspace):
 def test_the_check_finds_a_wrong_rank_and_a_wrong_row(workspace):
     store = workspace.store
     with store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.apply("reach", np.array([SET]), np.array([[2], [9]]))
     assert [v.invariant for v in workspace.check()] == ["rank"]
     assert "reach: (3) follows from no rows before it" in workspace.check()[0].fact
@@ -154,7 +154,7 @@ def test_the_check_finds_a_wrong_rank_and_a_wrong_row(workspace):
     workspace.repair()
     assert workspace.check() == []
     with store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.apply("reach", np.array([SET]), np.array([[6], [1]]))
     assert "view rows" in {v.invariant for v in workspace.check()}
     with pytest.raises(DivergenceError, match=r"reach is not what follows from scratch: it has \(6\)"):

@@ -7,7 +7,7 @@ from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from tests.support import naive
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import NEITHER, semilattice
+from tests.support.programs.recursive_programs import NEITHER, semilattice
 
 EDGE = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).  cost[x, y] = c -> int(x), int(y), int(c).\n"
 REACH = EDGE + "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."

@@ -25,8 +25,8 @@ from ivm.spark import Cells
 from ivm.spark.cell import Batch, CellsError, Message
 from ivm.spark.executors import Here, Stage
 from tests.support.over_cells import REFUSALS, Twins, tables, through_cells
+from tests.support.programs.typed_programs import POOLS, typed_case
 from tests.support.strategies import FAILING, FULL, cases
-from tests.support.typed_programs import POOLS, typed_case
 
 CELLS = [1, 4, 8]
 EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign
@@ -310,7 +310,7 @@ def test_a_registered_operator_is_not_known_where_cells_run(tmp_path: Path) -> N
 def test_what_batches_are_refused(tmp_path: Path) -> None:
     with Cells.create(tmp_path / "c", VALUES, 2, options={"sync": "off"}) as cells:
         for changes, error, says in (
-            ({"weight": pa.table({"a": [1]})}, UnknownViewError, "weight is no declared relation"),
+            ({"weight": pa.table({"a": [1]})}, UnknownViewError, "weight is not a declared relation"),
             ({"mass": pa.table({"item": [1]})}, EditError, "mass has the columns item, m"),
             (
                 {"mass": pa.table({"item": ["a"], "m": [1.0]})},

@@ -20,9 +20,8 @@ from ivm.errors import (
     UnknownViewError,
 )
 from ivm.lang import compile
-from ivm.spark.follow import Feed, refresh
+from ivm.spark.follow import PROGRESS, Feed, refresh
 from ivm.spark.materialize import changed_rows
-from ivm.spark.progress import PROGRESS
 
 RULES = """edge(x, y) -> int(x), int(y).  name[x] = n -> int(x), string?(n).
 tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
@@ -332,7 +331,7 @@ def test_a_source_whose_type_has_changed_is_refused(type_, column, tmp_path: Pat
 @pytest.mark.parametrize(
     ("sources", "options", "error", "says"),
     [
-        ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is no declared relation: there are edge, name"),
+        ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is not a declared relation: there are edge, name"),
         ({"edge": pa.table({"x": [1]})}, {}, EditError, "edge has the columns x, y"),
         ({"edge": edges((1, 2))}, {"incremental": "always"}, OptionError, "auto or strict"),
         ({"name": pa.table({"x": [1, 1], "n": ["a", "b"]})}, {}, FunctionConflictError, "'a' and 'b'|'b' and 'a'"),

@@ -1,6 +1,6 @@
 """kill -9 of drivers, of Python workers and of tasks, at random points of batches over cells and of refreshes.
 
-Afterwards nothing is lost that was acknowledged, nothing is there twice, and the next program finds its way by itself.
+Afterwards nothing is lost that was acknowledged, nothing occurs twice, and the next program finds its way by itself.
 """
 
 import json

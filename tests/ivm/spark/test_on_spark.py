@@ -15,7 +15,7 @@ from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
 from tests.support.file_systems import hdfs_by_default
-from tests.support.typed_programs import POOLS
+from tests.support.programs.typed_programs import POOLS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from ivm.views import aggregates
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 BASE = """n(x, y) -> int(x), int(y).  m[x, y] = v -> int(x), int(y), int(v).  s[x, y] = t -> int(x), int(y), string(t).
     w[x, y] = v -> int(x), int(y), float(v).  p[x, y] = d -> int(x), int(y), decimal(8, 2)(d).
@@ -224,21 +225,28 @@ def test_texts_as_keys_recursion_below_and_arithmetic_that_fails(program, tmp_pa
     mirror.close()
 
 
-def counting(patch: pytest.MonkeyPatch) -> list[int]:
-    """Lists from now on how often an operator is applied, and how many records are looked at."""
+def counted_folds(patch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
+    """Lists from now on how often each fold of a module applies an operator."""
     counts: list[int] = []
-    fold = aggregates.fold_many
+    fold = module.fold_many
 
     def counted(*args):
         found = fold(*args)
         counts.append(found.applications)
         return found
 
+    patch.setattr(module, "fold_many", counted)
+    return counts
+
+
+def counting(patch: pytest.MonkeyPatch) -> list[int]:
+    """Lists from now on how often an operator is applied, and how many records are looked at."""
+    counts = counted_folds(patch, aggregates)
+
     def looked(read, *args):
         counts.append(len(args[-1]))
         return read(*args)
 
-    patch.setattr(aggregates, "fold_many", counted)
     for name in ("select", "select_weighted"):
         patch.setattr(aggregates, name, partial(looked, getattr(aggregates, name)))
     return counts

@@ -17,7 +17,7 @@ from pagestore.host import WORD_MAX, WORD_MIN
 from tests.ivm.views.test_aggregates import counting
 from tests.support import naive
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import semilattice
+from tests.support.programs.recursive_programs import semilattice
 
 TYPES = {
     "int": [0, 1, 2, -1, 7, WORD_MAX, WORD_MIN],

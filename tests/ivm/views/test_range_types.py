@@ -15,7 +15,7 @@ import ivm
 from ivm.errors import RangeError
 from ivm.views import ranges
 from ivm.views.aggregates import least_of
-from tests.ivm.views.test_aggregates import BASE, edits_of, follow, lastone
+from tests.ivm.views.test_aggregates import BASE, counted_folds, edits_of, follow, lastone
 
 __all__ = ["lastone"]  # a fixture, which registers operators
 WEEK = "z <= y, z > y - 2"
@@ -71,7 +71,7 @@ def test_they_are_evaluated_by_ranges(program):
 
 
 def test_what_no_range_says_is_a_join():
-    """A median has no fold, a total of points that are there twice counts them twice, this order is not of the key."""
+    """A median has no fold, a total of points that exist twice counts them twice, this order is not of the key."""
     with ivm.open(":memory:") as ws:
         ws.install(f"""{BASE}
             md[x, y] = r <- agg<<r = median(v)>> n(x, y), m[x, z] = v, {WEEK}.
@@ -144,13 +144,6 @@ def test_infinite_summands_of_a_range():
     ("v[x] = r <- agg<<r = total(v)>> f[x] = _, f[z] = v, z <= x, z > x - 7.", 3),
 ])  # fmt: skip
 def test_an_edit_folds_each_place_of_the_rows_that_it_moves(rule, places, monkeypatch):
-    applied, fold = [], ranges.fold_many
-
-    def counted(*args):
-        found = fold(*args)
-        applied.append(found.applications)
-        return found
-
     for size in (500, 32_000):
         with ivm.open(":memory:") as ws:
             ws.install(f"i[t] = v -> int(t), int(v).  f[t] = v -> int(t), float(v). {rule}")
@@ -158,7 +151,7 @@ def test_an_edit_folds_each_place_of_the_rows_that_it_moves(rule, places, monkey
                 txn.set("i", [np.arange(size), np.arange(size) % 1000])
                 txn.set("f", [np.arange(size), np.arange(size) / 7])
             with monkeypatch.context() as patch:
-                patch.setattr(ranges, "fold_many", counted)
+                applied = counted_folds(patch, ranges)
                 for x in (0, size // 2, size - 1):
                     applied.clear()
                     ws.exec(f"^i[{x}] = 5000. ^f[{x}] = 0.7.")

@@ -21,8 +21,9 @@ from ivm.engine.stored import saved_rules
 from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefusedError, RuleTypeError, SafetyError
 from ivm.views import ranges
 from tests.ivm.test_random_programs import NUMBERS
+from tests.ivm.views.test_aggregates import counted_folds
 from tests.support.mirror import Mirror
-from tests.support.range_programs import range_cases
+from tests.support.programs.range_programs import range_cases
 from tests.support.strategies import DECLARATIONS, renumbered
 
 relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
@@ -257,13 +258,6 @@ def test_a_join_of_rows_with_rows_keeps_no_pairs(tmp_path):
 ])  # fmt: skip
 def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypatch):
     """Each row that may move is looked at once, and takes O(log n) applications of the operator."""
-    applied, fold = [], ranges.fold_many
-
-    def counted(*args):
-        found = fold(*args)
-        applied.append(found.applications)
-        return found
-
     for size in (500, 32_000):
         with ivm.open(tmp_path / f"{size}.pages", sync="off") as ws:
             ws.install(f"{BASE} {rule}")
@@ -271,7 +265,7 @@ def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypat
                 txn.insert("a", [np.arange(size)])
                 txn.insert("g", [np.arange(size), np.arange(size)])
             with monkeypatch.context() as patch:
-                patch.setattr(ranges, "fold_many", counted)
+                applied = counted_folds(patch, ranges)
                 for x in (0, size // 2, size - 1):
                     for sign in "-+":
                         applied.clear()

@@ -1,4 +1,4 @@
-"""Texts that are no UTF-8, of stores that took them before: fsck says where they are, and a command mends them."""
+"""Texts that are not UTF-8, of stores that took them before: fsck says where they are, and a command mends them."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def command(capsys, *words):
 def test_fsck_says_where_they_are(path, capsys):
     code, said = command(capsys, "fsck", path)
     assert code == 1
-    assert "r: column 'v' has 3 texts that are no UTF-8, the first at slot 0: pagestore fsck --repair-texts" in said
+    assert "r: column 'v' has 3 texts that are not UTF-8, the first at slot 0: pagestore fsck --repair-texts" in said
     assert "names: column 'name' has 3 texts" in said and "column 'b'" not in said and "fine" not in said
     with pagestore.open(path, mode="r") as store, pytest.raises(CorruptionError, match="pagestore fsck says more"):
         list(store.snapshot()["r"])

@@ -112,10 +112,10 @@ def test_a_page_that_was_verified_is_not_looked_at_again():
     """Entering a verified page compares one byte and reads none of the page's words."""
     crafted = Crafted()
     list(read_batches(crafted.pager.pages, crafted.tree))
-    words, seen, page_words = crafted.pager.pages
-    nothing = np.zeros_like(words)
+    pages = crafted.pager.pages
+    nothing = pages._replace(words=np.zeros_like(pages.words))
     level = crafted.tree.height - 1
-    assert enter.py_func(nothing, seen, page_words, crafted.tree.pointer, level, 2) == crafted.tree.root * page_words
+    assert enter.py_func(nothing, crafted.tree.pointer, level, 2) == crafted.tree.root * pages.page_words
 
 
 def test_counts_that_lie_end_in_an_error(tmp_path):

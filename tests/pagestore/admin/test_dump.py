@@ -362,7 +362,7 @@ def test_an_increment_follows_nothing_but_its_base(tmp_path):
             applied(tmp_path / "x", *parts)
     assert applied(tmp_path / "1", full, second, third, none) == applied(tmp_path / "2", full, both) == 3
     before = (tmp_path / "1").read_bytes()
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         applied(tmp_path / "1", full, second)
     assert (tmp_path / "1").read_bytes() == before
 
@@ -429,7 +429,7 @@ def test_what_is_no_file_is_no_store(tmp_path, mode):
     with socket.socket(socket.AF_UNIX) as plug:
         plug.bind(str(tmp_path / "plug"))
         for path in (tmp_path / "pipe", tmp_path / "plug", "/dev/null", "/dev/zero"):
-            with pytest.raises(FormatError, match="is no store: it is no file but a"):
+            with pytest.raises(FormatError, match="is not a store: it is not a file but a"):
                 pagestore.open(path, mode)
     with pytest.raises(IsADirectoryError):
         pagestore.open(tmp_path, mode)

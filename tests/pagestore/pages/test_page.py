@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pagestore.pages.build import write_page
 from pagestore.pages.layout import ENTRY_COUNT, HEADER, Entries, FreshPage
 from pagestore.pages.page import field, gallop, lower, run_end, unpack
-from pagestore.runtime.arguments import Door
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.trees.kernels.compare import equal_values
 from pagestore.trees.kernels.lookup import lower_far
 
@@ -33,7 +33,7 @@ def page_of(values):
     """The third page of an arena, and its first word."""
     node = np.array([values, range(len(values))], np.int64)
     arena = np.full(4 * PAGE_WORDS, -1)
-    Door(write_page, FreshPage, int, int, Entries).call(
+    TypedKernel(write_page, FreshPage, int, int, Entries).call(
         FreshPage(arena, 2 * PAGE_WORDS, PAGE_WORDS, 2, 1), 1, 2, Entries(node, 0, len(values))
     )
     return arena, 2 * PAGE_WORDS

@@ -9,7 +9,8 @@ import pagestore
 from pagestore.pages.build import PATIENCE, shift_page, write_page
 from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, Entries, FreshPage, Kept, page_type
 from pagestore.pages.page import column, unpack
-from pagestore.runtime.arguments import Door, MappedWords
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import MappedWords
 from pagestore.trees.build import bulk
 from pagestore.trees.edit import apply
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
@@ -18,8 +19,8 @@ from pagestore.trees.tree import Spec
 from tests.support.memory import Recycling
 
 PAGE_WORDS, ROOM = 512, 400
-WRITE = Door(write_page, FreshPage, int, int, Entries)
-SHIFT = Door(shift_page, MappedWords, Kept, Entries, int, int, int, int, FreshPage)
+WRITE = TypedKernel(write_page, FreshPage, int, int, Entries)
+SHIFT = TypedKernel(shift_page, MappedWords, Kept, Entries, int, int, int, int, FreshPage)
 WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 62, 63, 64]
 
 

@@ -11,7 +11,9 @@ import pytest
 
 import pagestore
 from pagestore.errors import SchemaError, WordError
+from pagestore.relations import texts
 from pagestore.values.codec import NULL
+from tests.support import struct_reader
 
 TYPES = {
     "number": ("int64", lambda r: r.choice([0, -1, 5, 2**63 - 1, 1 - 2**63])),
@@ -147,7 +149,7 @@ def test_whole_records_with_nulls_are_deleted(store, rows):
 def test_what_may_not_be_null(store):
     with store.transaction() as txn:
         for schema, key in (("x: int64?", None), ("x: string?, y: int64", "x"), ("x: int64, y: date?", ("x", "y"))):
-            with pytest.raises(SchemaError, match=r"a key is never null; leave the \? out"):
+            with pytest.raises(SchemaError, match=r"a key is never null; leave the \? out, name .*keys_null=True"):
                 txn.create("wrong", schema, key=key)
         with pytest.raises(WordError, match=r"column 'n', row 0: a null, .*declare a value column as int64\?"):
             txn["r"].insert([(1000, *[None] * (len(TYPES) + 1))])
@@ -186,3 +188,94 @@ def test_a_null_of_arrow_without_a_type(tmp_path):
         relation = txn.create("r", "x: int64, s: string?", key="x")
         relation.insert(pa.table({"x": [1, 2], "s": pa.nulls(2)}))
         assert list(relation) == [(1, None), (2, None)]
+
+
+KEYS = {
+    "a": ("int64?", [None, -1, 0, 3]),
+    "t": ("string?", [None, "", "a", "b", "é"]),
+    "d": ("date?", [None, date(1, 1, 1), date(2020, 1, 1)]),
+    "f": ("float64?", [None, -1.5, 0.0]),
+    "b": ("bytes?", [None, b"", b"\xff"]),
+}
+
+
+def in_order(row: tuple) -> list:
+    """What sorts rows as a relation does: nulls first, texts by their UTF-8."""
+    return [() if x is None else (x.encode() if isinstance(x, str) else x,) for x in row]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_null_is_a_value_of_a_key(tmp_path, monkeypatch, seed):
+    """Random edits of relations whose key columns may be null, read in every order and range, against a dict."""
+    monkeypatch.setattr(texts, "SORTED_AT_ONCE", seed % 2 * 10**6)  # so that both ways to read texts in order are used
+    rng = random.Random(seed)
+    names = rng.sample([*KEYS], rng.randint(1, 3))
+    schema = ", ".join(f"{name}: {KEYS[name][0]}" for name in names)
+    expected: dict[tuple, int | None] = {}
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain="all") as store:
+        for round_ in range(4):
+            with store.transaction() as txn:
+                if not round_:
+                    txn.create("r", f"{schema}, v: int64?", key=names, keys_null=True, scans=["count"])
+                relation = txn["r"]
+                keys = [tuple(rng.choice(KEYS[name][1]) for name in names) for _ in range(25)]
+                for key in keys:
+                    if rng.random() < 0.6:
+                        expected[key] = rng.choice([None, 1, 2])
+                        relation.set([(*key, expected[key])])
+                    else:
+                        expected.pop(key, None)
+                        relation.delete([key])
+                check_reads(relation, expected, names, rng)
+        check_reads(store.snapshot()["r"], expected, names, rng)
+        assert struct_reader.relations(str(tmp_path / "s.pages"))["r"] == stored_order(store.snapshot()["r"])
+        out = io.BytesIO()
+        store.dump(out)
+        with pagestore.open(tmp_path / "copy.pages", sync="off") as copy:
+            copy.restore(io.BytesIO(out.getvalue()))
+            assert [*copy.snapshot()["r"]] == [*store.snapshot()["r"]] and copy.check() == []
+        assert store.check() == []
+
+
+def stored_order(relation) -> list[tuple]:
+    """The rows in the order of their words, dates as days."""
+    words = np.concatenate([*relation.words()], axis=1)
+    rows = relation._tuples(words.take(np.lexsort(words[: len(relation.schema.key)][::-1]), axis=1))
+    return [tuple((x - date(1970, 1, 1)).days if isinstance(x, date) else x for x in row) for row in rows]
+
+
+def check_reads(relation, expected: dict, names: list[str], rng: random.Random) -> None:
+    rows = [(*key, expected[key]) for key in sorted(expected, key=in_order)]
+    assert [*relation] == rows and [*reversed(relation)] == rows[::-1] and len(relation) == len(rows)
+    assert relation.to_arrow().to_pylist() == [dict(zip((*names, "v"), row, strict=True)) for row in rows]
+    assert all(relation.get(row[:-1], "none") == row[-1] for row in rows)
+    lo, hi = (tuple(rng.choice(KEYS[name][1]) for name in names[: rng.randint(0, len(names))]) for _ in range(2))
+    inside = [
+        row for row in rows
+        if in_order(row)[: len(lo)] >= in_order(lo) and (not hi or in_order(row)[: len(hi)] < in_order(hi))
+    ]  # fmt: skip
+    part = relation.range(lo, hi)
+    assert [*part] == inside and len(part) == len(inside), (lo, hi)
+    assert [*reversed(part)] == inside[::-1] and part.scan("count") == len(inside)
+    starts = [row for row in rows if row[: len(lo)] == lo]
+    assert [*relation.prefix(*lo)] == starts and [*relation.prefix(*lo).range(lo, hi)] == [
+        row for row in starts if row in inside
+    ]
+    cursor = relation.cursor()
+    assert [cursor.next() for _ in rows] == rows and [cursor.prev() for _ in rows[1:]] == rows[-2::-1]
+
+
+def test_a_key_that_may_be_null_is_asked_for(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        with pytest.raises(SchemaError, match="a key is never null; .* or give keys_null=True"):
+            txn.create("r", "x: int64?")
+        with pytest.raises(SchemaError, match="ends of one type that is never null"):
+            txn.create("i", "a: int64?, b: int64?", intervals=("a", "b"), keys_null=True)
+        made = txn.create("r", "x: int64?", keys_null=True)
+        made.insert([(None,), (3,), (None,)])
+        assert [*made] == [(None,), (3,)] and (None,) in made
+        with pytest.raises(WordError, match="stands for a null"):
+            made.insert([(-(2**63),)])
+        assert [*txn.add_column("r", "v: int64", 7)] == [(None, 7), (3, 7)]
+        with pytest.raises(WordError, match="null somewhere"):
+            txn.refuse_nulls("r", ["x"])

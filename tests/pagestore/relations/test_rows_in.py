@@ -136,8 +136,8 @@ def test_columns_by_name():
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("Ulm", r"'Ulm' is no list of rows; give tuples, columns or a table, as \[\('Ulm',\)\]"),
-        (b"Ulm", "b'Ulm' is no list of rows"),
+        ("Ulm", r"'Ulm' is not a list of rows; give tuples, columns or a table, as \[\('Ulm',\)\]"),
+        (b"Ulm", "b'Ulm' is not a list of rows"),
         ({"x": 1, "y": "a"}, r"column 'x' is 1, and no list of values; one row .* as \[\{'x': 1, …\}\]"),
         ({"x": [1], "y": "a"}, "column 'y' is 'a', and no list of values"),
         ({"x": 1}, "column 'x' is 1, and no list"),
@@ -170,7 +170,7 @@ def test_one_value_a_row_where_there_is_one_column():
         assert list(town) == [("Bonn",), ("Jena",), ("Kiel",), ("Ulm",)]
         with pytest.raises(SchemaError, match=r"as \[\('Rom',\)\]"):
             town.insert("Rom")
-        with pytest.raises(SchemaError, match="'Rom' is no list of rows"):
+        with pytest.raises(SchemaError, match="'Rom' is not a list of rows"):
             town.delete("Rom")
 
 
@@ -191,7 +191,7 @@ def test_all_that_is_wrong_with_a_frame_is_told_at_once():
             [
                 "'b' is missing and the relation has no column 'extra'",
                 "'paid', row 0: 0.1 is a float",
-                "'day', row 0: '2020-01-31' is no date",
+                "'day', row 0: '2020-01-31' is not a valid date",
                 "'n', row 0: 1.5 does not fit int64; round it",
             ],
             strict=True,

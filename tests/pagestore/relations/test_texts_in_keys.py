@@ -34,7 +34,7 @@ def store(request, tmp_path):
 
 
 def bounds(text):
-    """Bounds of all kinds: texts that are there and others, at any place, or none."""
+    """Bounds of all kinds: texts that exist and others, at any place, or none."""
     for shop, item in itertools.product((0, 1, 2, 3), [*ITEMS, "nowhere", "tea\0\0", "tea\x7f"]):
         yield from [(shop, text(item)), (shop, text(item), 2011)]
     yield from [(), (1,), (2,), (-(2**63),), (2**63 - 1,)]

@@ -37,10 +37,10 @@ USES = {
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
     "edit_queues": lambda txn: txn.edit_queues([EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]),
-    "flush_queues": lambda txn: txn.flush_queues(None, lambda: 0),
+    "flushing": lambda txn: txn.flushing(None).__enter__(),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
-    "vouch": lambda txn: txn.vouch("me"),
+    "declare_maintained": lambda txn: txn.declare_maintained("me"),
     "encode": lambda txn: txn.encode("string", ["never seen"]),
     "decode": lambda txn: txn.decode("string", np.ones(1, np.int64)),
     "dictionary": lambda txn: txn.dictionary.intern(None),

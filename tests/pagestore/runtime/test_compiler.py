@@ -1,4 +1,4 @@
-"""How kernels are compiled: each part once, whatever its arguments; machine code only for kernels that Python calls."""
+"""How kernels are compiled: an inlined one once for all arguments; machine code only for those that Python calls."""
 
 import errno
 import gc
@@ -14,10 +14,11 @@ from numba import config, njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.errors import NumbaError
 
-from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, remove_old, user_cache
-from pagestore.runtime.compiler import overridden
-from pagestore.runtime.kernel import Kernel, allocating, kernel, late
+from pagestore.runtime.jit.cache import settings
+from pagestore.runtime.jit.compiler import overridden
+from pagestore.runtime.kernel import Kernel, TypedKernel, allocating, kernel, on_demand
+from pagestore.runtime.types import Words
 
 pytestmark = pytest.mark.skipif(
     bool(config.DISABLE_JIT or config.BOUNDSCHECK) or not overridden(), reason="compiled otherwise, or not"
@@ -59,12 +60,12 @@ def ones(n):
     return item(values, 0)
 
 
-def test_a_part_is_the_same_for_constants_and_variables_and_for_arrays_that_may_be_written_to():
+def test_an_inlined_kernel_is_the_same_for_constants_and_variables_and_for_arrays_that_may_be_written_to():
     values, written = np.arange(5, 8), np.arange(2)
     values.flags.writeable = False
     assert first_two(values, written, 2) == 12
     assert first_two(values.copy(), written, 1) == 11
-    assert len(pick.dispatcher.part.overloads) == 1 and not pick.dispatcher.overloads
+    assert len(pick.dispatcher.inlined.overloads) == 1 and not pick.dispatcher.overloads
 
 
 @kernel
@@ -72,7 +73,7 @@ def rare(x):
     return -x
 
 
-@late(Words, int, bool)
+@on_demand(Words, int, bool)
 def seldom(values, i, negative):
     return rare(values[i]) if negative else values[i]
 
@@ -82,32 +83,32 @@ def perhaps(values, i, address):
     return seldom(address, values, i, True) if address else 0
 
 
-def test_a_late_kernel_is_compiled_where_its_address_is_asked_for():
+def test_a_kernel_on_demand_is_compiled_when_its_address_is_needed():
     values = np.arange(5, 8)
     assert perhaps(values, 2, 0) == 0
-    assert not rare.dispatcher.part.overloads
+    assert not rare.dispatcher.inlined.overloads
     assert perhaps(values, 2, seldom.address()) == -7
-    assert len(rare.dispatcher.part.overloads) == 1
+    assert len(rare.dispatcher.inlined.overloads) == 1
 
 
-def test_a_door_is_compiled_once(monkeypatch):
+def test_a_typed_kernel_is_compiled_once(monkeypatch):
     @kernel
     def double(x):
         return 2 * x
 
-    door = Door(double, int)
-    first = door.call
+    typed = TypedKernel(double, int)
+    first = typed.call
     monkeypatch.setattr(Kernel, "compile", None)
-    assert door.call is first and first(4) == 8
+    assert typed.call is first and first(4) == 8
 
 
-def test_a_door_that_is_checked_refuses_other_types():
-    """So the tests know what the doors trust their callers with."""
-    door = Door(last, Words)
-    assert door.call(np.arange(3)) == 2
+def test_a_typed_kernel_that_is_checked_refuses_other_types():
+    """Unchecked, it would take an array of another type for one of its own."""
+    typed = TypedKernel(last, Words)
+    assert typed.call(np.arange(3)) == 2
     for wrong in (np.arange(3, dtype=np.int32), np.arange(6)[::2], np.zeros(3), 7):
         with pytest.raises(TypeError, match="another type"):
-            door.call(wrong)
+            typed.call(wrong)
 
 
 def test_a_kernel_that_makes_arrays_says_so():
@@ -128,10 +129,10 @@ def test_an_index_that_varies_counts_from_the_front_and_the_functions_of_others_
 
 
 def test_the_compiler_set_otherwise_has_another_cache(monkeypatch):
-    before = cache_folder()
-    assert cache_folder() == before
+    before = cache_folder(*settings())
+    assert cache_folder(*settings()) == before
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
-    assert cache_folder() != before
+    assert cache_folder(*settings()) != before
 
 
 def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
@@ -141,7 +142,7 @@ def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
     names = {str(path.relative_to(root)) for path in sources}
     assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/node_buffer.py", "ivm/join/kernels/tries.py"} <= names
     assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/edit.py"}
-    decorated = re.compile(r"^@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b", re.MULTILINE)
+    decorated = re.compile(r"^@(kernel|inlined|on_demand|allocating|intrinsic)\b", re.MULTILINE)
     for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
         assert not decorated.search(path.read_text()) or path in sources, path
         copy = tmp_path / path.relative_to(root)

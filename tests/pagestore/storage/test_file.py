@@ -2,10 +2,8 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from pagestore.runtime.kernel import kernel
 from pagestore.storage.file import IN_PLACE, File
 from pagestore.storage.kernels.write import FD, PAGES, PAST, write_pages
 from pagestore.storage.system import file_system
+from tests.support.file_systems import largest_file
 from tests.support.simulator import compiled
 
 SIZES = [4096, 8192, 65536]
@@ -65,7 +64,7 @@ def test_pages_are_stamped_side_by_side(size, n):
 @pytest.mark.parametrize("features", ["", "+sse4.2"])
 def test_a_processor_without_the_instruction(features):
     """LLVM would end the process if it were asked for one that is not among the features."""
-    work = "import numpy as np\nfrom pagestore.pages.verify import checksum\nfrom pagestore.runtime import llvm\n"
+    work = "import numpy as np\nfrom pagestore.pages.verify import checksum\nfrom pagestore.runtime.jit import llvm\n"
     work += "print(not llvm.crc_instruction()[0], checksum(np.arange(512), 0, 512))"
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
     done = subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True)
@@ -93,17 +92,6 @@ def mapped_file(file, monkeypatch):
 
 def failing(*_):
     raise OSError(errno.EIO, "simulated")
-
-
-@contextmanager
-def largest_file(size):
-    """Limit the file's size: a write behind the limit fails with EFBIG, one across it is short (no SIGXFSZ)."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def contents(file, page_words):

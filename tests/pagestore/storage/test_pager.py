@@ -24,57 +24,57 @@ class SpaceMachine(RuleBasedStateMachine):
         self.free_list = FreeList(2)
         self.checkpoint: set[int] = set()
         self.used: set[int] = set()
-        self.lent: set[int] = set()
+        self.allocated: set[int] = set()
 
     @rule(n=st.integers(1, 9))
-    def lend(self, n: int) -> None:
-        pages = self.free_list.lend(n).tolist()
+    def allocate(self, n: int) -> None:
+        pages = self.free_list.allocate(n).tolist()
         assert pages == sorted(pages)
-        assert not (set(pages) & (self.used | self.lent))
-        self.lent |= set(pages)
+        assert not (set(pages) & (self.used | self.allocated))
+        self.allocated |= set(pages)
 
     @rule(n=st.integers(1, 5))
-    def lend_run(self, n: int) -> None:
-        first = self.free_list.lend_run(n)
+    def allocate_run(self, n: int) -> None:
+        first = self.free_list.allocate_run(n)
         pages = set(range(first, first + n))
-        assert not (pages & (self.used | self.lent))
-        self.lent |= pages
+        assert not (pages & (self.used | self.allocated))
+        self.allocated |= pages
 
     @rule(share=st.integers(0, 3))
     def end(self, share: int) -> None:
-        """A commit keeps some of what was lent and gives the rest back."""
-        kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
-        self.free_list.take_back(np.array(sorted(self.lent - kept), np.int64))
+        """A commit keeps some of what was allocated and gives the rest back."""
+        kept = set(sorted(self.allocated)[: len(self.allocated) * share // 3])
+        self.free_list.take_back(np.array(sorted(self.allocated - kept), np.int64))
         self.free_list.use(np.array(sorted(kept), np.int64))
         self.used |= kept
-        self.lent = set()
+        self.allocated = set()
 
     @rule(share=st.integers(0, 3))
     def free(self, share: int) -> None:
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
         self.free_list.free(word_list(gone))
-        assert not (gone & self.lendable())  # not before the commit is durable
+        assert not (gone & self.allocatable())  # not before the commit is durable
         self.free_list.reuse_pending()
         self.used -= gone
 
     @rule()
     def retract(self) -> None:
-        pages = sorted(self.lent)
+        pages = sorted(self.allocated)
         n = self.free_list.retract(np.array(pages, np.int64))
         assert pages[len(pages) - n :] == [*range(self.free_list.top, self.free_list.top + n)]
-        assert self.free_list.top - 1 not in self.lent
-        self.lent -= {*range(self.free_list.top, self.free_list.top + n)}
+        assert self.free_list.top - 1 not in self.allocated
+        self.allocated -= {*range(self.free_list.top, self.free_list.top + n)}
 
     @rule()
     def trim(self) -> None:
         self.free_list.trim()
-        assert self.free_list.top == max(self.used | self.lent | self.lendable(), default=1) + 1
+        assert self.free_list.top == max(self.used | self.allocated | self.allocatable(), default=1) + 1
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = pages_in(self.free_list.checkpoint(np.array([*self.lent], np.int64)))
+        self.checkpoint = pages_in(self.free_list.checkpoint(np.array([*self.allocated], np.int64)))
 
-    def lendable(self) -> set[int]:
+    def allocatable(self) -> set[int]:
         pages = pages_in(self.free_list.extents(np.zeros(0, np.int64))) - {*self.free_list.pending}
         assert len(pages) == len(self.free_list)
         return pages
@@ -94,7 +94,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert not (free & self.used)
 
     def still_free(self) -> set[int]:
-        return self.lendable() | self.lent
+        return self.allocatable() | self.allocated
 
     def teardown(self) -> None:
         self.the_difference_is_right()

@@ -14,17 +14,18 @@ from pagestore.pages import layout
 from pagestore.pages import page as k_page
 from pagestore.pages import verify as k_enter
 from pagestore.pages.layout import LEAF, TYPE, Pages, Shape
-from pagestore.runtime.intrinsics import LINE
+from pagestore.runtime.types import LINE
 from pagestore.trees.build import bulk
 from pagestore.trees.edit import apply
 from pagestore.trees.kernels import compare as k_delta
+from pagestore.trees.kernels import cursor as k_cursor
 from pagestore.trees.kernels import edit as k_apply
 from pagestore.trees.kernels import edit as k_leaf_merge
 from pagestore.trees.kernels import lookup as k_point_lookup
 from pagestore.trees.kernels import node_buffer as k_apply_layout
 from pagestore.trees.kernels import node_buffer as k_node_buffer
 from pagestore.trees.kernels import successor as k_successor
-from pagestore.trees.kernels.arguments import Changes, Edits, Output, Part, Run
+from pagestore.trees.kernels.arguments import Changes, Edits, Output, Part, Run, TreeRef
 from pagestore.trees.kernels.lookup import LIKE, NEAR
 from pagestore.trees.kernels.node_buffer import ALL, INSERT, WHOLE
 from pagestore.trees.read import pages_of
@@ -74,7 +75,7 @@ def plain(*modules: ModuleType, **others) -> SimpleNamespace:
             names[name] = FunctionType(function.__code__, names, closure=function.__closure__)
     names |= {"word_at": word_at, "prefetch": Memory.prefetch, "as_array": np.array}
     names |= {"either": lambda condition, a, b: a if condition else b, "words_at": lambda there, n: there}
-    names |= {"bytes_at": names["words_at"], **others}
+    names |= {"bytes_at": names["words_at"], "mapped_at": names["words_at"], **others}
     return SimpleNamespace(**names)
 
 
@@ -95,7 +96,7 @@ def test_a_look_up_waits_for_its_leaf_once(kind, values):
     words, _, page_words = pager.pages
     memory, seen, out = Memory(words), np.full(1 << 10, ALL_COLUMNS, np.uint8), np.zeros(values)
     ready = [memory, len(words), seen, len(seen), page_words, tree.root, tree.height, values, 0]
-    find_record = plain(k_point_lookup).find_record
+    find_record = plain(k_cursor, k_point_lookup).find_record
 
     def late(key):
         memory.asked.clear()
@@ -164,10 +165,11 @@ def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compare
     leaves = {page for page in before ^ after if words[page * page_words + TYPE] & 255 == LEAF}
 
     memory, kernels = Memory(words), plain(k_delta)
-    shape, state = (memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words), np.zeros((2, 20), np.int64)
+    pages, state = Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words), np.zeros((2, 20), np.int64)
+    refs = [TreeRef(pages, tree.root, tree.height, 2) for tree in (old, new)]
     actions, out = np.empty(100, np.int64), np.empty((2, 100), np.int64)
-    kernels.start_delta(*shape, [old.root, new.root], [old.height, new.height], state)
-    assert kernels.next_changes(*shape, 2, 2, state, actions, out) == 6
+    kernels.start_delta(*refs, state)
+    assert kernels.next_changes(refs[1], 2, state, actions, out) == 6
     assert np.array_equal(out[:, :6], more)
     late = [memory.late(range(lines * page, lines * (page + 1))) for page in leaves]
     above = sum(waits and line // lines not in leaves for line, waits in memory.asked)
@@ -187,7 +189,8 @@ def test_edits_ask_for_the_next_leaf_before_they_write_one():
     pages = Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words)
     kernels = plain(k_build, k_shift, k_node_buffer, k_leaf_merge, k_successor, k_apply)
     kernels.apply_edits(
-        pages, tree.root, tree.height, Shape(2, 0, none, 0), Edits(np.full(10, INSERT), edits, 2), Part(WHOLE, 0, ALL),
+        TreeRef(pages, tree.root, tree.height, 2), Shape(2, 0, none, 0), Edits(np.full(10, INSERT), edits, 2),
+        Part(WHOLE, 0, ALL),
         Output(room.arena, np.arange(1000, 1064), room.dead, 2, 12),
         Changes(np.empty(20, np.int64), np.empty((2, 20), np.int64)),
         Run(room.node, room.walk, room.tallies[0], room.work),

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import pagestore
 from pagestore.pages.layout import Pages
-from pagestore.runtime.arguments import Door
+from pagestore.runtime.kernel import TypedKernel
 from pagestore.storage.file import PageWriter
 from pagestore.trees import edit as grouping
 from pagestore.trees.edit import EditQueue
@@ -38,11 +38,16 @@ def waiting(queues, *edits):
         queues.wait(g, actions, rows)
 
 
-FLUSH = Door(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
+FLUSH = TypedKernel(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
+
+
+def flushed(txn, queues):
+    """Flush one queue after the other, as a host does; return how many it could."""
+    with txn.flushing(queues) as room:
+        return every(*room)
 
 
 def every(pages, books, queues, room, apply):
-    """A host that flushes one queue after the other, and says how many it could."""
     waits = queues.waits
     assert books.ids[-1] < len(pages.seen), "the map does not hold the pages"
     for g in range(len(waits)):
@@ -76,7 +81,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
                 queues = txn.edit_queues([EDGES, TIMES])
                 for _ in range(1 + again):  # the second time pages of this transaction are replaced
                     waiting(queues, columns(some, 3), columns([(ADD, *row) for row in more], 3))
-                    assert txn.flush_queues(queues, every) == 2
+                    assert flushed(txn, queues) == 2
                     for action, x, y in some:
                         there = there - {(x, y)} if action == ERASE else there | {(x, y)}
                     for key, number in more:
@@ -97,7 +102,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
 def untouched(txn, queues):
     """An edge waits that cannot be flushed: then nothing has happened, and the general way still works."""
     waiting(queues, columns([(INSERT, 1, 2)], 3))
-    assert txn.flush_queues(queues, every) == 0
+    assert flushed(txn, queues) == 0
     assert queues.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
     assert [rows.tolist() for rows in queues.waiting(0)] == [[INSERT], [[1], [2]]]
     txn.apply_indexed(EDGES.names, EDGES.places, *queues.waiting(0))
@@ -130,7 +135,7 @@ def test_a_rollback_takes_back_what_was_flushed(tmp_path):
             with pytest.raises(ZeroDivisionError), store.transaction() as txn:
                 queues = txn.edit_queues([EDGES, TIMES])
                 waiting(queues, columns([(INSERT, 1, 2)], 3), columns([(ADD, 3, 1)], 3))
-                assert txn.flush_queues(queues, every) == 2
+                assert flushed(txn, queues) == 2
                 assert rows_of(txn, "$times") == [(3, 1)]
                 raise ZeroDivisionError
             assert rows_of(store.snapshot(), "edge") == [] and store.check() == []
@@ -142,7 +147,7 @@ def test_edits_of_a_relation_come_before_what_waits(tmp_path):
         queues = txn.edit_queues([EDGES, TIMES])
         txn["edge"].insert([(1, 2)])
         waiting(queues, columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3))
-        assert txn.flush_queues(queues, every) == 2
+        assert flushed(txn, queues) == 2
         assert rows_of(txn, "edge") == [(2, 2)]
 
 
@@ -158,7 +163,7 @@ def test_a_file_that_grows(tmp_path):
         for step in range(60):
             with store.transaction() as txn:
                 waiting(queues, columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3))
-                assert txn.flush_queues(queues, every) == 1
+                assert flushed(txn, queues) == 1
             sizes.add(store._handle.file.size())
         assert len(sizes) > 2, "the file did not grow; this tests nothing"
         assert len(store.snapshot()["edge"]) == 20_480 and store.check() == []

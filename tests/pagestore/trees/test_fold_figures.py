@@ -10,7 +10,8 @@ from pagestore.pages.build import write_page
 from pagestore.pages.layout import LEAF, Entries, FreshPage, Shape, page_type
 from pagestore.pages.operators import MAX, code_of, register_operator
 from pagestore.pages.scan_tree import plant, work_words, write_tree
-from pagestore.runtime.arguments import Door, Words
+from pagestore.runtime.kernel import TypedKernel
+from pagestore.runtime.types import Words
 from pagestore.trees.build import bulk
 from pagestore.trees.folds import interval_spec, overlaps_counted, stab_many
 from pagestore.trees.kernels.folds import fold_page
@@ -19,8 +20,8 @@ from tests.support.memory import MemoryPager
 from tests.support.paper import example
 
 PAGE_WORDS = 512
-WRITE = Door(write_page, FreshPage, int, int, Entries)
-PLANT = Door(plant, FreshPage, int, Shape, int, Entries, int, int, int, int, Words)
+WRITE = TypedKernel(write_page, FreshPage, int, int, Entries)
+PLANT = TypedKernel(plant, FreshPage, int, Shape, int, Entries, int, int, int, int, Words)
 register_operator("digits", lambda a, b: a * 10 ** len(str(b)) + b, 0)
 
 

@@ -107,7 +107,7 @@ def test_parts_of_a_batch_are_about_as_much_work(threads, crowd):
     firsts = np.sort(np.where(rng.random(n) < crowd, rng.integers(0, keys // 5, n), rng.integers(0, keys, n)))
     cuts = np.zeros((2, threads + 1), np.int64)
     edits = np.array([firsts, np.zeros(n, np.int64)])
-    assert cut_edits(*pager.pages, tree.root, 1, 2, edits, PAGE_EDITS, cuts) == threads
+    assert cut_edits(tree.on(pager.pages), edits, PAGE_EDITS, cuts) == threads
     assert cuts[:, 0].tolist() == [0, 0]
     assert cuts[:, -1].tolist() == [entries, n]
     below = np.minimum(firsts * entries // keys, entries - 1)

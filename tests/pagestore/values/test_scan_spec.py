@@ -276,7 +276,7 @@ def test_complement_of_a_relation(store):
     snap = store.snapshot()
     part = snap["sales"].range((10,), (20,))
     assert list(part.complement(snap["seen"])) == [r for r in rows if r[1] % 97 == 0 and 10 <= r[0] < 20]
-    with pytest.raises(SchemaError, match="is no subset"):
+    with pytest.raises(SchemaError, match="is not a subset"):
         next(snap["seen"].complement(snap["seen"].range((1,))))
 
 

@@ -21,7 +21,8 @@ from pagestore.store import Store, empty_store
 from pagestore.versions import committer
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
-from tests.pagestore.storage.test_file import failing, largest_file
+from tests.pagestore.storage.test_file import failing
+from tests.support.file_systems import largest_file
 from tests.support.simulator import SimulatedFile, compiled
 
 words = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -24,7 +24,7 @@ class Totals:
         self.reads, self.carried, self.told = reads, [], []
 
     def set_up(self, txn):
-        txn.vouch(self.name)
+        txn.declare_maintained(self.name)
         txn.create("totals", "name: string, n: int64", key="name")
         txn.properties[self.mark] = "1"
         record_dependants(
@@ -135,7 +135,7 @@ def test_records_that_go(store, host, door, loaded):
 
 
 REFUSED = {
-    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or made anew, and totals stands on it \\(totals\\)"),
+    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or made anew, and totals depends on it \\(totals\\)"),
     "anew": (
         lambda txn: (txn.drop("a"), txn.create("a", "x: int64, y: int64", key="x")),
         "'a' was dropped, renamed or made anew, .*drop them by hand",
@@ -212,11 +212,11 @@ def test_a_host_that_raises_leaves_nothing(store, host):
 
 def test_whoever_vouches_is_let_through(store, host):
     with store.transaction() as txn:
-        txn.vouch("totals")
+        txn.declare_maintained("totals")
         txn["a"].insert([(1, 2)])
         txn["totals"].set([("a", 1)])
     with store.transaction() as txn:
-        txn.vouch("somebody")
+        txn.declare_maintained("somebody")
         txn["a"].insert([(2, 2)])
     assert totals(store) == {"a": 2} and host.carried == [["a"]]
 
@@ -224,7 +224,7 @@ def test_whoever_vouches_is_let_through(store, host):
 def test_versions_without_a_record_are_asked_for(store, host):
     """An earlier release of the host made the version, which has only its mark."""
     with store.transaction() as txn:
-        txn.vouch()
+        txn.declare_maintained()
         txn.properties.pop(PROPERTY)
     with store.transaction() as txn:
         txn["a"].insert([(1, 2)])
@@ -235,7 +235,7 @@ def test_versions_without_a_record_are_asked_for(store, host):
 
 def test_a_host_that_keeps_nothing_any_more_is_forgotten(store, host):
     with store.transaction() as txn:
-        txn.vouch("totals")
+        txn.declare_maintained("totals")
         txn.drop("totals")
         del txn.properties["totals.mark"]
         record_dependants(txn, Dependants("totals", (), ()))

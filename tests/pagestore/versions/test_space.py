@@ -267,30 +267,30 @@ def test_twenty_million_records_load_in_bounded_memory(tmp_path):
 
 @pytest.mark.parametrize("relations", range(1, 40, 3))
 def test_the_file_holds_every_page_below_the_committed_top(tmp_path, relations):
-    """Pages lent in advance count, so that a close or a crash right after any commit leaves a file that opens."""
+    """Pages allocated in advance count, so that a close or a crash right after any commit leaves a file that opens."""
     path = tmp_path / "store.pages"
     with pagestore.open(path, sync="off") as store:
         for round_ in range(3):
             with store.transaction() as txn:
                 for i in range(relations):
                     txn.create(f"r{round_}.{i}", "x: int64").insert([(i,)])
-                    txn.add_scan(f"r{round_}.{i}", "count")  # is built anew, with pages lent in plenty
+                    txn.add_scan(f"r{round_}.{i}", "count")  # is built anew, with pages allocated in plenty
             assert path.stat().st_size >= store._handle.state.commit.top * store.page_size
 
 
 def test_pages_of_the_checkpoint_that_are_behind_the_end():
-    """The file was longer when the checkpoint was made: lent pages at its end were returned since."""
+    """The file was longer when the checkpoint was made: allocated pages at its end were returned since."""
     before = FreeList(30)
-    before.take_back(before.lend(5000))
+    before.take_back(before.allocate(5000))
     extents = before.checkpoint(np.zeros(0, np.int64))
-    lent = before.lend(5000)
-    assert before.retract(lent[5:]) == 4995 and before.top == 35
+    allocated = before.allocate(5000)
+    assert before.retract(allocated[5:]) == 4995 and before.top == 35
     added, removed = before.difference()
     assert max(removed) == 5029
     free = np.concatenate([np.arange(first, first + n) for first, n in extents.tolist()])
     after = FreeList(before.top, free, added, removed)
     assert after.difference() == (added, removed) and len(after) == 5
-    assert after.lend(40).tolist() == list(range(30, 70)) and after.top == 70
+    assert after.allocate(40).tolist() == list(range(30, 70)) and after.top == 70
     assert min(after.difference()[1]) == 70
 
 

@@ -20,15 +20,9 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pagestore.admin.history import VersionInfo
 from pagestore.errors import SchemaError, VersionError
-from pagestore.relations.relation import Relation
-from pagestore.relations.snapshot import Snapshot, pages_of_both, values_of_both, visible_changes, was_made_anew
-from pagestore.store import Store
-from pagestore.trees.edit import Edits
-from pagestore.trees.kernels.node_buffer import ERASE, INSERT
-from pagestore.trees.read import read_batches
-from pagestore.versions.catalog import MAIN
+from pagestore.host import ERASE, INSERT, MAIN, Edits, Relation, Snapshot, Store, pages_of_both, read_batches
+from pagestore.tooling import VersionInfo, values_of_both, visible_changes, was_made_anew
 
 from .options import Options, OptionsError, held, store_at
 from .read import batches_of, places_of

@@ -13,10 +13,7 @@ from typing import Any
 import ivm  # noqa: F401 - so that concats are read as texts
 import pagestore
 from pagestore.errors import PagestoreError, VersionError
-from pagestore.relations.snapshot import Snapshot
-from pagestore.storage.file import local_path
-from pagestore.store import Store
-from pagestore.versions.catalog import MAIN
+from pagestore.host import MAIN, Snapshot, Store, local_path
 
 READING = """
     path relation branch columns keyFrom keyTo numPartitions versionAsOf timestampAsOf

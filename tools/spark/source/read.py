@@ -20,13 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pagestore.admin.tree_check import Walk
 from pagestore.errors import MissingError, SchemaError
-from pagestore.relations.relation import Relation
-from pagestore.relations.snapshot import Snapshot
-from pagestore.trees.read import read_batches
-from pagestore.trees.tree import Tree, naming_path
-from pagestore.values.types import Column
+from pagestore.host import Column, Relation, Snapshot, Tree, read_batches
+from pagestore.tooling import Walk, naming_path
 
 from .options import Options, held, snapshot_at, store_at
 from .sentences import sentences_first
@@ -153,7 +149,7 @@ def columns_asked_for(relation: Relation, options: Options) -> list[Column]:
     names = options.names("columns") or relation.schema.names
     for name in names:
         if name not in by_name or names.count(name) > 1:
-            wrong = "is there twice" if name in by_name else "is not there"
+            wrong = "occurs twice" if name in by_name else "is not there"
             raise SchemaError(f"columns: {name!r} {wrong}; {relation.name!r} has {', '.join(by_name)}")
     return [by_name[name] for name in names]
 
@@ -198,4 +194,4 @@ def _value(column: Column, value: object, name: str) -> object:
             scalar = scalar.cast(pa.int64())  # microseconds
         return scalar.cast(column.type.arrow).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        raise SchemaError(f"{name}: {value!r} is no {column.type}, as key column {column.name!r} is") from None
+        raise SchemaError(f"{name}: {value!r} is not a valid {column.type}, as key column {column.name!r} is") from None

@@ -1,4 +1,4 @@
-"""Make Spark report an error in the data source by the error's message (ivm/spark/workers.py)."""
+"""Make Spark report an error in the data source by the error's message (ivm/spark/executors.py)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def _reporting() -> Iterator[None]:
     try:
         yield
     except Exception:
-        from ivm.spark.workers import sentence_first  # imported only after an error, since `ivm` loads slowly
+        from ivm.spark.executors import sentence_first  # imported only after an error, since `ivm` loads slowly
 
         with sentence_first():
             raise

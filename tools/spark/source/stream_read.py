@@ -23,11 +23,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 import pagestore
-from pagestore.admin.tree_check import Walk
 from pagestore.errors import VersionError
-from pagestore.relations.snapshot import Snapshot
-from pagestore.store import Store
-from pagestore.versions.catalog import MAIN
+from pagestore.host import MAIN, Snapshot, Store
+from pagestore.tooling import Walk
 
 from .changes import (
     Commit,

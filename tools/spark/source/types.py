@@ -22,7 +22,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pagestore.errors import SchemaError
-from pagestore.values.types import DIGITS_MAX, Column, Schema, Type
+from pagestore.host import Column, Schema, Type
+from pagestore.tooling import DIGITS_MAX
 
 SPARK: dict[str, T.DataType] = {
     "int64": T.LongType(),

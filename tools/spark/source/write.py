@@ -28,13 +28,17 @@ import ivm  # noqa: F401 - maintains the views of workspaces
 import pagestore
 from ivm.spark.staging import Staged, clear, clear_jobs, files_of, new_job, query_of, stage, staged_batches
 from pagestore.errors import LockedError, MissingError, SchemaError, WordError
-from pagestore.relations.transaction import Transaction
-from pagestore.relations.writable import WritableRelation
-from pagestore.storage.file import local_path
-from pagestore.store import Store
-from pagestore.values.codec import encode
-from pagestore.values.types import Column, Schema
-from pagestore.versions.catalog import MAIN, recorded_dependants
+from pagestore.host import (
+    MAIN,
+    Column,
+    Schema,
+    Store,
+    Transaction,
+    WritableRelation,
+    encode,
+    local_path,
+    recorded_dependants,
+)
 
 from ...loading.edit import append, delete, upsert
 from ...loading.fill import Conflicts, Filled, fill, rising, sort

@@ -10,7 +10,7 @@ Rows of relations are sorted by the columns that they are looked up by, and a ha
 key begin. Facts with a key form a chain, the newest first. A combination of facts is found from the last of them: the
 others come before it.
 
-Groups of arguments of the kernel that evaluates a recursion in memory (see pagestore/runtime/arguments.py).
+Groups of arguments of the kernel that evaluates a recursion in memory (see pagestore/runtime/types.py).
 
 Build hash tables: those of relations that a recursion reads, and the chains of its facts.
 
@@ -265,7 +265,7 @@ def test(bodies, values, t):
 
 @inlined
 def derive(bodies, facts, run, b, depth):
-    """Add the fact that a body's head makes of the variables, unless it exists with a value that is no worse."""
+    """Add the fact that a body's head makes of the variables, unless it exists with a value that is not a worse."""
     progress, values, lists = run.progress, run.values, bodies.lists
     table, fold = bodies.bodies, progress[FOLD]
     predicate, terms, keys = table[b, HEAD], table[b, TERMS], table[b, KEYS]
@@ -331,7 +331,7 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
 
 @inlined
 def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, slot, row):
-    """Put a fact aside for the part that owns it, until all threads have finished, unless it is there already."""
+    """Put a fact aside for the part that owns it, until all threads have finished, unless it already exists."""
     aside, recent, own = run.aside, run.recent, run.aside.shape[1] - ASIDE
     progress, parts = run.progress, run.puts.shape[0]
     part, room = owner(progress, slot, parts), aside.shape[0] // parts

@@ -1,0 +1,264 @@
+"""Nulls: which variables of a rule may be null, and the conditions that exclude null where it may not be.
+
+    email[c] = e -> int(c), string?(e).
+
+    p(c) <- q(c), email[c] = e.            means    p(c) <- q(c), email[c] = e, e != null.
+    p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e != null).
+    p(c, e) <- q(c), email[c] = e?.        stays as it is; the second column of p may be null
+    p(c) <- email[c] = e?, e < "b".        means    p(c) <- email[c] = e, e < "b", e != null.
+
+A rule without marks sees no null. A marked argument, `e?`, may be null; null joins null if all of a variable's
+arguments are marked. Comparisons hold only for values, so conditions are added for their variables; an equation that
+defines a variable does not compare. In the result, `x != null` and `x = null` compare words, and so do joins.
+
+    t[x] = s <- agg<<s = sum(v)>> r(x, v?).         aggregates skip nulls, and a group of nulls only has a null
+
+    t$some[x] = s <- agg<<s = sum(v)>> r(x, v), v != null.
+    t$group[x] = n <- agg<<n = count()>> r(x, v).
+    t[x] = s <- t$some[x] = s ; t$group[x] = _, !t$some[x] = _, s = null.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Type,
+    Var,
+    constants,
+    marked,
+    unnamed_in,
+    variables,
+)
+from ivm.lang.program import Program, in_order
+from ivm.lang.types import stands_for_null
+
+Known = Mapping[str, Predicate]
+Nulls = Mapping[str, bool]  # for each variable that is bound, whether it may be null
+COLLIDING = ("int64", "duration")  # a column of these that is never null may hold the word of null as a value
+NEVER = Compare("<", Const(0, "int64"), Const(0, "int64"))  # for comparisons with null
+SKIPPED_ONLY = ("top", "bottom", "concat")  # a group of nulls only has no row of these
+ABSENT: dict[str, int | None] = {"count": 0, "count_distinct": 0}  # the value of a group of nulls only; null for others
+
+
+def without_nulls(rule: Rule, known: Known) -> Rule:
+    """Return the rule with conditions that exclude null values."""
+    named = any(leaf.value is None for leaf in constants(rule))
+    if not named and not any(known[a.predicate].nullable for disjunct in rule.body for a in _atoms(disjunct)):
+        return rule
+    unnamed = unnamed_in(rule)
+    guards = _Guards(known, rule.types, unnamed)
+    return replace(rule, body=tuple(guards.conjunction(disjunct, {}) for disjunct in rule.body))
+
+
+def _atoms(literals: Disjunct) -> Iterator[Atom]:
+    for literal in literals:
+        if isinstance(literal, Negation):
+            yield from _atoms(literal.body)
+        elif isinstance(literal, Atom):
+            yield literal
+
+
+class _Guards:
+    """Adds conditions `x != null` to conjunctions."""
+
+    def __init__(self, known: Known, types: Mapping[str, Type], unnamed: set[str]) -> None:
+        self._known, self._types, self._unnamed = known, types, unnamed
+
+    def conjunction(self, literals: Disjunct, outer: Nulls) -> Disjunct:
+        """Return a conjunction with conditions; `outer` has the variables that are bound around a negation."""
+        guarded: list[Literal] = []
+        shared = self._shared(literals, outer)
+        for literal in literals:
+            guarded.append(literal)
+            if isinstance(literal, Atom):
+                guarded += self._of_atom(literal, shared)
+        nulls = may_be_null(tuple(guarded), self._known, outer)
+        defining = {id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))}
+        for literal in literals:
+            if isinstance(literal, Compare) and id(literal) not in defining and not tests_null(literal):
+                names = (v for v in variables(literal) if nulls.get(v.name))
+                guarded += [_guard(v, self._types[v.name]) for v in names]
+            elif isinstance(literal, Compare) and id(literal) not in defining:
+                guarded.append(NEVER)
+        nulls = may_be_null(tuple(guarded), self._known, outer)
+        return tuple(
+            replace(x, body=self.conjunction(x.body, nulls)) if isinstance(x, Negation) else x
+            for x in dict.fromkeys(guarded)
+        )
+
+    @staticmethod
+    def _bound(literals: Disjunct, outer: Nulls) -> set[str]:
+        return {v.name for x in literals if isinstance(x, Atom) for v in variables(x)}.union(outer)
+
+    def _of_atom(self, atom: Atom, shared: set[str]) -> Iterator[Compare]:
+        """Yield the conditions for the arguments of an atom in columns that may be null."""
+        predicate = self._known[atom.predicate]
+        for place, term in enumerate(atom.terms):
+            if isinstance(term, Const):
+                if term.value is None or (place in predicate.nullable and stands_for_null(term)):
+                    yield NEVER  # no row has this value
+            elif isinstance(term, Var) and (
+                term.name in shared or (place in predicate.nullable and self._asks(predicate, place, term))
+            ):
+                yield replace(_guard(term, predicate.types[place]), where=atom.where)
+
+    def _asks(self, predicate: Predicate, place: int, term: Var) -> bool:
+        """Return whether an argument asks for a value: `_` does only as the value of a function."""
+        is_value = predicate.value is not None and place == len(predicate.keys)
+        return not term.marked and (is_value or term.name not in self._unnamed)
+
+    def _shared(self, literals: Disjunct, outer: Nulls) -> set[str]:
+        """Return variables that are null in some places only, and whose other places may hold the word of null."""
+        places: dict[str, set[bool]] = {name: {null} for name, null in outer.items()}
+        for literal in literals:
+            if isinstance(literal, Atom):
+                for place, term in enumerate(literal.terms):
+                    if isinstance(term, Var):
+                        places.setdefault(term.name, set()).add(place in self._known[literal.predicate].nullable)
+        return {name for name, found in places.items() if len(found) > 1 and self._types[name] in COLLIDING}
+
+
+def _guard(variable: Var, type_: Type) -> Compare:
+    return Compare("!=", replace(variable, marked=False), Const(None, type_), where=variable.where)
+
+
+def tests_null(comparison: Compare) -> bool:
+    """Return whether a comparison is `x = null` or `x != null`, which compares words."""
+    return any(isinstance(side, Const) and side.value is None for side in (comparison.left, comparison.right))
+
+
+def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) -> dict[str, bool]:
+    """Return for each variable that a conjunction with conditions binds, or that `outer` has, whether it may be null.
+
+    >>> known = {"a": Predicate("a", ("int64", "int64"), None, True, ("x", "y"), nullable=(1,))}
+    >>> x, y, z = map(Var, "xyz")
+    >>> may_be_null((Atom("a", (x, y)), Compare("=", z, Binary("+", x, y))), known)
+    {'x': False, 'y': True, 'z': True}
+    """
+    nulls = dict(outer or {})
+    for literal in literals:
+        if isinstance(literal, Atom):
+            for place, term in enumerate(literal.terms):
+                if isinstance(term, Var):
+                    nulls[term.name] = nulls.get(term.name, True) and place in known[literal.predicate].nullable
+    values = {x.left for x in literals if isinstance(x, Compare) and x.op == "!=" and tests_null(x)}
+    nulls |= {v.name: False for v in values if isinstance(v, Var) and v.name in nulls}
+    for _, target, source in _definitions(literals, {*nulls}):
+        nulls[target.name] = target not in values and is_nullable(source, nulls)
+    return nulls
+
+
+def nullable_places(terms: Sequence[Term], bodies: Sequence[Disjunct], known: Known) -> tuple[int, ...]:
+    """Return the places of the terms that may be null in some of the conjunctions."""
+    nulls = [may_be_null(body, known) for body in bodies]
+    return tuple(place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls))
+
+
+def with_nullable_helpers(part: Program, known: Known) -> Program:
+    """Return a part of a program, its helper views saying which of their columns may be null."""
+    predicates = {**known, **part.predicates}
+    for rule in in_order(part.rules):
+        for head in (*rule.heads, *([rule.failed] if rule.failed else [])):
+            helper = predicates[head.predicate]
+            if "$" in helper.name:
+                nullable = {*helper.nullable, *nullable_places(head.terms, rule.body, predicates)}
+                predicates[helper.name] = replace(helper, nullable=(*sorted(nullable),))
+    return replace(part, predicates={name: predicates[name] for name in part.predicates})
+
+
+def is_nullable(term: Term, nulls: Nulls) -> bool:
+    """Return whether a term may be null, given that of its variables: arithmetic with null is null."""
+    match term:
+        case Var():
+            return nulls.get(term.name, False)
+        case Const():
+            return term.value is None
+        case Binary():
+            return is_nullable(term.left, nulls) or is_nullable(term.right, nulls)
+
+
+def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:
+    """Return the equations that define variables, in an order in which each has what it needs, and these variables."""
+    known, found = {*bound}, list[tuple[Compare, Var, Term]]()
+    waiting = [x for x in literals if isinstance(x, Compare) and x.op == "="]
+    while one := next((one for x in waiting if (one := _defined(x, known))), None):
+        found.append(one)
+        waiting.remove(one[0])
+        known.add(one[1].name)
+    return found
+
+
+def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | None:
+    for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
+        if isinstance(target, Var) and target.name not in known and known.issuperset(v.name for v in variables(source)):
+            return equation, target, source
+    return None
+
+
+# -- aggregates
+
+
+def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
+    """Return the rules of an aggregating rule whose aggregates skip nulls, each after those that it reads.
+
+    Arguments that name only the order of a group's rows, since none is written, may be null. In a recursion a group of
+    nulls only has no row.
+    """
+    nulls: dict[str, bool] = {}
+    for disjunct in rule.body:
+        for name, null in may_be_null(disjunct, known).items():
+            nulls[name] = nulls.get(name, False) or null
+    skipped = [tuple(v for v in one.written if nulls.get(v.name)) for one in rule.aggregates]
+    counting = tuple(replace(one, arguments=()) if one.op == "count" else one for one in rule.aggregates)
+    rule = replace(rule, aggregates=counting)
+    if not any(skipped):
+        return [rule]
+    whole = [n for n, some in enumerate(skipped) if not some]
+    made = [_only(rule, whole)] if whole else []
+    groups: dict[tuple[Var, ...], Atom] = {}
+    for n, some in enumerate(skipped):
+        if some:
+            body = tuple((*disjunct, *(_guard(v, rule.types[v.name]) for v in some)) for disjunct in rule.body)
+            own = replace(_only(rule, [n]), body=body)
+            op = rule.aggregates[n].op
+            alone = recursive or op in SKIPPED_ONLY or rule.aggregates[n].absent is not None
+            made += [own] if alone else _with_null_groups(own, rule, groups)
+    return made
+
+
+def _only(rule: Rule, numbers: Sequence[int]) -> Rule:
+    """Return a rule with some of its heads and their aggregates."""
+    return replace(
+        rule, heads=tuple(rule.heads[n] for n in numbers), aggregates=tuple(rule.aggregates[n] for n in numbers)
+    )
+
+
+def _with_null_groups(rule: Rule, whole: Rule, groups: dict[tuple[Var, ...], Atom]) -> Iterator[Rule]:
+    """Yield a rule that skips nulls, under another name; one that counts all groups of the `whole` rule, unless
+    `groups` has it; and the rule of the view."""
+    (head,), (aggregate,) = rule.heads, rule.aggregates
+    result, other, count = (replace(aggregate.result, name=f"{aggregate.result.name}{end}") for end in ("", "$", "$$"))
+    types = {**rule.types, other.name: rule.types[result.name], count.name: "int64"}
+    note = f"{rule.text}  (of what is not null)"
+    yield replace(rule, heads=(replace(head, predicate=f"{head.predicate}$some"),), text=note)
+    keys = tuple(v for v in head.args if isinstance(v, Var))
+    if keys not in groups:
+        groups[keys] = Atom(f"{head.predicate}$group", head.args, count, where=head.where)
+        counted = (Aggregate("count", count, where=aggregate.where),)
+        yield replace(whole, heads=(groups[keys],), aggregates=counted, types=types, text=f"{rule.text}  (its groups)")
+    some, none = (marked(Atom(f"{head.predicate}$some", head.args, v, where=head.where)) for v in (result, other))
+    absent = Compare("=", result, Const(ABSENT.get(aggregate.op), rule.types[result.name]))
+    group = marked(replace(groups[keys], value=count))
+    body: tuple[Disjunct, ...] = ((some,), (group, Negation((none,), (other,), where=head.where), absent))
+    yield replace(rule, body=body, aggregates=(), types=types)

@@ -1,0 +1,122 @@
+"""What SQL says of tables and views beyond what rules know, kept in one property of the store.
+
+    tables   the types of columns as SQL names them, defaults, and the order of columns
+    views    those that are expanded where they are named, as text
+    kept     for each kept view: its statement, its columns and types, and the name of its block
+
+Everything else follows from the store: a table is a relation, a kept view is a block of rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from ivm.lang.ir import Predicate
+from ivm.sql.queries.clauses import Schema
+from ivm.sql.rules import ONE, Column, Table
+from ivm.sql.types import SqlType, type_of_store
+
+PROPERTY = "ivm.sql"
+
+
+class Catalog:
+    """The tables and views of a version: `source` is a snapshot or a transaction, `predicates` those of its rules."""
+
+    def __init__(self, source: Any, predicates: Mapping[str, Predicate], properties: Mapping[str, Any]) -> None:
+        self.source, self.predicates = source, predicates
+        saved: dict[str, Any] = json.loads(properties.get(PROPERTY) or "{}")
+        self.tables: dict[str, Any] = saved.get("tables", {})
+        self.views: dict[str, Any] = saved.get("views", {})
+        self.kept: dict[str, Any] = saved.get("kept", {})
+
+    def saved(self) -> str:
+        """Return the property's text."""
+        return json.dumps({"tables": self.tables, "views": self.views, "kept": self.kept})
+
+    # -- names
+
+    def names(self) -> list[str]:
+        """Return the names of all tables and views that a query can name."""
+        stored = [name for name in self.source if not _is_inner(name)]
+        return [*stored, *self.views]
+
+    def find(self, name: str) -> str | None:
+        """Return the stored name of a table or a kept view, whatever the case of its letters."""
+        return _find(name, [n for n in self.source if n != ONE])
+
+    def view(self, name: str) -> exp.Expr | None:
+        """Return the query of a view that is expanded; None if there is none of that name."""
+        own = _find(name, self.views)
+        if own is None:
+            return None
+        saved = self.views[own]
+        query = sqlglot.parse_one(saved["query"], dialect="duckdb")
+        if saved.get("columns"):
+            alias = exp.TableAlias(
+                this=exp.to_identifier("view_rows"),
+                columns=[exp.to_identifier(c, quoted=True) for c in saved["columns"]],
+            )
+            return exp.select("*").from_(exp.Subquery(this=query, alias=alias))
+        return query
+
+    # -- tables
+
+    def columns(self, name: str) -> list[Column]:
+        """Return the columns of a stored table or kept view in the order in which SQL shows them."""
+        if name in self.kept:
+            return [Column(n, _parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
+        schema = self.source[name].schema
+        given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
+        found = []
+        for column in schema.columns:
+            text = str(column.type)
+            own = given.get(column.name)
+            type_ = _parsed(own["type"]) if own else type_of_store(text)
+            found.append(Column(column.name, type_, text.endswith("?")))
+        return found
+
+    def table(self, name: str) -> Table | None:
+        """Return a table or a kept view as rules read it; None if there is none of that name."""
+        own = self.find(name)
+        if own is None:
+            return None
+        columns = tuple(self.columns(own))
+        weighs = self.weighs(own)
+        if weighs or own in self.kept:
+            return Table(own, columns, (*range(len(columns)),), weighs=weighs)
+        schema = self.source[own].schema
+        names = [c.name for c in columns]
+        key = tuple(names.index(k) for k in schema.key)
+        return Table(own, columns, key, function=len(key) < len(columns))
+
+    def weighs(self, name: str) -> bool:
+        """Return whether the rows of a table or a kept view have multiplicities."""
+        if name in self.kept:
+            return bool(self.kept[name].get("weighs"))
+        return bool(self.tables.get(name, {}).get("bag"))
+
+    def schema(self) -> Schema:
+        """Return what names mean to a query."""
+        return Schema(self.table, self.view, self.names)
+
+
+def _is_inner(name: str) -> bool:
+    return name == ONE or "$" in name or ":part" in name
+
+
+def _find(name: str, names: Any) -> str | None:
+    if name in names:
+        return name
+    return next((one for one in names if one.lower() == name.lower()), None)
+
+
+def _parsed(text: str) -> SqlType:
+    if text.startswith("DECIMAL("):
+        precision, scale = text[8:-1].split(",")
+        return SqlType("DECIMAL", int(precision), int(scale))
+    return SqlType(text)

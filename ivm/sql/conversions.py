@@ -1,0 +1,93 @@
+"""Values of one type as values of another, as CAST and comparisons need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import converted
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import BOOLEAN, DATE, INTEGER, NULL, TIMESTAMP, VARCHAR, SqlType, common
+
+
+def call(name: str, *args: Term) -> Call:
+    """Return a call."""
+    return Call(name, args)
+
+
+def is_null_constant(value: Typed) -> bool:
+    """Return whether a value is the constant NULL."""
+    return isinstance(value.term, Lit) and value.term.value is None
+
+
+def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
+    """Return a value in another type, as CAST does.  Raises SqlError if there is no such conversion."""
+    if isinstance(value.term, Lit):
+        return converted(value, type_, node)
+    own = value.type
+    if own == type_:
+        return value
+    if own.store == type_.store and (not own.is_decimal or own.precision <= type_.precision):
+        return value._replace(type=type_)
+    return Typed(_conversion(value.term, own, type_, node), type_, value.nullable)
+
+
+def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
+    if type_.is_float and own.is_number:
+        return call("float", term)
+    if type_.is_decimal and own.is_integer and type_.scale:
+        return call("*", term, Lit(Decimal(10) ** 0 * Decimal(1).scaleb(0).quantize(Decimal(1).scaleb(-type_.scale)),
+                                   f"decimal(18,{type_.scale})"))  # fmt: skip
+    if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
+        return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"))
+    if type_.is_integer and own == BOOLEAN:
+        return call("if", term, Lit(1, "int64"), Lit(0, "int64"))
+    if type_ == BOOLEAN and own.is_number:
+        return call("!=", term, Lit(0, "int64"))
+    if type_.is_integer and (own.is_number or own == VARCHAR):
+        return call("int", call("round", term) if own.is_float or own.is_decimal else term)
+    if type_.is_decimal and (own.is_number or own == VARCHAR):
+        return call("decimal", term, Lit(type_.scale, "int64"))
+    if type_.is_float and own == VARCHAR:
+        return call("float", term)
+    if type_ == VARCHAR:
+        return call("string", term)
+    if type_ == DATE and own in (TIMESTAMP, VARCHAR):
+        return call("date", term)
+    if type_ == TIMESTAMP and own in (DATE, VARCHAR):
+        return call("datetime", term)
+    raise SqlError(f"a {own} is not converted to {type_}", node)
+
+
+def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Return two values in one type, in which they are compared.  Raises SqlError if there is none."""
+    wanted = common(left.type, right.type)
+    if wanted is None and isinstance(left.term, Lit) and left.type == VARCHAR:
+        wanted = right.type
+    elif wanted is None and isinstance(right.term, Lit) and right.type == VARCHAR:
+        wanted = left.type
+    if wanted is None:
+        raise SqlError(f"a {left.type} and a {right.type} are not compared: CAST one of them", node)
+    if left.type.is_number and right.type.is_number and not wanted.is_float:
+        return convert(left, wanted, node), convert(right, wanted, node)
+    return convert(left, wanted, node), convert(right, wanted, node)
+
+
+def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
+    """Return the type of several values that are alternatives.  Raises SqlError if there is none."""
+    found = NULL
+    for one in values:
+        if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR):
+            continue
+        if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer:
+            continue
+        if isinstance(one.term, Lit) and one.type == INTEGER and found.is_decimal:
+            continue
+        new = common(found, one.type)
+        if new is None:
+            raise SqlError(f"{found} and {one.type} are not alternatives of one value: CAST one of them", node)
+        found = new
+    return found

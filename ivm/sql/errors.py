@@ -1,0 +1,40 @@
+"""Errors of SQL: a sentence with the line and the column of the statement."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from ivm.errors import IvmError
+
+
+class SqlError(IvmError, ValueError):
+    """A statement that is wrong, or that is not evaluated."""
+
+    def __init__(self, reason: str, node: Any = None) -> None:
+        """`node` is the part of the statement that is wrong; its place becomes part of the message."""
+        self.reason, self.place = reason, place_of(node)
+        super().__init__(f"sql:{self.place[0]}:{self.place[1]}: {reason}" if self.place else f"sql: {reason}")
+
+
+class SqlWarning(UserWarning):
+    """What a statement asks for and is not done, or what keeping it costs."""
+
+
+def place_of(node: Any) -> tuple[int, int] | None:
+    """Return the line and the column where a part of a statement begins; None if the parser did not note it."""
+    if node is None or isinstance(node, str):
+        return None
+    places = [
+        (part.meta["line"], max(1, part.meta["col"] - (part.meta["end"] - part.meta["start"])))
+        for part in node.walk()
+        if "line" in part.meta
+    ]
+    return min(places, default=None)
+
+
+def nearest(name: str, known: Any) -> str:
+    """Return `: did you mean x?`, or a list of what exists."""
+    names = list(dict.fromkeys(known))
+    lower = {one.lower(): one for one in names}
+    if found := get_close_matches(name.lower(), list(lower), 1, 0.6):
+        return f": did you mean {lower[found[0]]}?"
+    return f"; there is {', '.join(names[:12])}" if names else ""

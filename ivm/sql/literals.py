@@ -1,0 +1,133 @@
+"""Constants of SQL as constants of rules."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+from ivm.sql.terms import Lit, Typed
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NULL, TIME, TIMESTAMP, VARCHAR, SqlType
+
+TRUE = ("true", "t", "yes", "y", "1", "on")
+FALSE = ("false", "f", "no", "n", "0", "off")
+
+
+def constant(node: exp.Expr) -> Typed | None:
+    """Return a literal, a negative number or a cast of a literal; None for any other expression."""
+    match node:
+        case exp.Null():
+            return Typed(Lit(None, "int64"), NULL, True)
+        case exp.Boolean():
+            return Typed(Lit(bool(node.this), "bool"), BOOLEAN, False)
+        case exp.Literal() if node.is_string:
+            return Typed(Lit(str(node.this), "string"), VARCHAR, False)
+        case exp.Literal():
+            return number(str(node.this), node)
+        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return number(f"-{node.this.this}", node)
+    return None
+
+
+def number(text: str, node: exp.Expr) -> Typed:
+    """Return a number: an integer, a decimal if it has a point, a double if it has an exponent."""
+    if "e" in text.lower():
+        return Typed(Lit(float(text), "float64"), DOUBLE, False)
+    if "." in text:
+        digits = text.lstrip("-").replace(".", "").lstrip("0")
+        scale = len(text.partition(".")[2])
+        precision = max(len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale)
+        if precision > 18:
+            return Typed(Lit(float(text), "float64"), DOUBLE, False)
+        return Typed(Lit(Decimal(text), f"decimal(18,{scale})"), SqlType("DECIMAL", precision, scale), False)
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise SqlError(f"{text} is too large: integers have 64 bits", node)
+    type_ = INTEGER if -(2**31) <= value < 2**31 else BIGINT
+    return Typed(Lit(value, "int64"), type_, False)
+
+
+def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
+    """Return a constant in another type, as CAST does.  Raises SqlError if it does not fit."""
+    assert isinstance(value.term, Lit)
+    found = value.term.value
+    if found is None:
+        return Typed(Lit(None, type_.store), type_, True)
+    try:
+        return Typed(Lit(_converted(found, type_), type_.store), type_, False)
+    except (ValueError, InvalidOperation, OverflowError):
+        raise SqlError(f"{found!r} is not a value of type {type_}", node) from None
+
+
+def _converted(value: object, type_: SqlType) -> object:
+    if type_.is_integer:
+        return _integer(value)
+    if type_.is_decimal:
+        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(str(_plain(value)))
+        return exact.quantize(Decimal(1).scaleb(-type_.scale), rounding="ROUND_HALF_UP")
+    if type_.is_float:
+        return float(str(_plain(value)))
+    if type_ == VARCHAR:
+        return _text(value)
+    if type_ == BOOLEAN:
+        return _truth(value)
+    if type_ in (DATE, TIMESTAMP, TIME) or type_.name == "TIMESTAMP WITH TIME ZONE":
+        return _moment(value, type_)
+    raise ValueError
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float | Decimal | str):
+        return value
+    raise ValueError
+
+
+def _integer(value: object) -> int:
+    exact = Decimal(str(_plain(value)).strip())
+    whole = int(exact.quantize(Decimal(1), rounding="ROUND_HALF_EVEN" if isinstance(value, float) else "ROUND_HALF_UP"))
+    if not -(2**63) <= whole < 2**63:
+        raise ValueError
+    return whole
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    return str(value)
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, str):
+        if value.strip().lower() in TRUE:
+            return True
+        if value.strip().lower() in FALSE:
+            return False
+        raise ValueError
+    return bool(_plain(value))
+
+
+def _moment(value: object, type_: SqlType) -> object:
+    if isinstance(value, str):
+        text = value.strip()
+        if type_ == TIME:
+            return time.fromisoformat(text)
+        found = datetime.fromisoformat(text) if len(text) > 10 else datetime.combine(_date(text), time())
+        if found.tzinfo is not None:
+            found = (found - (found.utcoffset() or timedelta())).replace(tzinfo=None)
+        return found.date() if type_ == DATE else found
+    if isinstance(value, datetime):
+        return {"DATE": value.date(), "TIME": value.time()}.get(type_.name, value)
+    if isinstance(value, date) and type_ != TIME:
+        return value if type_ == DATE else datetime.combine(value, time())
+    raise ValueError
+
+
+def _date(text: str) -> date:
+    year, month, day = text.split("-")
+    return date(int(year), int(month), int(day))

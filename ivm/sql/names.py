@@ -1,0 +1,162 @@
+"""Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or `(a + 1)`."""
+
+from sqlglot import exp
+
+from ivm.sql.types import sql_type
+
+_INFIX: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
+    exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.Like: "~~", exp.ILike: "~~*",
+}  # fmt: skip
+_QUOTED = {"substring", "trim", "nullif", "left", "right", "mode", "if", "year", "month", "day", "hour", "minute",
+           "second", "replace", "position", "overlay", "row", "values", "char"}  # fmt: skip
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
+    exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or",
+    exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
+    exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile", exp.PercentileCont: "quantile_cont",
+}  # fmt: skip
+
+
+def output_name(node: exp.Expr, source: str) -> str:
+    """Return the name of a column of a select list; `source` is the statement's text.
+
+    >>> from sqlglot import parse_one
+    >>> [output_name(e, "") for e in parse_one("SELECT a AS b, t.c, sum(d), e + 1, count(*)", dialect="duckdb").selects]
+    ['b', 'c', 'sum(d)', '(e + 1)', 'count_star()']
+    """
+    if isinstance(node, exp.Alias):
+        return node.alias
+    if isinstance(node, exp.Column):
+        return node.name
+    return text(node)
+
+
+def text(node: exp.Expr) -> str:
+    """Return DuckDB's text of an expression."""
+    for kind, shown in _INFIX.items():
+        if type(node) is kind:
+            return f"({text(node.this)} {shown} {text(node.expression)})"
+    for kind, shown in ((exp.And, "AND"), (exp.Or, "OR")):
+        if isinstance(node, kind):
+            return f"({f' {shown} '.join(map(text, _flat(node, kind)))})"
+    match node:
+        case exp.Paren():
+            return text(node.this)
+        case exp.Column():
+            return ".".join(_identifier(part.name) for part in node.parts)
+        case exp.Literal():
+            return "'" + node.this.replace("'", "''") + "'" if node.is_string else str(node.this)
+        case exp.Null():
+            return "NULL"
+        case exp.Boolean():
+            return "true" if node.this else "false"
+        case exp.Neg():
+            return f"(-({text(node.this)}))" if not isinstance(node.this, exp.Literal) else f"-{text(node.this)}"
+        case exp.Not():
+            return _negated(node)
+        case exp.Is():
+            return f"({text(node.this)} IS {'NOT NULL' if _is_not_null(node) else 'NULL'})"
+        case exp.Between():
+            return f"({text(node.this)} BETWEEN {text(node.args['low'])} AND {text(node.args['high'])})"
+        case exp.In():
+            return _within(node)
+        case exp.Cast():
+            return f"{'TRY_' * isinstance(node, exp.TryCast)}CAST({text(node.this)} AS {sql_type_text(node.to)})"
+        case exp.Case():
+            return _case(node)
+        case exp.Filter():
+            return f"{text(node.this)} FILTER (WHERE {text(node.expression.this)})"
+        case exp.Window():
+            return _window(node)
+        case exp.Subquery():
+            return f"({node.this.sql(dialect='duckdb')})"
+        case exp.Count() if isinstance(node.this, exp.Star):
+            return "count_star()"
+        case exp.Distinct():
+            return f"DISTINCT {', '.join(map(text, node.expressions))}"
+        case exp.Coalesce():
+            return f"COALESCE({', '.join(map(text, (node.this, *node.expressions)))})"
+        case exp.Extract():
+            return f"date_part('{node.name.upper()}', {text(node.expression)})"
+        case exp.If():
+            parts = [node.this, node.args.get("true"), node.args.get("false")]
+            return f'"if"({", ".join(text(p) for p in parts if p is not None)})'
+        case exp.Anonymous():
+            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
+        case exp.Func():
+            return _function(node)
+    return node.sql(dialect="duckdb")
+
+
+def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    return [*_flat(node.this, kind), *_flat(node.expression, kind)] if isinstance(node, kind) else [node]
+
+
+def _identifier(name: str) -> str:
+    return name if name.replace("_", "a").isalnum() and not name[0].isdigit() else f'"{name}"'
+
+
+def _negated(node: exp.Not) -> str:
+    inner = node.this
+    if isinstance(inner, exp.Is):
+        return f"({text(inner.this)} IS NOT NULL)"
+    if isinstance(inner, exp.Like | exp.ILike):
+        shown = "!~~*" if isinstance(inner, exp.ILike) else "!~~"
+        return f"({text(inner.this)} {shown} {text(inner.expression)})"
+    return f"(NOT {text(inner)})"
+
+
+def _is_not_null(node: exp.Is) -> bool:
+    return isinstance(node.expression, exp.Not)
+
+
+def _within(node: exp.In) -> str:
+    if query := node.args.get("query"):
+        return f"({text(node.this)} IN {text(query)})"
+    return f"({text(node.this)} IN ({', '.join(map(text, node.expressions))}))"
+
+
+def sql_type_text(node: exp.DataType) -> str:
+    """Return DuckDB's name of a type."""
+    try:
+        shown = sql_type(node)
+    except ValueError:
+        return node.sql(dialect="duckdb")
+    return str(shown).replace(",", ", ")
+
+
+def _case(node: exp.Case) -> str:
+    operand = f" {text(node.this)}" if node.this else " "
+    whens = [f"WHEN ({text(one.this)}) THEN ({text(one.args['true'])})" for one in node.args["ifs"]]
+    default = text(node.args["default"]) if node.args.get("default") is not None else "NULL"
+    if node.this:
+        whens = [f"WHEN ({text(one.this)}) THEN ({text(one.args['true'])})" for one in node.args["ifs"]]
+    return f"CASE{operand} {' '.join(whens)} ELSE {default} END"
+
+
+def _function(node: exp.Func) -> str:
+    name = _FUNCTIONS.get(type(node)) or node.meta.get("name") or node.sql_name()
+    args: list[exp.Expr] = []
+    for key in node.arg_types:
+        value = node.args.get(key)
+        if isinstance(value, list):
+            args += value
+        elif isinstance(value, exp.Expr):
+            args.append(value)
+    shown = str(name).lower()
+    shown = f'"{shown}"' if shown in _QUOTED else shown
+    return f"{shown}({', '.join(map(text, args))})"
+
+
+def _window(node: exp.Window) -> str:
+    parts = []
+    if by := node.args.get("partition_by"):
+        parts.append(f"PARTITION BY {', '.join(map(text, by))}")
+    if order := node.args.get("order"):
+        keys = [text(one.this) + " DESC" * bool(one.args.get("desc")) for one in order.expressions]
+        parts.append(f"ORDER BY {', '.join(keys)}")
+    if spec := node.args.get("spec"):
+        parts.append(spec.sql(dialect="duckdb"))
+    return f"{text(node.this)} OVER ({' '.join(parts)})"

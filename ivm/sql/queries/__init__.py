@@ -1,0 +1,1 @@
+"""Queries of SQL as bodies of rules."""

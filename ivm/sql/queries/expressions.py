@@ -1,0 +1,299 @@
+"""Expressions of SQL as terms, and conditions as literals of a body.
+
+A condition becomes the literals that hold where it is true: neither false nor null. `NOT` is pushed inwards, since
+`NOT (a < b)` is true where `a >= b` is, so three values are needed only where a condition is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ivm.sql.conversions import alike
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import constant
+from ivm.sql.queries import functions as fn
+from ivm.sql.queries.scope import Scope
+from ivm.sql.rules import Body, Builder, is_null
+from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
+from ivm.sql.types import BOOLEAN, NULL, SqlType, sql_type
+
+COMPARE: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+NEVER: list[Literal] = [Test(Call("=", (Lit(1, "int64"), Lit(0, "int64"))))]
+
+
+class Subqueries(NamedTuple):
+    """How subqueries become literals and terms, in a scope (see subqueries.py)."""
+
+    exists: Callable[[exp.Expr, Scope, bool], list[Literal]]
+    within: Callable[[Typed, exp.Expr, Scope, bool], list[Literal]]
+    scalar: Callable[[exp.Expr, Scope], Typed]
+
+
+class Expressions:
+    """Translates expressions in a scope; `replaced` are expressions that have values already, by their text.
+
+    If `grouped` is given, columns must be among the grouped terms, which have these values.
+    """
+
+    def __init__(
+        self, builder: Builder, scope: Scope, subqueries: Subqueries,
+        replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None,
+    ) -> None:  # fmt: skip
+        self.builder, self.scope, self.subqueries = builder, scope, subqueries
+        self.replaced, self.grouped = replaced or {}, grouped
+        self._aliases: list[str] = []  # that are being expanded
+
+    @property
+    def body(self) -> Body:
+        """The body to which subqueries add atoms."""
+        return self.scope.body
+
+    # -- values
+
+    def value(self, node: exp.Expr) -> Typed:
+        """Return the term of an expression.  Raises SqlError."""
+        if self.replaced and (known := self.replaced.get(node.sql())):
+            return known
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, exp.Paren):
+            return self.value(node.this)
+        if isinstance(node, exp.Subquery | exp.Select):
+            return self.subqueries.scalar(node, self.scope)
+        if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
+            return self._marked(node)
+        if isinstance(node, exp.Window):
+            raise SqlError(f"a window function has no place here: {node.sql(dialect='duckdb')}", node)
+        if isinstance(node, exp.AggFunc):
+            raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
+        if (literal := constant(node)) is not None:
+            return literal
+        if operation := COMPARE.get(type(node)):
+            return self._compared(node, operation)
+        return fn.translate(node, self.value)
+
+    def _column(self, node: exp.Column) -> Typed:
+        """Return a column, or the expression of the select list that has its name."""
+        found, expression = None, self.scope.aliases.get(node.name.lower()) if not node.table else None
+        try:
+            found = self.scope.column(node)
+        except SqlError:
+            if expression is None or node.name.lower() in self._aliases:
+                raise
+        if found is None:
+            assert expression is not None
+            self._aliases.append(node.name.lower())
+            try:
+                return self.value(expression)
+            finally:
+                self._aliases.pop()
+        term = self.builder.resolve(found.term)
+        if self.grouped is not None:
+            if term in self.grouped:
+                return self.grouped[term]
+            if self.scope.own(node) is not None:
+                raise SqlError(
+                    f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or write "
+                    f"any_value({node.name})",
+                    node,
+                )
+        return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
+
+    def _compared(self, node: exp.Expr, operation: str) -> Typed:
+        left, right = alike(node, self.value(node.this), self.value(node.expression))
+        if left.type == NULL:
+            return Typed(Lit(None, "bool"), BOOLEAN, True)
+        return Typed(Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable)
+
+    def _marked(self, node: exp.Expr) -> Typed:
+        """Return EXISTS or IN as a value: whether the subquery has rows, in three values for IN."""
+        query = node.this if isinstance(node, exp.Exists) else node.args["query"]
+        inner = query.this if isinstance(query, exp.Subquery) else query
+        if isinstance(node, exp.Exists):
+            return self._some(inner)
+        left = self.value(node.this)
+        column = inner.selects[0].alias_or_name if inner.selects else ""
+        inner = inner.copy()
+        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "in_value"))
+        found = exp.select("count(*)").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
+        key = exp.column("in_value", "in_rows")
+        is_in = self._positive(found.where(exp.EQ(this=key, expression=node.this.copy())))
+        nulls = self._positive(found.where(exp.Is(this=key.copy(), expression=exp.Null())))
+        some = self._positive(found)
+        del column
+        unknown: Term = nulls
+        if left.nullable:
+            unknown = Call("or", (nulls, Call("and", (some, Call("is_null", (left.term,))))))
+        null = Lit(None, "bool")
+        term = Call("if", (is_in, Lit(True, "bool"), Call("if", (unknown, null, Lit(False, "bool")))))
+        return Typed(term, BOOLEAN, True)
+
+    def _some(self, inner: exp.Expr) -> Typed:
+        alias = exp.to_identifier("some_rows")
+        rows = exp.select("count(*)").from_(exp.Subquery(this=inner.copy(), alias=alias))
+        return Typed(self._positive(rows), BOOLEAN, False)
+
+    def _positive(self, query: exp.Select) -> Term:
+        count = self.subqueries.scalar(query, self.scope)
+        return Call(">", (count.term, Lit(0, "int64")))
+
+    # -- conditions
+
+    def require(self, node: exp.Expr) -> None:
+        """Let the body hold only where a condition is true; equal columns become one variable."""
+        for one in _conjuncts(node):
+            if isinstance(one, exp.EQ) and self._unified(one):
+                continue
+            for literal in self.condition(one):
+                self.body.literals.append(literal)
+
+    def _unified(self, node: exp.EQ) -> bool:
+        if not (isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Column)):
+            return False
+        left, right = self.value(node.this), self.value(node.expression)
+        if left.type.store != right.type.store or left.type.name == "NULL":
+            return False
+        return self.builder.unify(self.body, left.term, right.term)
+
+    def condition(self, node: exp.Expr, wanted: bool = True) -> list[Literal]:
+        """Return literals that hold where a condition is true, or if not `wanted`, where it is false."""
+        match node:
+            case exp.Paren():
+                return self.condition(node.this, wanted)
+            case exp.Not():
+                return self.condition(node.this, not wanted)
+            case exp.And() | exp.Or():
+                parts = [self.condition(node.this, wanted), self.condition(node.expression, wanted)]
+                return parts[0] + parts[1] if isinstance(node, exp.And) == wanted else either(parts)
+            case exp.Between():
+                both = exp.And(
+                    this=exp.GTE(this=node.this, expression=node.args["low"]),
+                    expression=exp.LTE(this=node.this, expression=node.args["high"]),
+                )
+                return self.condition(both, wanted)
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                return self._null(node.this, wanted)
+            case exp.Exists():
+                return self.subqueries.exists(node.this, self.scope, wanted)
+            case exp.In() if node.args.get("query"):
+                return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
+            case exp.In():
+                return self._listed(node, wanted)
+        if isinstance(node.args.get("expression"), exp.Any | exp.All):
+            return self._quantified(node, wanted)
+        if operation := COMPARE.get(type(node)):
+            return self._comparison(node, operation if wanted else FLIPPED[operation])
+        return self._truth(self.value(node), node, wanted)
+
+    def _null(self, node: exp.Expr, wanted: bool) -> list[Literal]:
+        value = self.value(node)
+        if not value.nullable:
+            return [*NEVER] if wanted else []
+        return [Test(is_null(value.term, wanted))]
+
+    def _comparison(self, node: exp.Expr, operation: str) -> list[Literal]:
+        left, right = alike(node, self.value(node.this), self.value(node.expression))
+        if left.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
+            return [*NEVER]
+        if left.type == BOOLEAN and operation not in ("=", "!="):
+            raise SqlError("truth values are compared by = and <> only", node)
+        return [Test(Call(operation, (left.term, right.term)))]
+
+    def _listed(self, node: exp.In, wanted: bool) -> list[Literal]:
+        """`x IN (a, b)`: one of several equations."""
+        left = self.value(node.this)
+        tests: list[list[Literal]] = []
+        for one in node.expressions:
+            value, right = alike(node, left, self.value(one))
+            if right.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
+                if not wanted:
+                    return [*NEVER]
+                continue
+            tests.append([Test(Call("=" if wanted else "!=", (value.term, right.term)))])
+        if not wanted:
+            return [one for test in tests for one in test]
+        return either(tests) if tests else [*NEVER]
+
+    def _quantified(self, node: exp.Expr, wanted: bool) -> list[Literal]:
+        """`x > ALL (query)` and `x = ANY (query)`, by the rows that decide."""
+        operation = COMPARE.get(type(node))
+        if operation is None:
+            raise SqlError("ANY and ALL stand after a comparison", node)
+        quantified = node.expression
+        inner = quantified.this.this if isinstance(quantified.this, exp.Subquery) else quantified.this
+        if not isinstance(inner, exp.Select):
+            raise SqlError(f"ANY and ALL take a subquery here: {node.sql(dialect='duckdb')}", node)
+        every = isinstance(quantified, exp.All)
+        if every != wanted:  # some row for which the comparison is true, or false
+            return self._deciding(node, inner, FLIPPED[operation] if every else operation, True)
+        opposite = operation if not wanted else FLIPPED[operation]
+        return self._deciding(node, inner, opposite, False)
+
+    def _deciding(self, node: exp.Expr, inner: exp.Select, operation: str, some: bool) -> list[Literal]:
+        alias = exp.to_identifier("any_rows")
+        inner = inner.copy()
+        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
+        kind = next(kind for kind, one in COMPARE.items() if one == operation)
+        key = exp.column("any_value", "any_rows")
+        holds: exp.Expr = kind(this=node.this.copy(), expression=key)
+        if not some:  # no row for which the opposite is true or unknown
+            null = exp.Is(this=kind(this=node.this.copy(), expression=key.copy()), expression=exp.Null())
+            holds = exp.Or(this=holds, expression=null)
+        rows = exp.select("1").from_(exp.Subquery(this=inner, alias=alias)).where(holds)
+        return self.subqueries.exists(rows, self.scope, some)
+
+    def _truth(self, value: Typed, node: exp.Expr, wanted: bool) -> list[Literal]:
+        if value.type == NULL:
+            return [*NEVER]
+        if value.type != BOOLEAN:
+            if not value.type.is_integer:
+                raise SqlError(f"a condition is wanted, and this is {value.type}: compare it with a value", node)
+            operation = "!=" if wanted else "="
+            return [Test(Call(operation, (value.term, Lit(0, "int64"))))]
+        if isinstance(value.term, Lit):
+            return [] if value.term.value is wanted else [*NEVER]
+        return [Test(value.term if wanted else negated(value.term))]
+
+
+def negated(term: Term) -> Term:
+    """Return the opposite of a condition."""
+    if isinstance(term, Call) and term.name in FLIPPED:
+        return Call(FLIPPED[term.name], term.args)
+    return Call("not", (term,))
+
+
+def either(parts: Sequence[list[Literal]]) -> list[Literal]:
+    """Return literals that hold where one of several conditions does."""
+    if any(not part for part in parts):
+        return []
+    kept = [part for part in parts if part != NEVER]
+    if len(kept) < 2:
+        return kept[0] if kept else [*NEVER]
+    flat: list[tuple[Literal, ...]] = []
+    for part in kept:
+        flat += part[0].parts if len(part) == 1 and isinstance(part[0], Either) else [tuple(part)]
+    return [Either(tuple(flat))]
+
+
+def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of a condition that AND joins, those with subqueries last."""
+    parts: list[exp.Expr] = []
+    left = [node]
+    while left:
+        one = left.pop(0)
+        one = one.unnest() if isinstance(one, exp.Paren) else one
+        if isinstance(one, exp.And):
+            left[:0] = [one.this, one.expression]
+        else:
+            parts.append(one)
+    return sorted(parts, key=lambda one: one.find(exp.Select) is not None)
+
+
+def cast_type(node: exp.Cast) -> SqlType:
+    """Return the type that a cast names."""
+    return sql_type(node.to)

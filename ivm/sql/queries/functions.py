@@ -1,0 +1,525 @@
+"""Functions and operators of SQL as terms of rules, with the types that DuckDB gives their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import converted
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
+    as_decimal,
+    common,
+    sql_type,
+)
+
+Value = Callable[[exp.Expr], Typed]
+
+MICROSECONDS = {
+    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
+    "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
+}  # fmt: skip
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
+PARTS = {
+    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isodow", "DOY": "yearday",
+    "DAYOFYEAR": "yearday", "WEEK": "week", "EPOCH": "epoch",
+}  # fmt: skip
+_PART_NODES: dict[type[exp.Expr], str] = {
+    exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
+    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
+    exp.DayOfMonth: "DAY",
+}  # fmt: skip
+_TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
+    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
+    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("md5", VARCHAR),
+    exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
+    exp.Contains: ("string:contains", BOOLEAN),
+}  # fmt: skip
+_FLOAT: dict[type[exp.Expr], str] = {exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln"}
+
+
+def translate(node: exp.Expr, value: Value) -> Typed:
+    """Return the term of an operator or a function.  Raises SqlError for one that is not known."""
+    for kinds, made in _FAMILIES:
+        if isinstance(node, kinds):
+            return made(node, value)
+    if isinstance(node, exp.Anonymous) and (named := _NAMED.get(node.name.lower())):
+        return named(node, value)
+    shown = node.sql(dialect="duckdb")
+    raise SqlError(f"{node.key.upper() if not isinstance(node, exp.Anonymous) else node.name}: this function is not "
+                   f"known, in {shown[:60]}; docs/sql.md lists those that are", node)  # fmt: skip
+
+
+# -- arithmetic
+
+
+def _arithmetic(node: exp.Expr, value: Value) -> Typed:
+    operation = "+" if isinstance(node, exp.Add) else "-" if isinstance(node, exp.Sub) else "*"
+    left, right = value(node.this), value(node.expression)
+    nullable = left.nullable or right.nullable
+    if is_null_constant(left) or is_null_constant(right):
+        type_: SqlType | None = right.type if left.type == NULL else left.type
+        assert type_ is not None
+        return Typed(Lit(None, type_.store), type_, True)
+    if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
+        return _moment(operation, left, right, node)
+    for one in (left, right):
+        if not one.type.is_number:
+            raise SqlError(f"`{operation}` takes numbers, and this is {one.type}", node)
+    type_ = common(left.type, right.type)
+    assert type_ is not None
+    if type_.is_decimal:
+        return _decimal(operation, left, right, nullable)
+    if type_.is_integer:
+        type_ = _integer_type(left, right)
+    left, right = convert(left, type_, node), convert(right, type_, node)
+    if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer:
+        return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
+    return Typed(call(operation, left.term, right.term), type_, nullable)
+
+
+def _folded(operation: str, left: object, right: object) -> int:
+    assert isinstance(left, int) and isinstance(right, int)
+    return left + right if operation == "+" else left - right if operation == "-" else left * right
+
+
+def _integer_type(left: Typed, right: Typed) -> SqlType:
+    if isinstance(left.term, Lit) and not isinstance(right.term, Lit):
+        return right.type
+    if isinstance(right.term, Lit) and not isinstance(left.term, Lit):
+        return left.type
+    found = common(left.type, right.type)
+    assert found is not None
+    return found
+
+
+def _decimal(operation: str, left: Typed, right: Typed, nullable: bool) -> Typed:
+    first, second = as_decimal(left.type), as_decimal(right.type)
+    most = 18 if max(first.precision, second.precision) <= 18 else 38
+    if operation == "*":
+        scale = first.scale + second.scale
+        type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale)
+        return Typed(call("*", left.term, right.term), type_, nullable)
+    scale = max(first.scale, second.scale)
+    whole = max(first.precision - first.scale, second.precision - second.scale)
+    if isinstance(left.term, Lit) and left.type.is_integer:
+        whole = max(second.precision - second.scale, len(str(left.term.value)))
+    if isinstance(right.term, Lit) and right.type.is_integer:
+        whole = max(first.precision - first.scale, len(str(right.term.value)))
+    same = SqlType("DECIMAL", 38, scale)
+    left, right = convert(left, same), convert(right, same)
+    return Typed(
+        call(operation, left.term, right.term), SqlType("DECIMAL", min(whole + scale + 1, most), scale), nullable
+    )
+
+
+def _divided(node: exp.Expr, value: Value) -> Typed:
+    left, right = value(node.this), value(node.expression)
+    for one in (left, right):
+        if not one.type.is_number and one.type != NULL:
+            raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
+    nullable = left.nullable or right.nullable
+    left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
+    return Typed(call("/", left.term, right.term), DOUBLE, nullable)
+
+
+def _whole_divided(node: exp.Expr, value: Value) -> Typed:
+    left, right = value(node.this), value(node.expression)
+    if not (left.type.is_integer and right.type.is_integer):
+        raise SqlError("`//` takes integers", node)
+    return Typed(call("/", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
+
+
+def _remainder(node: exp.Expr, value: Value) -> Typed:
+    left, right = value(node.this), value(node.expression)
+    if left.type.is_integer and right.type.is_integer:
+        return Typed(call("%", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
+    raise SqlError("`%` takes integers", node)
+
+
+def _minus(node: exp.Expr, value: Value) -> Typed:
+    inner = value(node.this)
+    if not inner.type.is_number:
+        raise SqlError(f"`-` takes a number, and this is {inner.type}", node)
+    if inner.type.is_integer:
+        return Typed(call("-", Lit(0, "int64"), inner.term), inner.type, inner.nullable)
+    zero = Lit(0.0, "float64") if inner.type.is_float else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
+    return Typed(call("-", zero, inner.term), inner.type, inner.nullable)
+
+
+# -- dates and times
+
+
+def _interval(node: exp.Expr, value: Value) -> Typed:
+    unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not node.args.get("unit"):
+        number, _, unit = inner.this.partition(" ")
+        inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
+    count = value(inner)
+    if count.type == VARCHAR and isinstance(count.term, Lit):
+        count = converted(count, BIGINT, node)
+    if not count.type.is_integer:
+        raise SqlError("an interval has a whole number of units", node)
+    if unit in MONTHS:
+        return Typed(call("months", times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
+    if unit in MICROSECONDS:
+        return Typed(call("micros", times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
+    raise SqlError(f"intervals of {unit} are not known", node)
+
+
+def times(term: Term, factor: int) -> Term:
+    """Return an integer times a constant."""
+    if isinstance(term, Lit) and isinstance(term.value, int):
+        return Lit(term.value * factor, "int64")
+    return term if factor == 1 else call("*", term, Lit(factor, "int64"))
+
+
+def _moment(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    nullable = left.nullable or right.nullable
+    if left.type == INTERVAL and operation == "+":
+        left, right = right, left
+    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP):
+        assert isinstance(right.term, Call)
+        moment, amount = convert(left, TIMESTAMP, node).term, right.term.args[0]
+        if right.term.name == "months":
+            amount = amount if operation == "+" else call("-", Lit(0, "int64"), amount)
+            return Typed(call("datetime:add_months", moment, amount), TIMESTAMP, nullable)
+        return Typed(call(operation, moment, amount), TIMESTAMP, nullable)
+    if left.type == DATE and right.type.is_integer:
+        return Typed(call(operation, left.term, right.term), DATE, nullable)
+    if left.type.is_integer and right.type == DATE and operation == "+":
+        return Typed(call("+", right.term, left.term), DATE, nullable)
+    if operation == "-" and left.type == right.type == DATE:
+        return Typed(call("-", left.term, right.term), BIGINT, nullable)
+    raise SqlError(
+        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an INTERVAL", node
+    )
+
+
+def _part(node: exp.Expr, value: Value) -> Typed:
+    if isinstance(node, exp.Extract):
+        unit, inner = node.name.upper(), node.expression
+    elif isinstance(node, exp.Anonymous):
+        unit, inner = node.expressions[0].name.upper(), node.expressions[1]
+    else:
+        unit, inner = _PART_NODES[type(node)], node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    if unit.rstrip("S") in PARTS:
+        unit = unit.rstrip("S")
+    if unit not in PARTS:
+        raise SqlError(f"date_part knows no {unit}; there is {', '.join(PARTS)}", node)
+    moment = value(inner)
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
+    return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
+
+
+def _truncated(node: exp.Expr, value: Value) -> Typed:
+    unit, moment = node.args["unit"].name.lower(), value(node.this)
+    return Typed(call("datetime:truncate", moment.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+
+
+def _difference(node: exp.Expr, value: Value) -> Typed:
+    unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
+    left, right = value(node.expression), value(node.this)
+    if unit == "DAY":
+        left, right = convert(left, DATE, node), convert(right, DATE, node)
+        return Typed(call("-", right.term, left.term), BIGINT, left.nullable or right.nullable)
+    raise SqlError(f"date_diff of {unit} is not evaluated", node)
+
+
+# -- texts
+
+
+def _text(node: exp.Expr, value: Value) -> Typed:
+    name, type_ = _TEXT[type(node)]
+    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
+    args = [convert(one, VARCHAR, node) for one in args]
+    return Typed(call(name, *(one.term for one in args)), type_, any(one.nullable for one in args))
+
+
+def _substring(node: exp.Expr, value: Value) -> Typed:
+    text = convert(value(node.this), VARCHAR, node)
+    if isinstance(node, exp.Left):
+        args = [Typed(Lit(1, "int64"), BIGINT, False), value(node.expression)]
+    elif isinstance(node, exp.Right):
+        count = value(node.expression)
+        return Typed(call("string:right", text.term, count.term), VARCHAR, text.nullable or count.nullable)
+    else:
+        args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
+    nullable = text.nullable or any(one.nullable for one in args)
+    return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
+
+
+def _trim(node: exp.Expr, value: Value) -> Typed:
+    name = {"LEADING": "string:ltrim", "TRAILING": "string:rtrim"}.get(node.args.get("position") or "", "string:trim")
+    args = [convert(value(node.this), VARCHAR, node)]
+    if node.args.get("expression") is not None:
+        args.append(convert(value(node.expression), VARCHAR, node))
+    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _concatenated(node: exp.Expr, value: Value) -> Typed:
+    if isinstance(node, exp.DPipe):
+        args = [convert(value(one), VARCHAR, node) for one in (node.this, node.expression)]
+        nullable = any(one.nullable for one in args)
+    else:  # concat ignores nulls
+        args = [convert(value(one), VARCHAR, node) for one in node.expressions]
+        empty = Lit("", "string")
+        args = [one if not one.nullable else one._replace(term=call("coalesce", one.term, empty)) for one in args]
+        nullable = False
+    term = args[0].term
+    for one in args[1:]:
+        term = call("string:concat", term, one.term)
+    return Typed(term, VARCHAR, nullable)
+
+
+def _padded(node: exp.Expr, value: Value) -> Typed:
+    name = "string:lpad" if node.args.get("is_left") else "string:rpad"
+    args = [value(node.this), value(node.expression), value(node.args["fill_pattern"])]
+    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _replaced(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.expression), value(node.args["replacement"])]
+    return Typed(call("string:replace", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _position(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.args["substr"])]
+    return Typed(call("string:position", *(one.term for one in args)), BIGINT, any(one.nullable for one in args))
+
+
+def _like(node: exp.Expr, value: Value) -> Typed:
+    text, pattern = convert(value(node.this), VARCHAR, node), value(node.expression)
+    name = "string:like"
+    if isinstance(node, exp.ILike):
+        text = text._replace(term=call("string:lower", text.term))
+        pattern = pattern._replace(term=call("string:lower", pattern.term))
+    return Typed(call(name, text.term, pattern.term), BOOLEAN, text.nullable or pattern.nullable)
+
+
+# -- choices
+
+
+def _case(node: exp.Expr, value: Value) -> Typed:
+    if isinstance(node, exp.If):
+        whens, default = [(node.this, node.args["true"])], node.args.get("false")
+    else:
+        operand = node.this
+        whens = [
+            (exp.EQ(this=operand, expression=one.this) if operand else one.this, one.args["true"])
+            for one in node.args["ifs"]
+        ]
+        default = node.args.get("default")
+    values = [value(one) for _, one in whens]
+    last = value(default) if default is not None else Typed(Lit(None, "int64"), NULL, True)
+    type_ = common_type([*values, last], node)
+    last = convert(last, type_, node) if type_ != NULL else last
+    term, nullable = last.term, last.nullable
+    for (condition, _), one in reversed([*zip(whens, values, strict=True)]):
+        test = value(condition)
+        if test.type not in (BOOLEAN, NULL):
+            raise SqlError(f"WHEN takes a condition, and this is {test.type}", condition)
+        one = convert(one, type_, node) if type_ != NULL else one
+        term, nullable = call("if", test.term, one.term, term), nullable or one.nullable
+    return Typed(term, type_, nullable)
+
+
+def _coalesce(node: exp.Expr, value: Value) -> Typed:
+    values = [one for one in map(value, (node.this, *node.expressions)) if not is_null_constant(one)]
+    if not values:
+        return Typed(Lit(None, "int64"), NULL, True)
+    type_ = common_type(values, node)
+    values = [convert(one, type_, node) for one in values]
+    kept = []
+    for one in values:
+        kept.append(one)
+        if not one.nullable:
+            break
+    if len(kept) == 1:
+        return kept[0]
+    return Typed(call("coalesce", *(one.term for one in kept)), type_, all(one.nullable for one in kept))
+
+
+def _nullif(node: exp.Expr, value: Value) -> Typed:
+    own = value(node.this)
+    left, right = alike(node, own, value(node.expression))
+    null = Lit(None, own.type.store)
+    return Typed(call("if", call("=", left.term, right.term), null, own.term), own.type, True)
+
+
+def _extreme(node: exp.Expr, value: Value) -> Typed:
+    name = "greatest" if isinstance(node, exp.Greatest) else "least"
+    values = [value(one) for one in (node.this, *node.expressions)]
+    type_ = common_type(values, node)
+    values = [convert(one, type_, node) for one in values if not is_null_constant(one)]
+    operation = ">" if name == "greatest" else "<"
+    found = values[0]
+    for one in values[1:]:
+        term = call("if", call(operation, one.term, found.term), one.term, found.term)
+        if found.nullable or one.nullable:
+            term = call("if", call("is_null", found.term), one.term, term)
+        found = Typed(term, type_, found.nullable and one.nullable)
+    return found._replace(type=type_)
+
+
+def _same(node: exp.Expr, value: Value) -> Typed:
+    left, right = alike(node, value(node.this), value(node.expression))
+    term = call("same", left.term, right.term)
+    return Typed(term if isinstance(node, exp.NullSafeEQ) else call("not", term), BOOLEAN, False)
+
+
+def _is(node: exp.Expr, value: Value) -> Typed:
+    inner, other = value(node.this), node.expression
+    if isinstance(other, exp.Null):
+        if not inner.nullable:
+            return Typed(Lit(False, "bool"), BOOLEAN, False)
+        return Typed(call("is_null", inner.term), BOOLEAN, False)
+    right = value(other)
+    return Typed(call("same", inner.term, right.term), BOOLEAN, False)
+
+
+def _junction(node: exp.Expr, value: Value) -> Typed:
+    left, right = value(node.this), value(node.expression)
+    name = "and" if isinstance(node, exp.And) else "or"
+    return Typed(call(name, left.term, right.term), BOOLEAN, left.nullable or right.nullable)
+
+
+def _not(node: exp.Expr, value: Value) -> Typed:
+    inner = value(node.this)
+    return Typed(call("not", inner.term), BOOLEAN, inner.nullable)
+
+
+def _between(node: exp.Expr, value: Value) -> Typed:
+    both = exp.And(
+        this=exp.GTE(this=node.this, expression=node.args["low"]),
+        expression=exp.LTE(this=node.this, expression=node.args["high"]),
+    )
+    return value(both)
+
+
+def _in(node: exp.Expr, value: Value) -> Typed:
+    found: exp.Expr | None = None
+    for one in node.expressions:
+        test = exp.EQ(this=node.this, expression=one)
+        found = test if found is None else exp.Or(this=found, expression=test)
+    if found is None:
+        raise SqlError("IN takes a list of values or a subquery", node)
+    return value(found)
+
+
+def _cast(node: exp.Expr, value: Value) -> Typed:
+    assert isinstance(node, exp.Cast)
+    if isinstance(node, exp.TryCast):
+        raise SqlError("TRY_CAST is not evaluated: write CAST, which refuses a value that does not fit", node)
+    return convert(value(node.this), sql_type(node.to), node)
+
+
+# -- numbers
+
+
+def _rounded(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.this)
+    digits = value(node.args["decimals"]) if node.args.get("decimals") is not None else None
+    if digits is not None and not isinstance(digits.term, Lit):
+        raise SqlError("round takes a constant number of digits", node)
+    places = int(str(digits.term.value)) if digits is not None and isinstance(digits.term, Lit) else 0
+    if number.type.is_integer:
+        if places >= 0:
+            return number
+        raise SqlError("round of an integer to tens or more is not evaluated", node)
+    type_ = number.type
+    if type_.is_decimal:
+        scale = min(places, type_.scale)
+        if places >= type_.scale and digits is not None:
+            return number
+        type_ = SqlType("DECIMAL", type_.precision, max(scale, 0))
+    return Typed(call("round", number.term, Lit(places, "int64")), type_, number.nullable)
+
+
+def _stepped(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.this)
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
+    if number.type.is_integer:
+        return number
+    type_ = SqlType("DECIMAL", number.type.precision, 0) if number.type.is_decimal else number.type
+    return Typed(call(name, number.term), type_, number.nullable)
+
+
+def _absolute(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.this)
+    return number._replace(term=call("abs", number.term))
+
+
+def _sign(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.this)
+    return Typed(call("sign", number.term), SqlType("TINYINT"), number.nullable)
+
+
+def _float(node: exp.Expr, value: Value) -> Typed:
+    number = convert(value(node.this), DOUBLE, node)
+    return Typed(call(_FLOAT[type(node)], number.term), DOUBLE, number.nullable)
+
+
+def _power(node: exp.Expr, value: Value) -> Typed:
+    left, right = convert(value(node.this), DOUBLE, node), convert(value(node.expression), DOUBLE, node)
+    return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
+
+
+_FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
+    ((exp.Add, exp.Sub, exp.Mul), _arithmetic),
+    ((exp.Div,), _divided),
+    ((exp.IntDiv,), _whole_divided),
+    ((exp.Mod,), _remainder),
+    ((exp.Neg,), _minus),
+    ((exp.Interval,), _interval),
+    ((exp.Extract, *_PART_NODES), _part),
+    ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
+    ((exp.DateDiff,), _difference),
+    ((*_TEXT,), _text),
+    ((exp.Substring, exp.Left, exp.Right), _substring),
+    ((exp.Trim,), _trim),
+    ((exp.DPipe, exp.Concat), _concatenated),
+    ((exp.Pad,), _padded),
+    ((exp.Replace,), _replaced),
+    ((exp.StrPosition,), _position),
+    ((exp.Like, exp.ILike), _like),
+    ((exp.Case, exp.If), _case),
+    ((exp.Coalesce,), _coalesce),
+    ((exp.Nullif,), _nullif),
+    ((exp.Greatest, exp.Least), _extreme),
+    ((exp.NullSafeEQ, exp.NullSafeNEQ), _same),
+    ((exp.Is,), _is),
+    ((exp.And, exp.Or), _junction),
+    ((exp.Not,), _not),
+    ((exp.Between,), _between),
+    ((exp.In,), _in),
+    ((exp.Cast,), _cast),
+    ((exp.Round,), _rounded),
+    ((exp.Floor, exp.Ceil), _stepped),
+    ((exp.Abs,), _absolute),
+    ((exp.Sign,), _sign),
+    ((*_FLOAT,), _float),
+    ((exp.Pow,), _power),
+]
+_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    "date_part": _part,
+    "datepart": _part,
+}

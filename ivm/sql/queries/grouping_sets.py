@@ -1,0 +1,94 @@
+"""ROLLUP, CUBE and GROUPING SETS: the union of one GROUP BY for each set, with nulls for what it does not group."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.aggregates import Grouping
+from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.sets import union
+from ivm.sql.terms import Lit, Typed
+from ivm.sql.types import BIGINT
+
+SETS_MAX = 64
+
+
+def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
+    """Replace the body of a query by its groups, one set after the other."""
+    sets = _sets(select, group)
+    if len(sets) > SETS_MAX:
+        raise SqlError(f"GROUP BY has {len(sets)} sets, and {SETS_MAX} is the most", group)
+    keys = list({key.sql(): key for one in sets for key in one}.values())
+    markers = [node for node in found if isinstance(node, exp.Grouping | exp.GroupingId)]
+    found = [node for node in found if node not in markers]
+    builder, scope = select.builder, select.scope
+    values = [select.evaluate(key) for key in keys]
+    parts = []
+    for one in sets:
+        inside = {key.sql() for key in one}
+        chosen = [v for key, v in zip(keys, values, strict=True) if key.sql() in inside]
+        own = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
+        grouping = Grouping(builder, own, select.queries.subqueries, chosen, single=not chosen)
+        body, aggregates, groups = grouping.evaluate(found)
+        listed = dict(zip([k.sql() for k in keys if k.sql() in inside], groups, strict=False))
+        nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
+        row = [listed.get(key.sql(), null) for key, null in zip(keys, nulls, strict=True)]
+        row += [aggregates[node.sql()] for node in found]
+        row += [_marker(node, inside) for node in markers]
+        parts.append((body, row))
+    body, columns = union(builder, scope.body.outer, parts)
+    select.go_on(body)
+    select.grouped = {}
+    select.replaced = {}
+    for key, value, new in zip(keys, values, columns, strict=False):
+        select.grouped[builder.resolve(value.term)] = new
+        select.replaced[key.sql()] = new
+    for node, new in zip([*found, *markers], columns[len(keys) :], strict=True):
+        select.replaced[node.sql()] = new
+
+
+def _marker(node: exp.Expr, inside: set[str]) -> Typed:
+    """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it."""
+    number = 0
+    for one in node.expressions:
+        number = 2 * number + (one.sql() not in inside)
+    return Typed(Lit(number, "int64"), BIGINT, False)
+
+
+def _sets(select: Clauses, group: exp.Group) -> list[list[exp.Expr]]:
+    """Return the sets of expressions that are grouped."""
+    found: list[list[exp.Expr]] = [[]]
+    for clause in group.expressions:
+        if not isinstance(clause, exp.Rollup | exp.Cube | exp.GroupingSets):
+            found = [[*one, *_items(select, clause)] for one in found]
+            continue
+        found = [[*one, *more] for one in found for more in _of_clause(select, clause)]
+    return found
+
+
+def _of_clause(select: Clauses, clause: exp.Expr) -> list[list[exp.Expr]]:
+    parts = [_items(select, one) for one in clause.expressions]
+    if isinstance(clause, exp.Rollup):
+        return [[e for part in parts[:n] for e in part] for n in range(len(parts), -1, -1)]
+    if isinstance(clause, exp.Cube):
+        chosen = [c for n in range(len(parts), -1, -1) for c in combinations(parts, n)]
+        return [[e for part in one for e in part] for one in chosen]
+    found: list[list[exp.Expr]] = []
+    for one in clause.expressions:
+        if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets):
+            found += _of_clause(select, one)
+        else:
+            found.append(_items(select, one))
+    return found
+
+
+def _items(select: Clauses, node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Tuple):
+        return [select.named(one, "GROUP BY") for one in node.expressions]
+    if isinstance(node, exp.Paren):
+        return [select.named(node.this, "GROUP BY")]
+    return [select.named(node, "GROUP BY")]

@@ -1,0 +1,291 @@
+"""FROM and JOIN: tables become atoms of one body; outer joins become helper views.
+
+    a LEFT JOIN b ON c     v:part1(a's columns, b's) <- a, b, c.
+                           v:part1(a's columns, b's) <- a, !(b, c), b's columns are null.
+
+The helper view has the columns that the query names, and those that tell the rows of `a` and `b` apart; if there are
+too many of these, its rows have multiplicities instead.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+from ivm.sql.queries import relations
+from ivm.sql.queries.clauses import Translator
+from ivm.sql.queries.scope import Needs, Scope, Source
+from ivm.sql.queries.sets import union
+from ivm.sql.rules import KEYS_MAX, Body, Table
+from ivm.sql.terms import Call, Lit, Not, Typed
+from ivm.sql.types import BIGINT
+
+
+class Joins:
+    """The tables of a FROM clause, joined one after the other."""
+
+    def __init__(self, queries: Translator, scope: Scope, needs: Needs) -> None:
+        self.queries, self.builder, self.scope, self.needs = queries, queries.builder, scope, needs
+
+    @property
+    def sources(self) -> list[Source]:
+        """The tables so far."""
+        return self.scope.sources
+
+    def first(self, node: exp.Expr) -> None:
+        """Add the first table."""
+        self._add(*self._item(node))
+        self._nested(node)
+
+    def _nested(self, node: exp.Expr) -> None:
+        for join in node.args.get("joins") or ():
+            self.join(join)
+
+    def _add(self, body: Body, sources: list[Source]) -> None:
+        known = {source.alias.lower() for source in self.sources}
+        for source in sources:
+            if source.alias and source.alias.lower() in known:
+                raise SqlError(f"two tables of this query are named {source.alias}: give one an alias")
+        self.scope.body.extend(body)
+        self.sources.extend(sources)
+
+    def _item(self, node: exp.Expr, lateral: bool = False) -> tuple[Body, list[Source]]:
+        """Return the body and the columns of a table, a subquery or a function."""
+        outer = self.scope if lateral else self.scope.parent
+        if isinstance(node, exp.Lateral):
+            return self._item(node.this if not node.alias else _with_alias(node), lateral=True)
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+            inner = Joins(self.queries, Scope(Body(self.scope.body.outer), [], self.scope.parent), self.needs)
+            inner.first(node.this)
+            return inner.scope.body, inner.sources
+        rows = relations.rows(self.queries, node, outer)
+        alias = node.alias_or_name
+        columns = [c.name for c in node.args["alias"].args.get("columns") or ()] if node.args.get("alias") else []
+        rows = rows.named(columns, node)
+        return rows.body, [Source(alias, list(rows.columns))]
+
+    def join(self, node: exp.Join) -> None:
+        """Join one table more."""
+        side, kind = (node.side or "").upper(), (node.kind or "").upper()
+        if (node.method or "").upper() == "ASOF":
+            raise SqlError("ASOF JOIN is not kept by SQL: rules say it with last(), see docs/rules.md", node)
+        if kind in ("SEMI", "ANTI"):
+            self._semi(node, kind == "SEMI")
+            return
+        if side in ("LEFT", "RIGHT", "FULL"):
+            self._outer(node, side)
+            return
+        lateral = isinstance(node.this, exp.Lateral) or (isinstance(node.this, exp.Subquery) and _is_lateral(node.this))
+        body, sources = self._item(node.this, lateral or isinstance(node.this, exp.Unnest))
+        if lateral:
+            body.outer = self.scope.body.outer
+        using = self._using(node, sources)
+        self._add(body, sources)
+        self._nested(node.this)
+        self._match(node, using, sources)
+
+    def _using(self, node: exp.Join, sources: list[Source]) -> list[str]:
+        """Return the names of the columns that USING or NATURAL joins by."""
+        if node.args.get("using"):
+            return [one.name for one in node.args["using"]]
+        if (node.method or "").upper() == "NATURAL":
+            right = {name.lower() for source in sources for name, _ in source.columns}
+            left = [n for s in self.sources if s not in sources for n, _ in s.columns if n.lower() not in s.merged]
+            return [name for name in left if name.lower() in right]
+        return []
+
+    def _match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
+        """Add the condition of a join to the body."""
+        for name in using:
+            one, other = self._pair(name, right, node)
+            if not self.builder.unify(self.scope.body, one.term, other.term):
+                raise SqlError(f"USING ({name}): the columns have no values to join by", node)
+            self._merge(name, right)
+        if on := node.args.get("on"):
+            self.queries.expressions(self.scope).require(on)
+
+    def _merge(self, name: str, right: list[Source]) -> None:
+        for source in right:
+            if source.find(name) is not None:
+                source.merged.add(name.lower())
+
+    def _pair(self, name: str, right: list[Source], node: exp.Join) -> tuple[Typed, Typed]:
+        left = [s.find(name) for s in self.sources if s not in right and name.lower() not in s.merged]
+        other = [s.find(name) for s in right]
+        lefts, others = [v for v in left if v is not None], [v for v in other if v is not None]
+        if not lefts or not others:
+            raise SqlError(f"USING ({name}): both tables need a column {name}", node)
+        if lefts[0].type.store != others[0].type.store:
+            raise SqlError(f"USING ({name}): the columns are {lefts[0].type} and {others[0].type}", node)
+        return lefts[0], others[0]
+
+    def _semi(self, node: exp.Join, wanted: bool) -> None:
+        """SEMI and ANTI joins: rows of the left for which there is a match, or none."""
+        inner = exp.select("1").from_(node.this.copy())
+        on = node.args.get("on")
+        conditions = [on.copy()] if on is not None else []
+        alias = node.this.alias_or_name
+        for one in node.args.get("using") or ():
+            left = next((s.alias for s in self.sources if s.find(one.name) is not None), "")
+            conditions.append(exp.EQ(this=exp.column(one.name, left), expression=exp.column(one.name, alias)))
+        for one in conditions:
+            inner = inner.where(one)
+        self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
+
+    # -- outer joins
+
+    def _outer(self, node: exp.Join, side: str) -> None:
+        right_body, right = self._item(node.this)
+        if node.this.args.get("joins"):
+            inner = Joins(self.queries, Scope(right_body, right, self.scope.parent), self.needs)
+            inner._nested(node.this)
+            right_body, right = inner.scope.body, inner.sources
+        using = self._using(node, right)
+        left = _Side(self, self.scope.body, self.sources)
+        other = _Side(self, right_body, right)
+        _OuterJoin(self, node, using, left, other, side).apply()
+
+
+class _Side:
+    """One side of an outer join: a table with the columns that are needed, to be read afresh for each rule."""
+
+    def __init__(self, joins: Joins, body: Body, sources: list[Source]) -> None:
+        self.joins, self.builder, self.sources = joins, joins.builder, sources
+        self.places: list[tuple[int, str]] = []  # of each column: its source and its name
+        values: list[Typed] = []
+        for n, source in enumerate(sources):
+            for name, value in source.columns:
+                if joins.needs.wants(source.alias, name):
+                    self.places.append((n, name))
+                    values.append(value)
+        identity = self._identity(body, values)
+        self.extra = len(identity)
+        outputs = [(f"c{n}", one) for n, one in enumerate([*values, *identity])]
+        if not outputs:
+            outputs = [("c0", Typed(Lit(0, "int64"), BIGINT, False))]
+            self.extra = 1
+        self.around = joins.builder.carried(body, [one.term for _, one in outputs])
+        self.outer = body.outer
+        self.names = [name for name, _ in outputs]
+        self.picked: list[int] | None = None
+        self.table = self._single(body, outputs) or joins.builder.stored(body, outputs)
+
+    def _identity(self, body: Body, values: list[Typed]) -> list[Typed]:
+        """Return variables that tell rows apart and are not among the values, if they are few."""
+        if body.weights:
+            return []
+        known = {self.builder.resolve(v.term) for v in values}
+        found = [v for v in self.builder.identity(body) if v.term not in known]
+        return found if len(found) + len(values) <= KEYS_MAX else []
+
+    def _single(self, body: Body, outputs: list[tuple[str, Typed]]) -> Table | None:
+        """Return the table itself if the body is one atom of variables, without a helper view."""
+        if len(body.literals) != 1 or len(body.scans) != 1 or body.required or self.around:
+            return None
+        table, row = body.scans[0]
+        terms = [self.builder.resolve(one.term) for one in row]
+        wanted = [self.builder.resolve(one.term) for _, one in outputs]
+        if table.weighs or not {*wanted} <= {*terms} or len({*terms}) < len(terms):
+            return None
+        self.picked = [terms.index(term) for term in wanted]
+        return table
+
+    def read(self, body: Body) -> list[Typed]:
+        """Add the table to a body; return its columns."""
+        if self.picked is not None:
+            row = self.builder.scan(self.table, body)
+            return [row[place] for place in self.picked]
+        given = [_outer_column(self.outer, name) for name in self.around]
+        return self.builder.scan(self.table, body, given)[len(given) :]
+
+    def sources_of(self, values: list[Typed]) -> list[Source]:
+        """Return the sources with the values of a reading as their columns."""
+        found = [Source(s.alias, [], set(s.merged)) for s in self.sources]
+        for (n, name), value in zip(self.places, values, strict=False):
+            found[n].columns.append((name, value))
+        return found
+
+
+class _OuterJoin:
+    """The rules of an outer join."""
+
+    def __init__(
+        self, joins: Joins, node: exp.Join, using: list[str], left: _Side, right: _Side, side: str
+    ) -> None:  # fmt: skip
+        self.joins, self.node, self.using, self.left, self.right, self.side = joins, node, using, left, right, side
+        self.builder = joins.builder
+        self.parts: list[tuple[Body, list[Typed]]] = []
+
+    def apply(self) -> None:
+        """Replace the body of the query by one that reads the joined rows."""
+        outer = self.joins.scope.body.outer
+        matched = Body(outer)
+        left, right = self.left.read(matched), self.right.read(matched)
+        self._condition(matched, left, right)
+        self.parts.append((matched, [*left, *right]))
+        if self.side in ("LEFT", "FULL"):
+            self._unmatched(outer, keep_left=True)
+        if self.side in ("RIGHT", "FULL"):
+            self._unmatched(outer, keep_left=False)
+        body, values = union(self.builder, outer, self.parts, self._identified())
+        width = len(self.left.names)
+        self.joins.scope.body = body
+        sources = [*self.left.sources_of(values[:width]), *self.right.sources_of(values[width:])]
+        self.joins.scope.sources = sources
+        self._merge(sources)
+
+    def _identified(self) -> bool:
+        return not self.left.table.weighs and not self.right.table.weighs
+
+    def _unmatched(self, outer: Body | None, keep_left: bool) -> None:
+        """Add the rows of one side that nothing matches, with nulls for the other."""
+        kept, other = (self.left, self.right) if keep_left else (self.right, self.left)
+        body = Body(outer)
+        own = kept.read(body)
+        inner = Body(body)
+        theirs = other.read(inner)
+        pair = (own, theirs) if keep_left else (theirs, own)
+        self._condition(inner, *pair)
+        resolved = tuple(self.builder.resolved(one) for one in inner.literals)
+        body.literals.append(Not(resolved, frozenset(self.builder._names(inner.required))))
+        nulls = [Typed(Lit(None, one.type.store), one.type, True) for one in theirs]
+        self.parts.append((body, [*own, *nulls] if keep_left else [*nulls, *own]))
+
+    def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
+        """Add the condition of the join to a body that reads both sides, or one inside the other."""
+        scope = Scope(body, [*self.left.sources_of(left), *self.right.sources_of(right)], self.joins.scope.parent)
+        joins = Joins(self.joins.queries, scope, self.joins.needs)
+        joins._match(self.node, self.using, scope.sources[len(self.left.sources) :])
+
+    def _merge(self, sources: list[Source]) -> None:
+        """Show a column of USING once: the left's, the right's for RIGHT, the one that is not null for FULL."""
+        right = sources[len(self.left.sources) :]
+        for name in self.using:
+            left = next(
+                s for s in sources if s not in right and s.find(name) is not None and name.lower() not in s.merged
+            )
+            theirs = next(s for s in right if s.find(name) is not None)
+            one, other = left.find(name), theirs.find(name)
+            assert one is not None and other is not None
+            if self.side != "LEFT":
+                both = Typed(Call("coalesce", (one.term, other.term)), one.type, one.nullable and other.nullable)
+                value = other if self.side == "RIGHT" else both
+                left.columns = [(n, value if n.lower() == name.lower() else v) for n, v in left.columns]
+            theirs.merged.add(name.lower())
+
+
+def _outer_column(body: Body | None, name: str) -> Typed:
+    while body is not None and name not in body.columns:
+        body = body.outer
+    assert body is not None
+    return body.columns[name]
+
+
+def _is_lateral(node: exp.Subquery) -> bool:
+    return bool(node.args.get("lateral"))
+
+
+def _with_alias(node: exp.Lateral) -> exp.Expr:
+    inner: exp.Expr = node.this.copy()
+    inner.set("alias", node.args["alias"])
+    return inner

@@ -1,0 +1,322 @@
+"""Queries as rules: FROM, WHERE, GROUP BY, HAVING, windows, DISTINCT, LIMIT, set operations and WITH.
+
+SELECT a, b FROM t JOIN u USING (k) WHERE a > 3      one body: t[k] = (a, _), u[k] = b, a > 3
+a LEFT JOIN b ON c                                   rows of both, and rows of a that no row of b matches
+SELECT ... GROUP BY                                  see aggregates.py
+x IN (SELECT ...), EXISTS, (SELECT max(a) ...)       see subqueries.py
+row_number() OVER (...), LIMIT                       see windows.py
+UNION, INTERSECT, EXCEPT                             see sets.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError, nearest
+from ivm.sql.names import output_name
+from ivm.sql.queries import grouping_sets, recursion, sets, subqueries, windows
+from ivm.sql.queries.aggregates import Grouping, aggregates_in
+from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
+from ivm.sql.queries.expressions import Expressions, Subqueries
+from ivm.sql.queries.joins import Joins
+from ivm.sql.queries.scope import Scope, Source, needs_of, unique
+from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.terms import Term, Typed
+
+SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+
+
+class Queries:
+    """Translates queries; `ctes` are those of WITH that can be named."""
+
+    def __init__(self, builder: Builder, schema: Schema) -> None:
+        self.builder, self.schema = builder, schema
+        self.ctes: dict[str, Callable[[Scope | None], Rows]] = {}
+        self.subqueries = Subqueries(
+            lambda q, s, wanted: subqueries.exists(self, q, s, wanted),
+            lambda v, q, s, wanted: subqueries.within(self, v, q, s, wanted),
+            lambda q, s: subqueries.scalar(self, q, s),
+        )
+
+    # -- queries
+
+    def query(self, node: exp.Expr, outer: Scope | None = None, top: bool = False) -> Rows:
+        """Return the rows of a query.  If it is `top`, its order is kept for the caller."""
+        if isinstance(node, exp.Subquery):
+            if node.args.get("alias") is None and not isinstance(node.this, exp.Table):
+                inner = node.this
+                for key in ("order", "limit", "offset"):
+                    if node.args.get(key) is not None:
+                        inner = inner.copy()
+                        inner.set(key, node.args[key])
+                return self.query(inner, outer, top)
+            node = exp.select("*").from_(node)
+        before = self.ctes
+        self.ctes = {**before}
+        try:
+            self._with(node, outer)
+            if isinstance(node, exp.SetOperation):
+                return sets.rows(self, node, outer, top)
+            if isinstance(node, exp.Select):
+                return Select(self, node, outer, top).rows()
+            if isinstance(node, exp.Values):
+                return self._values(node, outer)
+            if isinstance(node, exp.Table):
+                return self.query(exp.select("*").from_(node), outer, top)
+        finally:
+            self.ctes = before
+        raise SqlError(f"{node.key.upper()} is no query that is evaluated: {node.sql(dialect='duckdb')[:60]}", node)
+
+    def _with(self, node: exp.Expr, outer: Scope | None) -> None:
+        clause = node.args.get("with_") or node.args.get("with")
+        if clause is None:
+            return
+        for cte in clause.expressions:
+            name = cte.alias.lower()
+            columns = [c.name for c in cte.args["alias"].args.get("columns") or ()]
+            if clause.recursive and recursion.reads_itself(cte):
+                self.ctes[name] = recursion.cte(self, cte, columns, outer)
+            else:
+                self.ctes[name] = self._cte(cte, columns, dict(self.ctes))
+
+    def _cte(
+        self, cte: exp.CTE, columns: list[str], known: dict[str, Callable[[Scope | None], Rows]]
+    ) -> Callable[[Scope | None], Rows]:
+        """Return a function that gives the rows of a CTE; it is one helper view if it is read twice."""
+        uses = len([t for t in cte.root().find_all(exp.Table) if t.name.lower() == cte.alias.lower() and not t.db])
+        stored: list[tuple[Table, Rows]] = []
+
+        def rows(outer: Scope | None) -> Rows:
+            if not stored:
+                before, self.ctes = self.ctes, known
+                try:
+                    found = self.query(cte.this, None).named(columns, cte)
+                finally:
+                    self.ctes = before
+                if uses <= 1:
+                    return found
+                stored.append((self.builder.stored(found.body, found.columns), found))
+            table, found = stored[0]
+            return found.read_as(*self.builder.again(table, None))
+
+        return rows
+
+    def _values(self, node: exp.Values, outer: Scope | None) -> Rows:
+        """`VALUES (1, 'a'), (2, 'b')`: a union of rows of constants."""
+        parts = []
+        for row in node.expressions:
+            items = row.expressions if isinstance(row, exp.Tuple) else [row]
+            select = exp.select(*(exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items)))
+            parts.append(self.query(select, outer))
+        if len({len(part.columns) for part in parts}) != 1:
+            raise SqlError("the rows of VALUES have different numbers of columns", node)
+        return sets.union_all(self, parts, node) if len(parts) > 1 else parts[0]
+
+    # -- tables
+
+    def table(self, node: exp.Table, outer: Scope | None) -> Rows:
+        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that name."""
+        name = node.name
+        if not node.db and (cte := self.ctes.get(name.lower())):
+            return cte(outer)
+        if (view := self.schema.view(name)) is not None:
+            before, self.ctes = self.ctes, {}
+            try:
+                return self.query(view, None)
+            finally:
+                self.ctes = before
+        table = self.schema.table(name)
+        if table is None:
+            raise SqlError(f"no table or view {name} exists{nearest(name, [*self.ctes, *self.schema.names()])}", node)
+        body = Body(outer.body if outer else None)
+        values = self.builder.scan(table, body)
+        return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
+
+    def expressions(
+        self, scope: Scope, replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None
+    ) -> Expressions:
+        """Return a translator of expressions in a scope."""
+        return Expressions(self.builder, scope, self.subqueries, replaced, grouped)
+
+
+class Select(Clauses):
+    """One SELECT, clause by clause, in the order in which SQL means them."""
+
+    def __init__(self, queries: Queries, node: exp.Select, outer: Scope | None, top: bool) -> None:
+        super().__init__(queries, node, Scope(Body(outer.body if outer else None), [], outer))
+        self.top = top
+
+    def rows(self) -> Rows:
+        """Return the rows of the query."""
+        self._refuse()
+        self._from()
+        self._aliases()
+        if where := self.node.args.get("where"):
+            self.expressions().require(where.this)
+        self._group()
+        if having := self.node.args.get("having"):
+            self.expressions().require(having.this)
+        self._windows()
+        if qualify := self.node.args.get("qualify"):
+            self.expressions().require(qualify.this)
+        columns = self._select()
+        return self._ordered(columns)
+
+    def _refuse(self) -> None:
+        for key, what in (("sample", "USING SAMPLE"), ("laterals", "LATERAL VIEW"), ("into", "SELECT INTO")):
+            if self.node.args.get(key):
+                raise SqlError(f"{what} is not evaluated", self.node)
+
+    # -- FROM
+
+    def _from(self) -> None:
+        clause = self.node.args.get("from_") or self.node.args.get("from")
+        if clause is None:
+            self.builder.one(self.scope.body)
+            return
+        rest = {k: v for k, v in self.node.args.items() if k not in ("with_", "with")}
+        needs = needs_of([e for v in rest.values() for e in (v if isinstance(v, list) else [v]) if _is_node(e)])
+        joins = Joins(self.queries, self.scope, needs)
+        joins.first(clause.this)
+        for join in self.node.args.get("joins") or ():
+            joins.join(join)
+        self.scope.sources = joins.sources
+
+    def _aliases(self) -> None:
+        self.scope.aliases = {
+            item.alias.lower(): item.this
+            for item in self.items
+            if isinstance(item, exp.Alias) and not _names_itself(item)
+        }
+
+    # -- GROUP BY
+
+    def _group(self) -> None:
+        clauses = [*self.items, *(self.node.args.get(k) for k in ("having", "qualify", "order"))]
+        found = aggregates_in([one for one in clauses if one is not None])
+        group = self.node.args.get("group")
+        if group is None and not found:
+            return
+        if group is not None and any(isinstance(one, SETS) for one in group.expressions):
+            grouping_sets.apply(self, group, found)
+            return
+        expressions = self._keys(group) if group is not None else []
+        self.aggregate(expressions, found, single=group is None)
+
+    def _keys(self, group: exp.Group) -> list[exp.Expr]:
+        """Return the expressions of GROUP BY; a number is a column of the select list."""
+        if group.args.get("all"):
+            return [unaliased(item) for item in self.items if not aggregates_in([item])]
+        return [self.named(one, "GROUP BY") for one in group.expressions]
+
+    def aggregate(self, keys: list[exp.Expr], found: list[exp.Expr], single: bool) -> None:
+        """Replace the body by one row for each group."""
+        translator = self.expressions()
+        values = [translator.value(key) for key in keys]
+        grouping = Grouping(self.builder, self.scope, self.queries.subqueries, values, single)
+        before = [self.builder.resolve(one.term) for one in grouping.groups]
+        body, replaced, groups = grouping.evaluate(found)
+        grouped: dict[Term, Typed] = {}
+        for given, variable, new in zip(values, before, groups, strict=False):
+            grouped[self.builder.resolve(given.term)] = grouped[variable] = new
+        for key, new in zip(keys, groups, strict=False):
+            if not isinstance(key, exp.Column):
+                replaced[key.sql()] = new
+        self.go_on(body)
+        self.replaced, self.grouped = replaced, grouped
+
+    # -- windows, select list, order
+
+    def _windows(self) -> None:
+        clauses = [*self.items, *(self.node.args.get(k) for k in ("qualify", "order"))]
+        nodes = {
+            w.sql(): w
+            for one in clauses
+            if one is not None
+            for w in one.find_all(exp.Window)
+            if w.find_ancestor(exp.Select) is self.node
+        }
+        if nodes:
+            named = {w.name.lower(): w for w in self.node.args.get("windows") or ()}
+            windows.apply(self, list(nodes.values()), named)
+
+    def _select(self) -> list[tuple[str, Typed]]:
+        found: list[tuple[str, Typed]] = []
+        for item in self.items:
+            if isinstance(item, exp.Star):
+                found += self._star(item, "")
+            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+                found += self._star(item.this, item.table)
+            else:
+                found.append((output_name(item, ""), self.evaluate(unaliased(item))))
+        names = unique([name for name, _ in found])
+        if self.node.args.get("distinct") is None:
+            return list(zip(names, [value for _, value in found], strict=True))
+        return self._distinct(list(zip(names, [value for _, value in found], strict=True)))
+
+    def _star(self, node: exp.Star, table: str) -> list[tuple[str, Typed]]:
+        if self.grouped is not None:
+            raise SqlError("* with GROUP BY: name the columns that are grouped", node)
+        leave = {one.name.lower() for one in node.args.get("except_") or node.args.get("except") or ()}
+        replaced = {one.alias.lower(): one.this for one in node.args.get("replace") or ()}
+        renamed = {one.this.name.lower(): one.alias for one in node.args.get("rename") or ()}
+        found = []
+        for name, value in self.scope.star(node, table):
+            lower = name.lower()
+            if lower in leave:
+                continue
+            if lower in replaced:
+                value = self.evaluate(replaced[lower])
+            value = value._replace(nullable=self.builder.may_be_null(self.scope.body, value))
+            found.append((renamed.get(lower, name), value))
+        return found
+
+    def _distinct(self, columns: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
+        on = self.node.args["distinct"].args.get("on")
+        if on is not None:
+            keys = [self.evaluate(one) for one in on.expressions]
+            order = self.node.args.get("order")
+            return windows.first_of_each(self, keys, order.expressions if order is not None else [], columns)
+        order = self.node.args.get("order")
+        extra = []
+        for one in order.expressions if order is not None else ():
+            value = self.order_value(one.this, columns)
+            if value not in [v for _, v in columns]:
+                extra.append(value)
+        if extra and (self.top or self._limited()):
+            raise SqlError("with DISTINCT, ORDER BY takes columns of the select list", self.node)
+        body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
+        new = [(name, value) for (name, _), value in zip(columns, values, strict=True)]
+        terms = {self.builder.resolve(old.term): value for (_, old), value in zip(columns, values, strict=True)}
+        self.scope = Scope(body, [Source("", new)], self.scope.parent)
+        self.replaced = {
+            unaliased(item).sql(): value for item, value in zip(self.items, values, strict=False)
+            if not isinstance(unaliased(item), exp.Column | exp.Star)
+        } if len(self.items) == len(values) else {}  # fmt: skip
+        self.grouped = terms
+        return new
+
+    def _limited(self) -> bool:
+        return self.node.args.get("limit") is not None or self.node.args.get("offset") is not None
+
+    def _ordered(self, columns: list[tuple[str, Typed]]) -> Rows:
+        order = self.node.args.get("order")
+        wanted = order.expressions if order is not None and (self.top or self._limited()) else []
+        if len(wanted) == 1 and isinstance(wanted[0].this, exp.Var) and wanted[0].name.upper() == "ALL":
+            keys = [(value, bool(wanted[0].args.get("desc")), False) for _, value in columns]
+        else:
+            keys = [windows.ordering(self.order_value(one.this, columns), one) for one in wanted]
+        body = self.scope.body
+        if self._limited():
+            body, columns, keys = windows.limited(self, body, columns, keys)
+        return Rows(body, columns, tuple(keys) if self.top else ())
+
+
+def _names_itself(item: exp.Alias) -> bool:
+    return isinstance(item.this, exp.Column) and item.this.name.lower() == item.alias.lower()
+
+
+def _is_node(one: object) -> bool:
+    return isinstance(one, exp.Expr)

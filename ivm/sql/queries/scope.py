@@ -1,0 +1,140 @@
+"""Names of a query: which column of which table each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError, nearest
+from ivm.sql.rules import Body
+from ivm.sql.terms import Typed
+
+
+@dataclass
+class Source:
+    """A table of a FROM clause: its alias, its columns by name, and all names that it has, for messages."""
+
+    alias: str
+    columns: list[tuple[str, Typed]]
+    merged: set[str] = field(default_factory=set)  # columns that USING shows once, in another table
+    path: tuple[str, ...] = ()
+
+    def find(self, name: str) -> Typed | None:
+        """Return a column, whatever the case of its letters."""
+        lower = name.lower()
+        return next((value for own, value in self.columns if own.lower() == lower), None)
+
+
+@dataclass
+class Scope:
+    """The tables of a query, its body so far, and the scope of the query around it."""
+
+    body: Body
+    sources: list[Source] = field(default_factory=list)
+    parent: Scope | None = None
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)  # of the select list
+
+    def column(self, node: exp.Column) -> Typed:
+        """Return what a column stands for.  Raises SqlError for a name that is unknown or ambiguous."""
+        scope: Scope | None = self
+        while scope is not None:
+            if found := scope.own(node):
+                return found
+            scope = scope.parent
+        raise self._unknown(node)
+
+    def own(self, node: exp.Column) -> Typed | None:
+        """Return a column of this query's own tables.  Raises SqlError for an ambiguous name."""
+        table, name = node.table.lower(), node.name
+        found = []
+        for source in self.sources:
+            if table and source.alias.lower() != table:
+                continue
+            value = source.find(name)
+            if value is not None and (table or name.lower() not in source.merged):
+                found.append((source.alias, value))
+        if len(found) > 1:
+            ways = ", ".join(f"{alias}.{name}" for alias, _ in found)
+            raise SqlError(f"{name} is ambiguous: write one of {ways}", node)
+        return found[0][1] if found else None
+
+    def _unknown(self, node: exp.Column) -> SqlError:
+        scopes: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            scopes.append(scope)
+            scope = scope.parent
+        sources = [source for one in scopes for source in one.sources]
+        if node.table:
+            own = [source for source in sources if source.alias.lower() == node.table.lower()]
+            if not own:
+                known = nearest(node.table, [source.alias for source in sources])
+                return SqlError(f"no table {node.table} is in this query{known}", node)
+            known = nearest(node.name, [name for source in own for name, _ in source.columns])
+            return SqlError(f"{own[0].alias} has no column {node.name}{known}", node)
+        known = nearest(node.name, [name for source in sources for name, _ in source.columns])
+        return SqlError(f"no column {node.name} is in these tables{known}", node)
+
+    def star(self, node: exp.Expr, table: str = "") -> list[tuple[str, Typed]]:
+        """Return the columns of `*` or `table.*`.  Raises SqlError."""
+        sources = [s for s in self.sources if not table or s.alias.lower() == table.lower()]
+        if not sources:
+            if table:
+                raise SqlError(
+                    f"no table {table} is in this query{nearest(table, [s.alias for s in self.sources])}", node
+                )
+            raise SqlError("* needs a FROM", node)
+        return [(n, v) for s in sources for n, v in s.columns if table or n.lower() not in s.merged]
+
+
+@dataclass
+class Needs:
+    """The columns that a query names: `all` for `*`, else names, with a table or without."""
+
+    everything: bool
+    names: set[tuple[str, str]]
+    stars: set[str]
+
+    def wants(self, alias: str, name: str) -> bool:
+        """Return whether the query may read a column of a table."""
+        name, alias = name.lower(), alias.lower()
+        return self.everything or alias in self.stars or ("", name) in self.names or (alias, name) in self.names
+
+
+def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
+    """Return the columns that parts of a query name, subqueries included."""
+    needs = Needs(False, set(), set())
+    for node in nodes:
+        for part in node.walk() if node is not None else ():
+            if isinstance(part, exp.Star):
+                inside = part.parent
+                if isinstance(inside, exp.Column):
+                    needs.stars.add(inside.table.lower())
+                elif not isinstance(inside, exp.Count):
+                    needs.everything = True
+            elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                needs.names.add((part.table.lower(), part.name.lower()))
+            elif isinstance(part, exp.Join):
+                needs.names |= {("", one.name.lower()) for one in part.args.get("using") or ()}
+                needs.everything |= part.method == "NATURAL"
+    return needs
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Return names of a view's columns, where a repeated one gets a number, as DuckDB has it: a, a_1, a_2."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        lower, shown = name.lower(), name
+        while lower in seen:
+            seen[lower] += 1
+            shown = f"{name}_{seen[lower]}"
+            lower = shown.lower()
+            if lower not in seen:
+                break
+            lower = name.lower()
+        seen[lower] = seen.get(lower, 0)
+        found.append(shown)
+    return found

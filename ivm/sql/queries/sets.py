@@ -1,0 +1,234 @@
+"""UNION, INTERSECT and EXCEPT, with and without ALL.
+
+a UNION b        v:part1(x) <- a.  v:part1(x) <- b.
+a UNION ALL b    v:part1(0, x) <- a.  v:part1(1, x) <- b.     if a and b have no equal rows of their own,
+                 v:part1[0, x] = n <- a's rows counted ...    else with multiplicities
+a INTERSECT b    a(x), b(x)
+a EXCEPT b       a(x), !b(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from ivm.sql.conversions import common_type, convert
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.clauses import Rows, Translator
+from ivm.sql.queries.scope import Scope
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table
+from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
+from ivm.sql.types import BIGINT, INTEGER
+
+
+def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: bool) -> Rows:
+    """Return the rows of a set operation, ordered and limited as it says."""
+    if node.args.get("order") is not None or node.args.get("limit") is not None or node.args.get("offset") is not None:
+        inner = node.copy()
+        wrapped = exp.select("*")
+        for key in ("order", "limit", "offset"):
+            wrapped.set(key, inner.args.get(key))
+            inner.set(key, None)
+        wrapped = wrapped.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows"))))
+        return queries.query(wrapped, outer, top)
+    if node.args.get("by_name"):
+        raise SqlError("BY NAME is not evaluated: name the columns in one order", node)
+    left, right = queries.query(node.this, outer), queries.query(node.expression, outer)
+    parts = _alike([left, right], node)
+    every = not node.args.get("distinct")
+    if isinstance(node, exp.Union):
+        if every:
+            return union_all(queries, parts, node)
+        return _distinct(queries, parts)
+    keep = isinstance(node, exp.Intersect)
+    return _with_multiplicities(queries, parts, keep) if every else _compared(queries, parts, keep)
+
+
+def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
+    """Return queries whose columns have the same types.  Raises SqlError."""
+    if len({len(part.columns) for part in parts}) > 1:
+        raise SqlError(f"the queries have {' and '.join(str(len(p.columns)) for p in parts)} columns", node)
+    found = [[*part.columns] for part in parts]
+    for place in range(len(parts[0].columns)):
+        values = [part.columns[place][1] for part in parts]
+        type_ = common_type(values, node)
+        for columns in found:
+            name, value = columns[place]
+            columns[place] = (found[0][place][0], convert(value, type_, node) if type_.name != "NULL" else value)
+            del name
+    return [part._replace(columns=columns, order=()) for part, columns in zip(parts, found, strict=True)]
+
+
+def union_all(queries: Translator, parts: Sequence[Rows], node: exp.Expr) -> Rows:
+    """Return the rows of several queries, with multiplicities."""
+    parts = _alike(parts, node)
+    listed = [(part.body, [value for _, value in part.columns]) for part in parts]
+    body, values = union(queries.builder, parts[0].body.outer, listed)
+    return parts[0]._replace(body=body, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)])
+
+
+def union(
+    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], disjoint: bool = False
+) -> tuple[Body, list[Typed]]:
+    """Return a body of the rows of several bodies, with a number for each; none is needed if they are `disjoint`."""
+    around = list(dict.fromkeys(n for body, values in parts for n in builder.carried(body, [v.term for v in values])))
+    columns = _columns(builder, parts, outer, around)
+    name, sets = builder.helper(), []
+    sized = len(columns) + (not disjoint) <= KEYS_MAX
+    if not sized:
+        raise SqlError(f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the most: "
+                       "select fewer columns")  # fmt: skip
+    for body, values in parts:
+        sets.append(builder.is_set(body, [v.term for v in values]))
+    weighs = not all(sets)
+    keys = (*columns,) if disjoint else (Column("part", INTEGER, False), *columns)
+    table = Table(name, keys, (*range(len(keys)),), weighs=weighs)
+    if weighs and disjoint:
+        return union(builder, outer, parts)
+    for number, (body, values) in enumerate(parts):
+        _part(builder, table, body.copy(), values, around, number, disjoint)
+    found = Body(outer)
+    given: list[Typed | None] = [_given(outer, n) for n in around]
+    row = builder.scan(table, found, given if disjoint else [None, *given])
+    return found, row[len(given) + (not disjoint) :]
+
+
+def _given(outer: Body | None, name: str) -> Typed:
+    while outer is not None and name not in outer.columns:
+        outer = outer.outer
+    assert outer is not None
+    return outer.columns[name]
+
+
+def _columns(
+    builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], outer: Body | None, around: list[str]
+) -> list[Column]:
+    columns = []
+    for name in around:
+        value = _given(outer, name)
+        columns.append(Column(name, value.type, value.nullable))
+    for place in range(len(parts[0][1])):
+        values = [(body, values[place]) for body, values in parts]
+        nullable = any(builder.may_be_null(body, value) for body, value in values)
+        typed = next((v for _, v in values if v.type.name != "NULL"), values[0][1])
+        columns.append(Column(f"c{place}", typed.type, nullable))
+    return columns
+
+
+def _part(
+    builder: Builder, table: Table, body: Body, values: list[Typed], around: list[str], number: int, disjoint: bool
+) -> None:
+    """Add the rule of one part of a union."""
+    own = tuple(own(builder, body, value).term for value in values)
+    terms: tuple[Term, ...] = (*(Var(n) for n in around), *own)
+    if not table.weighs:
+        tag = [] if disjoint else [_constant(builder, body, number)]
+        builder.rule(Atom(table.name, (*tag, *terms)), body)
+        return
+    counted = Atom(builder.helper(), terms)
+    head, body, folds = builder.counted(counted.name, terms, body)
+    builder.rule(head, body, folds)
+    again, result = Body(), builder.variable(BIGINT, False).term
+    nullable = tuple(c.nullable for c in table.columns[1:])
+    again.literals.append(Atom(head.name, terms, (result,), (*nullable, False)))
+    tag = [_constant(builder, again, number)]
+    builder.rule(Atom(table.name, (*tag, *terms), (result,)), again)
+
+
+def own(builder: Builder, body: Body, value: Typed) -> Typed:
+    """Return a variable of its own for a value, so that no two columns of a head are the same variable."""
+    new = builder.variable(value.type, value.nullable)
+    assert isinstance(new.term, Var)
+    body.literals.append(Define(new.term, builder.resolve(value.term)))
+    body.columns[new.term.name] = new
+    return new
+
+
+def _constant(builder: Builder, body: Body, number: int) -> Term:
+    new = builder.variable(INTEGER, False).term
+    assert isinstance(new, Var)
+    body.literals.append(Define(new, Lit(number, "int64")))
+    return new
+
+
+def _distinct(queries: Translator, parts: Sequence[Rows]) -> Rows:
+    """UNION: two rules for one view."""
+    builder, outer = queries.builder, parts[0].body.outer
+    listed = [(part.body, [value for _, value in part.columns]) for part in parts]
+    around = list(dict.fromkeys(n for body, values in listed for n in builder.carried(body, [v.term for v in values])))
+    columns = _columns(builder, listed, outer, around)
+    if len(columns) > KEYS_MAX:
+        raise SqlError(f"UNION of {len(columns)} columns: {KEYS_MAX} is the most")
+    table = Table(builder.helper(), (*columns,), (*range(len(columns)),))
+    for body, values in listed:
+        _part(builder, table, body.copy(), values, around, 0, True)
+    found = Body(outer)
+    row = builder.scan(table, found, [_given(outer, n) for n in around])[len(around) :]
+    return parts[0]._replace(body=found, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)])
+
+
+def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
+    """INTERSECT and EXCEPT: distinct rows of the left that are in the right, or not."""
+    builder = queries.builder
+    left, values = builder.as_atom(parts[0].body, parts[0].columns, distinct=True)
+    right = builder.stored(parts[1].body, parts[1].columns, distinct=True)
+    around = builder.carried(parts[1].body, [v.term for _, v in parts[1].columns])
+    given = [_given(parts[1].body.outer, n) for n in around]
+    inner = Body(left)
+    wanted = [*given, *values]
+    builder.scan(right, inner, wanted)
+    if keep:
+        for value, column in zip(values, right.columns[len(given) :], strict=True):
+            if value.nullable and not column.nullable:
+                builder.require(left, value)
+        left.literals += inner.literals
+    else:
+        left.literals.append(Not(tuple(inner.literals)))
+    return parts[0]._replace(body=left, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)])
+
+
+def _with_multiplicities(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
+    """INTERSECT ALL takes the smaller multiplicity, EXCEPT ALL the difference where it is positive."""
+    builder = queries.builder
+    outer = parts[0].body.outer
+    if outer is not None and any(builder.carried(p.body, [v.term for _, v in p.columns]) for p in parts):
+        raise SqlError("INTERSECT ALL and EXCEPT ALL are not evaluated in correlated subqueries")
+    tables = [_counted(builder, part) for part in parts]
+    columns = tuple(
+        Column(c.name, c.type, c.nullable or d.nullable)
+        for c, d in zip(tables[0].columns, tables[1].columns, strict=True)
+    )
+    result = Table(builder.helper(), columns, (*range(len(columns)),), weighs=True)
+    both = Body()
+    row = builder.scan(tables[0], both)
+    builder.scan(tables[1], both, row)
+    m, n = both.weights
+    head = tuple(v.term for v in row)
+    if keep:
+        for first, second in ((m, n), (n, m)):
+            part = both.copy()
+            part.literals.append(Test(Call("<=" if first == m else "<", (first, second))))
+            builder.rule(Atom(result.name, head, (first,)), part)
+    else:
+        left = builder.define(both, Typed(Call("-", (m, n)), BIGINT, False))
+        both.literals.append(Test(Call(">", (left.term, Lit(0, "int64")))))
+        builder.rule(Atom(result.name, head, (left.term,)), both)
+        alone, none = Body(), Body()
+        row = builder.scan(tables[0], alone)
+        builder.scan(tables[1], none, row)
+        alone.literals.append(Not(tuple(none.literals)))
+        builder.rule(Atom(result.name, tuple(v.term for v in row), (alone.weights[0],)), alone)
+    body = Body(outer)
+    values = builder.scan(result, body)
+    return parts[0]._replace(body=body, columns=[(n_, v) for (n_, _), v in zip(parts[0].columns, values, strict=True)])
+
+
+def _counted(builder: Builder, part: Rows) -> Table:
+    """Return a helper view of the rows of a query with their multiplicities."""
+    body = part.body.copy()
+    terms = tuple(own(builder, body, value).term for _, value in part.columns)
+    columns = tuple(Column(n, v.type, builder.may_be_null(body, v)) for n, v in part.columns)
+    name = builder.helper()
+    builder.rule(*builder.counted(name, terms, body))
+    return Table(name, columns, (*range(len(columns)),), weighs=True)

@@ -1,0 +1,196 @@
+"""Subqueries in conditions and values.
+
+    EXISTS (SELECT ... WHERE u.k = t.k)     v:part1(k) <- u[k] = _.        and then the atom v:part1(k)
+    NOT EXISTS (...)                        !(u[k] = _)                    in place, if it has no aggregate
+    a IN (SELECT b ...)                     v:part1(b) <- ...              and then the atom v:part1(a)
+    a NOT IN (SELECT b ...)                 no row, or a is not null, no b is null, and none is a
+    (SELECT max(b) ... WHERE u.k = t.k)     v:part1[k] = m <- ...          null for keys without a row
+
+A scalar subquery of several rows for one key is an error of the transaction that brings them, as a function has one
+value for each key.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ivm.sql.conversions import alike
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.aggregates import aggregates_in
+from ivm.sql.queries.clauses import Rows, Translator
+from ivm.sql.queries.expressions import either
+from ivm.sql.queries.scope import Scope
+from ivm.sql.rules import Body, Column, Table, is_null
+from ivm.sql.terms import Atom, Define, Lit, Literal, Not, Rule, Test, Typed, Var
+from ivm.sql.types import INTEGER
+
+
+def _inner(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Subquery | exp.Paren) and not isinstance(node.this, exp.Table):
+        node = node.this
+    return node
+
+
+def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
+    """Return literals that hold where a subquery has a row, or has none."""
+    query = _inner(node).copy()
+    if isinstance(query, exp.Select) and query.args.get("group") is None and not query.find(exp.AggFunc):
+        query.set("order", None)
+        query.set("distinct", None)
+        if not any(isinstance(one, exp.Star) for one in query.expressions):
+            query.set("expressions", [exp.Literal.number(1)])
+    rows = queries.query(query, scope)
+    if not wanted:
+        return [_none(queries, rows.body)]
+    return [_some(queries, rows.body, scope, [])]
+
+
+def _none(queries: Translator, body: Body) -> Literal:
+    builder = queries.builder
+    required = builder._names(body.required)
+    marks = tuple(Atom("", (Var(name),)) for name in sorted(required))
+    renamed = builder.apart([*body.literals, *marks], {*_around(body)})
+    literals, marks = renamed[: len(body.literals)], renamed[len(body.literals) :]  # type: ignore[assignment]
+    return Not(literals, frozenset(m.keys[0].name for m in marks))  # type: ignore[union-attr]
+
+
+def _around(body: Body) -> list[str]:
+    outer, found = body.outer, list[str]()
+    while outer is not None:
+        found += outer.columns
+        outer = outer.outer
+    return found
+
+
+def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) -> Literal:
+    """Return an atom that holds where a body has a row, with some values of it as last arguments."""
+    builder = queries.builder
+    around = builder.carried(body, [v.term for v in values])
+    if not around and not values:
+        builder.uses_one = True
+        body.literals.append(Atom("sql:one", (Var("_x0"),)))
+        body.columns["_x0"] = builder.variable(INTEGER, False)._replace(term=Var("_x0"))
+        values = [body.columns["_x0"]]
+        table = builder.stored(body, [("g", values[0])], distinct=True)
+        return Atom(table.name, (None,))
+    table = builder.stored(body, [(f"c{n}", v) for n, v in enumerate(values)], distinct=True)
+    atom = Body(scope.body)
+    builder.scan(table, atom, [_outer_value(scope, n) for n in around])
+    found = atom.literals[0]
+    assert isinstance(found, Atom)
+    return found
+
+
+def _outer_value(scope: Scope, name: str) -> Typed:
+    body: Body | None = scope.body
+    while body is not None and name not in body.columns:
+        body = body.outer
+    assert body is not None
+    return body.columns[name]
+
+
+def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
+    """Return literals that hold where a value is among the rows of a subquery, or is known not to be."""
+    builder = queries.builder
+    rows = queries.query(_inner(node), scope)
+    if len(rows.columns) != 1:
+        raise SqlError(f"IN takes a subquery of one column, and this has {len(rows.columns)}", node)
+    value = rows.columns[0][1]
+    left, value = alike(node, left, value)
+    body = rows.body
+    nullable = builder.may_be_null(body, value)
+    present = body.copy()
+    member = builder.require(present, builder.define(present, value))
+    around = builder.carried(present, [member.term])
+    table = builder.stored(present, [("member", member)], distinct=True)
+    given: list[Typed | None] = [_outer_value(scope, n) for n in around]
+    define: list[Literal] = []
+    own = left
+    if not isinstance(builder.resolve(left.term), Var):
+        own = builder.variable(left.type, left.nullable)
+        assert isinstance(own.term, Var)
+        define = [Define(own.term, builder.resolve(left.term))]
+    atom = Body(scope.body)
+    builder.scan(table, atom, [*given, own])
+    if wanted:
+        return [*define, *atom.literals]
+    absent: list[Literal] = [*define, Not(tuple(atom.literals))]
+    if not nullable and not builder.may_be_null(scope.body, left):
+        return absent
+    if builder.may_be_null(scope.body, left):
+        absent.append(Test(is_null(own.term, False)))
+    if nullable:
+        holes = body.copy()
+        holes.literals.append(Test(is_null(builder.resolve(value.term), True)))
+        absent.append(_none(queries, holes))
+    return either([[_none(queries, body)], absent])
+
+
+def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
+    """Return the value of a subquery of one row, which the scope's body reads; null where it has no row."""
+    query = _inner(node)
+    rows = queries.query(query, scope)
+    if len(rows.columns) != 1:
+        raise SqlError(f"a subquery used as a value has one column, and this has {len(rows.columns)}", node)
+    builder, body = queries.builder, scope.body
+    value = rows.columns[0][1]
+    around = builder.carried(rows.body, [value.term])
+    if _has_one_row(query):
+        body.literals += rows.body.literals
+        body.keys += rows.body.keys
+        body.required |= rows.body.required
+        body.columns |= {n: v for n, v in rows.body.columns.items() if n not in around}
+        return value
+    return _one_or_null(queries, rows, value, around, scope)
+
+
+def _has_one_row(query: exp.Expr) -> bool:
+    """Return whether a query has exactly one row whatever is stored: an aggregate without groups."""
+    if not isinstance(query, exp.Select):
+        return False
+    if any(query.args.get(k) for k in ("group", "having", "limit", "offset", "qualify", "distinct")):
+        return False
+    return bool(aggregates_in(query.expressions))
+
+
+def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str], scope: Scope) -> Typed:
+    """Return the value of a function of the outer variables that is null where the subquery has no row."""
+    builder, body = queries.builder, scope.body
+    inner = rows.body.copy()
+    value = builder.define(inner, value)
+    value = value._replace(nullable=builder.may_be_null(inner, value))
+    outer = [_outer_value(scope, n) for n in around]
+    keys = [*outer]
+    if not around:
+        dummy = builder.variable(INTEGER, False)
+        builder.uses_one = True
+        inner.literals.append(Atom("sql:one", (dummy.term,)))
+        assert isinstance(dummy.term, Var)
+        inner.columns[dummy.term.name] = dummy
+        keys = [dummy]
+    some, all_ = builder.helper(), builder.helper()
+    terms = tuple(one.term for one in keys)
+    required = builder._names(inner.required)
+    builder.rule(Atom(some, terms, (value.term,)), inner)
+    columns = tuple(
+        Column(f"k{n}", one.type, one.nullable and not (isinstance(one.term, Var) and one.term.name in required))
+        for n, one in enumerate(keys)
+    )
+    result = Table(some, (*columns, Column("value", value.type, value.nullable)), (*range(len(keys)),), function=True)
+    there = Body()
+    row = builder.scan(result, there)
+    builder.emit(Rule((Atom(all_, tuple(v.term for v in row[:-1]), (row[-1].term,)),), tuple(there.literals)))
+    literals: list[Literal] = [Atom("sql:one", (terms[0],))] if not around else []
+    if around:
+        name = builder.projected(builder.closed(scope.body, around), terms, body)
+        literals = [Atom(name, terms, (), tuple(builder.may_be_null(body, one) for one in outer))]
+    none = Body()
+    builder.scan(result, none, [*keys])
+    null = builder.variable(value.type, True)
+    assert isinstance(null.term, Var)
+    lacking = (*literals, Not(tuple(none.literals)), Define(null.term, Lit(None, value.type.store)))
+    builder.emit(Rule((Atom(all_, terms, (null.term,)),), lacking))
+    full = tuple(Column(f"k{n}", one.type, builder.may_be_null(body, one) if around else False)
+                 for n, one in enumerate(keys))  # fmt: skip
+    table = Table(all_, (*full, Column("value", value.type, True)), (*range(len(keys)),), function=True)
+    return builder.scan(table, body, keys if around else [])[-1]

@@ -1,0 +1,447 @@
+"""Rules as they are collected while a query is translated: bodies, helper views, and what identifies a row.
+
+A `Body` is a conjunction under construction.  It is `weighted` if a row of it may occur several times, as the
+multiplicities say that its atoms read.  A `Table` is a stored relation or a helper view; `Builder.store` makes a helper
+view of a body, either a set of rows or rows with multiplicities:
+
+    v:h1(a, b) <- body.                          if a, b identify the rows of the body
+    v:h1[a, b] = n <- agg<<n = count()>> body.   otherwise
+
+The body of a subquery may use variables of the query around it.  A helper view of such a body has them as columns; if
+no atom of the body binds them, their values are taken from the body around it, projected (`v:h2(a) <- outer body.`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ivm.sql.errors import SqlError
+from ivm.sql.terms import (
+    Atom,
+    Call,
+    Define,
+    Either,
+    Fold,
+    Lit,
+    Literal,
+    Not,
+    Rule,
+    Term,
+    Test,
+    Typed,
+    Var,
+    bound,
+    show_rule,
+    substitute,
+    variables,
+)
+from ivm.sql.types import BIGINT, SqlType
+
+KEYS_MAX = 16
+ONE = "sql:one"  # a relation with the one row 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its type in SQL, and whether it may be null."""
+
+    name: str
+    type: SqlType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation that rules read: `key` are the positions of the columns that identify a row.
+
+    It is a function of these columns if `function`, else a relation of all columns.  If it `weighs`, its rows have
+    multiplicities, as the value of a function of all columns.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[int, ...]
+    function: bool = False
+    weighs: bool = False
+
+
+@dataclass
+class Body:
+    """A conjunction; `required` are variables that are not null, `weights` those that hold multiplicities."""
+
+    outer: Body | None = None
+    literals: list[Literal] = field(default_factory=list)
+    required: set[str] = field(default_factory=set)
+    weights: list[Term] = field(default_factory=list)
+    keys: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # of atoms: key, all variables
+    columns: dict[str, Typed] = field(default_factory=dict)  # the variables that its atoms and definitions bind
+    scans: list[tuple[Table, list[Typed]]] = field(default_factory=list)
+
+    def copy(self) -> Body:
+        """Return a body that can grow independently."""
+        return Body(
+            self.outer,
+            [*self.literals],
+            {*self.required},
+            [*self.weights],
+            [*self.keys],
+            {**self.columns},
+            [*self.scans],
+        )
+
+    def extend(self, other: Body) -> None:
+        """Add all of another body."""
+        self.literals += other.literals
+        self.required |= other.required
+        self.weights += other.weights
+        self.keys += other.keys
+        self.columns |= other.columns
+        self.scans += other.scans
+
+
+class Builder:
+    """The rules of one view or query, with names for its variables and helper views."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rules: list[Rule] = []
+        self.notes: list[str] = []  # what keeping the view costs beyond its change
+        self.uses_one = False
+        self._same: dict[str, Term] = {}
+        self._projected: dict[str, str] = {}
+        self._variables = self._helpers = 0
+
+    # -- names
+
+    def variable(self, type_: SqlType, nullable: bool) -> Typed:
+        """Return a new variable."""
+        self._variables += 1
+        return Typed(Var(f"_x{self._variables}"), type_, nullable)
+
+    def helper(self) -> str:
+        """Return the name of a new helper view."""
+        self._helpers += 1
+        return f"{self.name}:part{self._helpers}"
+
+    # -- bodies
+
+    def scan(self, table: Table, body: Body, given: Sequence[Typed | None] = ()) -> list[Typed]:
+        """Add an atom of a table to a body; return its columns, those `given` or new variables."""
+        given = (*given, *(None,) * (len(table.columns) - len(given)))
+        row = [one or self.variable(c.type, c.nullable) for one, c in zip(given, table.columns, strict=True)]
+        terms = tuple(one.term for one in row)
+        nullable = tuple(c.nullable for c in table.columns)
+        if table.weighs:
+            weight = self.variable(BIGINT, False)
+            body.weights.append(weight.term)
+            atom = Atom(table.name, terms, (weight.term,), (*nullable, False), True)
+        elif table.function:
+            order = [*table.key, *(i for i in range(len(terms)) if i not in table.key)]
+            terms, nullable = tuple(terms[i] for i in order), tuple(nullable[i] for i in order)
+            atom = Atom(table.name, terms[: len(table.key)], terms[len(table.key) :], nullable)
+        else:
+            atom = Atom(table.name, terms, (), nullable)
+        body.literals.append(atom)
+        body.scans.append((table, row))
+        key = frozenset(v for i in table.key for v in variables(row[i].term))
+        body.keys.append((key, frozenset(v for one in row for v in variables(one.term))))
+        own = {*_owned_by_outer(body)}
+        body.columns |= {one.term.name: one for one in row if isinstance(one.term, Var) and one.term.name not in own}
+        return row
+
+    def one(self, body: Body) -> None:
+        """Add an atom that holds once to a body."""
+        self.uses_one = True
+        body.literals.append(Atom(ONE, (None,)))
+
+    def define(self, body: Body, value: Typed) -> Typed:
+        """Return a variable with the value of a term, which the body defines if it is not a variable already."""
+        term = self.resolve(value.term)
+        if isinstance(term, Var):
+            return value._replace(term=term)
+        new = self.variable(value.type, value.nullable)
+        assert isinstance(new.term, Var)
+        body.literals.append(Define(new.term, term))
+        body.columns[new.term.name] = new
+        return new
+
+    def test(self, body: Body, term: Term) -> None:
+        """Add a condition to a body."""
+        body.literals.append(Test(term))
+
+    def unify(self, body: Body, left: Term, right: Term) -> bool:
+        """Make two variables one, which is not null; return False if neither is of the body."""
+        left, right = self.resolve(left), self.resolve(right)
+        if not (isinstance(left, Var) and isinstance(right, Var)):
+            return False
+        if left != right:
+            if left.name not in body.columns:
+                left, right = right, left
+            if left.name not in body.columns:
+                return False
+            self._same[left.name] = right
+            kept = body.columns.pop(left.name)
+            if right.name not in {*_owned_by_outer(body)}:
+                body.columns.setdefault(right.name, kept._replace(term=right))
+        body.required.add(right.name)
+        return True
+
+    def require(self, body: Body, value: Typed) -> Typed:
+        """Let a body hold only where a value is not null; return the value."""
+        term = self.resolve(value.term)
+        if value.nullable:
+            if isinstance(term, Var) and term.name in body.columns:
+                body.required.add(term.name)
+            else:
+                body.literals.append(Test(is_null(term, False)))
+        return Typed(term, value.type, False)
+
+    def resolve(self, term: Term) -> Term:
+        """Return a term with its variables replaced by those that they were unified with."""
+        names = {*variables(term)} & self._same.keys()
+        while names:
+            term = substitute(term, {name: self._same[name] for name in names})
+            names = {*variables(term)} & self._same.keys()
+        return term
+
+    def resolved(self, one: Literal) -> Literal:
+        """Return a literal with its variables replaced."""
+        names = {*variables(one)} & self._same.keys()
+        return substitute(one, {name: self.resolve(Var(name)) for name in names}) if names else one
+
+    def _names(self, names: Iterable[str]) -> set[str]:
+        return {v for name in names for v in variables(self.resolve(Var(name)))}
+
+    def may_be_null(self, body: Body, value: Typed) -> bool:
+        """Return whether a value may be null in the rows of a body."""
+        if not value.nullable:
+            return False
+        return not {*variables(self.resolve(value.term))} <= self._names(body.required) or not isinstance(
+            self.resolve(value.term), Var
+        )
+
+    # -- what identifies rows
+
+    def closure(self, body: Body, known: Iterable[str]) -> set[str]:
+        """Return the variables that others determine."""
+        found = self._names(known) | {*self.carried(body)}
+        keys = [(self._names(key), self._names(all_)) for key, all_ in body.keys]
+        literals = [self.resolved(one) for one in body.literals]
+        before = -1
+        while len(found) != before:
+            before = len(found)
+            for key, all_ in keys:
+                if key <= found:
+                    found |= all_
+            for one in literals:
+                if isinstance(one, Define) and {*variables(one.term)} <= found:
+                    found.add(one.var.name)
+        return found
+
+    def is_set(self, body: Body, outputs: Iterable[Term]) -> bool:
+        """Return whether outputs tell all rows of a body apart."""
+        if body.weights:
+            return False
+        known = self.closure(body, {n.name for n in map(self.resolve, outputs) if isinstance(n, Var)})
+        return all(self._names(key) <= known for key, _ in body.keys)
+
+    def identity(self, body: Body) -> list[Typed]:
+        """Return the variables that tell the rows of a body apart, as few as are found."""
+        names = list(dict.fromkeys(n for key, _ in body.keys for n in sorted(self._names(key), key=_number)))
+        names = [name for name in names if name in body.columns]
+        wanted = self.closure(body, names)
+        for name in reversed(names.copy()):
+            rest = [one for one in names if one != name]
+            if wanted <= self.closure(body, rest):
+                names = rest
+        return [body.columns[name] for name in names]
+
+    # -- subqueries: variables of the query around
+
+    def carried(self, body: Body, outputs: Iterable[Term] = ()) -> list[str]:
+        """Return the variables of bodies around this one that it uses."""
+        owned = list(dict.fromkeys(_owned_by_outer(body)))
+        if not owned:
+            return []
+        used = {v for one in body.literals for v in variables(self.resolved(one))}
+        used |= {v for term in outputs for v in variables(self.resolve(term))}
+        return [name for name in owned if name in used]
+
+    def closed(self, body: Body, wanted: Iterable[str] = ()) -> tuple[Literal, ...]:
+        """Return the literals of a body, with an atom for the values of variables that only bodies around it bind."""
+        literals = tuple(self.resolved(one) for one in body.literals)
+        unbound = sorted((_free(literals) | {*wanted}) - bound(literals), key=_number)
+        if not unbound or body.outer is None:
+            return literals or self._of_one()
+        return (self._domain(body.outer, unbound), *literals)
+
+    def _of_one(self) -> tuple[Literal, ...]:
+        self.uses_one = True
+        return (Atom(ONE, (None,)),)
+
+    def _domain(self, outer: Body, names: list[str]) -> Atom:
+        """Return an atom of a helper view that has the values of variables in the rows of a body."""
+        columns = [_column_of(outer, name) for name in names]
+        name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)
+        nullable = tuple(self.may_be_null(outer, one) for one in columns)
+        return Atom(name, tuple(Var(n) for n in names), (), nullable)
+
+    def projected(self, literals: tuple[Literal, ...], terms: tuple[Term, ...], body: Body) -> str:
+        """Return a helper view that projects literals of a body, the same one for the same."""
+        rule = Rule((Atom("", terms),), literals, (), frozenset(self._names(body.required)))
+        key = show_rule(rule)
+        if key not in self._projected:
+            self._projected[key] = self.helper()
+            self.emit(replace(rule, heads=(Atom(self._projected[key], terms),)))
+        return self._projected[key]
+
+    def apart(self, literals: Iterable[Literal], kept: set[str]) -> tuple[Literal, ...]:
+        """Return literals with other names for the variables that are not kept."""
+        resolved = tuple(self.resolved(one) for one in literals)
+        names: dict[str, Term] = {}
+        for name in dict.fromkeys(v for one in resolved for v in variables(one)):
+            if name not in kept:
+                self._variables += 1
+                names[name] = Var(f"_x{self._variables}")
+        return tuple(substitute(one, names) for one in resolved)
+
+    # -- helper views
+
+    def emit(self, rule: Rule) -> None:
+        """Add a rule."""
+        self.rules.append(rule)
+
+    def rule(self, head: Atom, body: Body, folds: tuple[Fold, ...] = ()) -> None:
+        """Add a rule with a body's literals."""
+        self.rules_of((head,), body, folds)
+
+    def rules_of(self, heads: tuple[Atom, ...], body: Body, folds: tuple[Fold, ...] = ()) -> None:
+        """Add a rule of several heads with a body's literals."""
+        wanted = {v for head in heads for v in variables(head)} & {*_owned_by_outer(body)}
+        literals = self.closed(body, wanted)
+        self.emit(Rule(heads, literals, folds, frozenset(self._names(body.required))))
+
+    def stored(self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False) -> Table:
+        """Make a helper view of some columns of a body; return it, with the columns that the body carries first.
+
+        It is a set if `distinct`, or if the columns tell the rows apart, else its rows have multiplicities.
+        """
+        body = body.copy()
+        values = [(n, self.define(body, one)) for n, one in outputs]
+        values = self._apart(body, values)
+        around = [(name, _column_of(body.outer, name)) for name in self.carried(body, [v.term for _, v in values])]
+        row = [*around, *values]
+        columns = tuple(Column(n, one.type, self.may_be_null(body, one)) for n, one in row)
+        name, terms = self.helper(), tuple(self.resolve(one.term) for _, one in row)
+        if len(terms) > KEYS_MAX:
+            raise SqlError(
+                f"{self.name} needs {len(terms)} columns in one step ({', '.join(n for n, _ in row)}), and "
+                f"{KEYS_MAX} is the most: select fewer columns"
+            )
+        if distinct or self.is_set(body, terms):
+            self.rule(Atom(name, terms), body)
+            return Table(name, columns, self._key(body, terms, distinct))
+        self.rule(*self.counted(name, terms, body))
+        return Table(name, columns, tuple(range(len(columns))), weighs=True)
+
+    def _apart(self, body: Body, values: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
+        """Give each output a variable of its own."""
+        seen: set[Term] = set()
+        found = []
+        for name, one in values:
+            if one.term in seen:
+                new = self.variable(one.type, one.nullable)
+                assert isinstance(new.term, Var)
+                body.literals.append(Define(new.term, one.term))
+                body.columns[new.term.name] = one = new
+            seen.add(one.term)
+            found.append((name, one))
+        return found
+
+    def counted(self, name: str, terms: tuple[Term, ...], body: Body) -> tuple[Atom, Body, tuple[Fold, ...]]:
+        """Return the head, the body and the aggregate of rows with their multiplicities."""
+        result = self.variable(BIGINT, False).term
+        assert isinstance(result, Var)
+        weight = self.weight(body)
+        fold = Fold("count", result.name) if weight is None else Fold("sum", result.name, (weight,))
+        return Atom(name, terms, (result,), (), True), body, (fold,)
+
+    def weight(self, body: Body) -> Term | None:
+        """Return a variable of the multiplicity of a body's rows, None if it is 1."""
+        if not body.weights:
+            return None
+        product = body.weights[0]
+        for one in body.weights[1:]:
+            product = Call("*", (product, one))
+        return self.define(body, Typed(product, BIGINT, False)).term
+
+    def _key(self, body: Body, terms: tuple[Term, ...], distinct: bool) -> tuple[int, ...]:
+        """Return the positions of as few columns as are found to tell the rows of a set apart."""
+        kept = list(range(len(terms)))
+        if distinct:
+            return tuple(kept)
+        for place in reversed(range(len(terms))):
+            rest = [i for i in kept if i != place]
+            if self.is_set(body, [terms[i] for i in rest]):
+                kept = rest
+        return tuple(kept)
+
+    def again(self, table: Table, outer: Body | None, around: Sequence[str] = ()) -> tuple[Body, list[Typed]]:
+        """Return a body of one atom of a helper view and its columns; the first columns are variables of the outer."""
+        body = Body(outer)
+        given = [_column_of(outer, name) for name in around]
+        return body, self.scan(table, body, given)[len(given) :]
+
+    def as_atom(
+        self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False
+    ) -> tuple[Body, list[Typed]]:
+        """Store some columns of a body, and return a body that reads them, and the columns."""
+        around = self.carried(body, [one.term for _, one in outputs])
+        return self.again(self.stored(body, outputs, distinct), body.outer, around)
+
+    def text(self) -> str:
+        """Return all rules as text."""
+        return "\n".join(show_rule(rule) for rule in self.rules)
+
+
+def is_null(term: Term, wanted: bool) -> Term:
+    """Return the condition that a term is null, or is not."""
+    return Call("=", (Call("is_null", (term,)), Lit(wanted, "bool")))
+
+
+def _owned_by_outer(body: Body) -> Iterable[str]:
+    outer = body.outer
+    while outer is not None:
+        yield from outer.columns
+        outer = outer.outer
+
+
+def _column_of(body: Body | None, name: str) -> Typed:
+    while body is not None:
+        if name in body.columns:
+            return body.columns[name]
+        body = body.outer
+    raise AssertionError(name)
+
+
+def _number(name: str) -> int:
+    return int(name[2:])
+
+
+def _free(literals: Iterable[Literal]) -> set[str]:
+    """Return the variables that a body uses and that no negation in it binds for itself."""
+    found: set[str] = set()
+    for one in literals:
+        if isinstance(one, Not):
+            found |= _free(one.body) - bound(one.body)
+        elif isinstance(one, Either):
+            found |= {v for part in one.parts for v in _free(part)}
+        else:
+            found |= {*variables(one)}
+    return found
+
+
+def renamed(table: Table, name: str) -> Table:
+    """Return a table of the same columns with another name."""
+    return replace(table, name=name)

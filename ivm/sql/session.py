@@ -1,0 +1,117 @@
+"""SQL over a workspace: where statements read.
+
+    ws.sql(text)          each statement is a transaction of its own, except between BEGIN and COMMIT
+    txn.sql(text)         edits of the transaction; queries see them
+    ws.at(v).sql(text)    queries over an older version
+
+A statement of a transaction reads the state that those before it left: the edits so far are applied within a savepoint,
+which is undone after the statement.  Views follow there only if the statement reads one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ivm.answer import Answer
+from ivm.engine.engine import Engine
+from ivm.engine.installed import Installed
+from ivm.plan.expression import Encoder
+from ivm.question import answer, understand
+from ivm.sql.catalog import PROPERTY, Catalog
+from ivm.sql.rules import ONE
+from pagestore.host import Store
+
+if TYPE_CHECKING:
+    from ivm.transaction import Transaction
+
+
+class Host(Protocol):
+    """What SQL needs of a workspace."""
+
+    store: Store
+    threads: int
+
+    @property
+    def install(self) -> Callable[..., None]:
+        """Install a block of rules."""
+
+    @property
+    def uninstall(self) -> Callable[..., Any]:
+        """Remove a block of rules."""
+
+    @property
+    def transaction(self) -> Callable[..., Transaction]:
+        """Begin a transaction."""
+
+    @property
+    def explain(self) -> Callable[[str], str]:
+        """Explain how a view is evaluated."""
+
+    def rules_of(self, source: Any) -> Installed:
+        """Return the rules of a version."""
+
+
+class _Undone(Exception):
+    """Ends a savepoint, so that what was done in it is undone."""
+
+
+class Reader:
+    """Where statements read: a version, or a transaction with its edits so far."""
+
+    def __init__(self, host: Host, version: int | str | None = None, edited: Transaction | None = None) -> None:
+        self.host, self.version, self.edited = host, version, edited
+
+    @contextmanager
+    def state(self, views: bool = False) -> Iterator[Any]:
+        """Give a transaction in which rules can be evaluated, and that leaves nothing behind.
+
+        If `views`, the views in it follow the edits.
+        """
+        if self.edited is None:
+            with self.host.store.sketch(self.version) as sketch:
+                yield sketch
+            return
+        edits, txn = self.edited.composed(), self.edited.inner
+        with suppress(_Undone), txn.savepoint():
+            if views and edits:
+                rules = self.host.rules_of(txn)
+                Engine(txn, rules, Encoder(txn), self.host.threads, watched=(), built={}).apply_edits(edits)
+            else:
+                for name, (actions, words) in edits.items():
+                    txn.apply(name, actions, words)
+            yield txn
+            raise _Undone
+
+    @contextmanager
+    def catalog(self) -> Iterator[Catalog]:
+        """Give the tables and views that statements can name."""
+        source: Any = self.edited.inner if self.edited is not None else self._snapshot()
+        rules = self.host.rules_of(source).program.predicates
+        properties = source.catalog.properties if self.edited is not None else source.properties
+        yield Catalog(source, rules, properties)
+
+    def _snapshot(self) -> Any:
+        return self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
+
+    def ask(self, text: str, views: bool = True) -> Answer:
+        """Evaluate rules once; `views` says whether they may read views."""
+        with self.state(views) as state:
+            with_one(state)
+            return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
+
+
+def with_one(state: Any) -> None:
+    """Create the relation of one row that rules of SQL read, if it does not exist."""
+    if ONE not in state:
+        state.create(ONE, "x: int64").insert([(0,)])
+
+
+def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], None]) -> None:
+    """Change tables and what SQL says of them in one commit."""
+    with host.store.transaction(message) as txn:
+        with_one(txn)
+        catalog = Catalog(txn, host.rules_of(txn).program.predicates, txn.catalog.properties)
+        change(txn, catalog)
+        txn.properties[PROPERTY] = catalog.saved()

@@ -1,0 +1,226 @@
+"""Statements of SQL, one after the other: parsed, their parameters put in, and each done."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ivm.answer import Answer
+from ivm.errors import RuleError
+from ivm.sql import tables, views
+from ivm.sql.answers import answer
+from ivm.sql.edits import Edits, literal
+from ivm.sql.errors import SqlError
+from ivm.sql.parameters import Parameters
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder
+from ivm.sql.session import Host, Reader
+
+if TYPE_CHECKING:
+    from ivm.transaction import Transaction
+
+DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
+QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
+EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
+EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[exp.Expr, bool]]:
+    """Return the statements of a text, each with whether it is to be explained.  Raises SqlError."""
+    if dialect not in DIALECTS:
+        raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
+    if not isinstance(text, str):
+        raise SqlError(f"{text!r} is no text; statements are texts")
+    explained = EXPLAIN.fullmatch(text)
+    text = explained.group(1) if explained else text
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        found = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+    except SqlglotError as error:
+        raise _syntax(error, text) from None
+    if not found:
+        raise SqlError("there is no statement in this text")
+    return [(_with_parameters(one, parameters, found), explained is not None) for one in found]
+
+
+def _syntax(error: SqlglotError, text: str) -> SqlError:
+    details = getattr(error, "errors", None)
+    if not details:
+        return SqlError(str(error).split("\n")[0])
+    first = details[0]
+    line, column, found = first.get("line"), first.get("col"), first.get("highlight")
+    reason = (
+        str(first.get("description", "")).rstrip(".").replace("Invalid expression / Unexpected token", "not expected")
+    )
+    reason = reason[:1].lower() + reason[1:]
+    failed = SqlError(f"`{found}`: {reason}" if found else reason)
+    failed.place = (line or 1, max(1, (column or 1) - len(found or "") + 1))
+    shown = text.split("\n")[failed.place[0] - 1] if failed.place[0] <= len(text.split("\n")) else ""
+    failed.args = (
+        f"sql:{failed.place[0]}:{failed.place[1]}: {failed.reason}\n{shown}\n{' ' * (failed.place[1] - 1)}^",
+    )
+    return failed
+
+
+def _with_parameters(node: exp.Expr, parameters: Parameters, all_: list[exp.Expr]) -> exp.Expr:
+    """Return a statement with `?`, `$1` and `:name` replaced by the parameters."""
+    places = [p for one in all_ for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)]
+    if not places:
+        if parameters:
+            raise SqlError(f"{len(parameters)} parameters are given, and the text has none: write ? or :name")
+        return node
+    positional = [p for p in places if isinstance(p, exp.Placeholder) and not p.this]
+    if positional and (isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)):
+        given = 0 if parameters is None else len(parameters)
+        raise SqlError(f"{len(positional)} parameters are wanted, and {given} given, as a list", positional[0])
+    for place in list(node.find_all(exp.Placeholder, exp.Parameter, bfs=False)):
+        if place in positional:
+            assert isinstance(parameters, Sequence)
+            value = parameters[next(n for n, p in enumerate(positional) if p is place)]
+        else:
+            value = _named(place, parameters)
+        if place is node:
+            return literal(value)
+        place.replace(literal(value))
+    return node
+
+
+def _named(place: exp.Expr, parameters: Parameters) -> Any:
+    name = place.name
+    if isinstance(parameters, Mapping) and name in parameters:
+        return parameters[name]
+    if name.isdigit() and isinstance(parameters, Sequence) and 1 <= int(name) <= len(parameters):
+        return parameters[int(name) - 1]
+    raise SqlError(f"no parameter {name} is given", place)
+
+
+class Statements:
+    """Runs statements on a workspace, in a transaction or over an older version."""
+
+    def __init__(self, host: Host, version: int | str | None = None, inside: Transaction | None = None) -> None:
+        self.host, self.version, self.inside = host, version, inside
+        self.open: Transaction | None = None  # begun by BEGIN
+
+    def run(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+        """Run the statements of a text; return the answer of the last, if it has one."""
+        found: Answer | None = None
+        for node, explained in parse(text, dialect, parameters):
+            try:
+                found = self._explain(node) if explained else self._run(node, text)
+            except RuleError as error:
+                raise SqlError(f"this is not evaluated: {error.reason}", node) from error
+        return found
+
+    def _run(self, node: exp.Expr, text: str) -> Answer | None:
+        if isinstance(node, QUERIES):
+            return self._query(node)
+        if isinstance(node, exp.Pivot | exp.From):
+            return self._query(exp.select("*").from_(node))
+        if isinstance(node, EDITS):
+            return self._edit(node)
+        if isinstance(node, exp.Describe | exp.Show):
+            with self._reader().catalog() as catalog:
+                return views.described(catalog, node, self._queries)
+        if isinstance(node, exp.Transaction | exp.Commit | exp.Rollback):
+            self._bracket(node)
+            return None
+        change = self._definitions().get(type(node))
+        if change is None:
+            raise SqlError(
+                f"{node.key.upper()} is no statement that is evaluated: {node.sql(dialect='duckdb')[:50]}", node
+            )
+        if self.version is not None:
+            raise SqlError("an older version does not change: run this on the workspace", node)
+        if self.inside is not None or self.open is not None:
+            raise SqlError(f"{node.key.upper()} is a commit of its own: COMMIT or ROLLBACK first", node)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            change(self.host, node)
+        for one in said:
+            warnings.warn(one.message, stacklevel=4)
+        return None
+
+    def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
+        return {exp.Create: views.create, exp.Drop: tables.drop, exp.Alter: tables.alter}
+
+    def _reader(self) -> Reader:
+        return Reader(self.host, self.version, self.inside or self.open)
+
+    @staticmethod
+    def _queries(catalog: Any, name: str = "sql") -> Queries:
+        return Queries(Builder(name), catalog.schema())
+
+    def _query(self, node: exp.Expr) -> Answer:
+        reader = self._reader()
+        with reader.catalog() as catalog:
+            queries = self._queries(catalog)
+            rows = queries.query(node, None, top=True)
+            return answer(queries, rows, reader.ask)
+
+    def _explain(self, node: exp.Expr) -> Answer:
+        import pyarrow as pa
+
+        reader = self._reader()
+        with reader.catalog() as catalog:
+            if isinstance(node, exp.Column | exp.Table):
+                text = self.host.explain(catalog.find(node.name) or node.name)
+            else:
+                query = node.expression if isinstance(node, exp.Create) else node
+                text = views.explained(self._queries(catalog), query)
+        return Answer(pa.table({"explain": text.split("\n")}))
+
+    def _edit(self, node: exp.Expr) -> Answer:
+        if self.version is not None:
+            raise SqlError("an older version does not change: run this on the workspace", node)
+        txn = self.inside or self.open
+        if txn is not None:
+            return _counted(_edited(self.host, txn, node))
+        with self.host.transaction() as own:
+            count = _edited(self.host, own, node)
+        return _counted(count)
+
+    def _bracket(self, node: exp.Expr) -> None:
+        if self.inside is not None or self.version is not None:
+            raise SqlError(f"{node.key.upper()}: this is inside a transaction of Python, which ends by itself", node)
+        if isinstance(node, exp.Transaction):
+            if self.open is not None:
+                raise SqlError("BEGIN: a transaction has begun already: COMMIT or ROLLBACK first", node)
+            self.open = self.host.transaction()
+            return
+        if self.open is None:
+            raise SqlError(f"{node.key.upper()}: no transaction has begun", node)
+        txn, self.open = self.open, None
+        txn.commit() if isinstance(node, exp.Commit) else txn.rollback()
+
+
+def _counted(count: int) -> Answer:
+    import pyarrow as pa
+
+    return Answer(pa.table({"Count": pa.array([count], pa.int64())}))
+
+
+def _edited(host: Host, txn: Transaction, node: exp.Expr) -> int:
+    """Run one edit in a transaction; return the number of rows."""
+    reader = Reader(host, None, txn)
+    if node.args.get("returning"):
+        raise SqlError("RETURNING is not evaluated: SELECT the rows before or after", node)
+    with reader.catalog() as catalog:
+        if isinstance(node, exp.TruncateTable):
+            return sum(Edits(txn, reader, catalog, one).truncate() for one in node.expressions)
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        edits = Edits(txn, reader, catalog, target)
+        if isinstance(node, exp.Insert):
+            return edits.insert(node)
+        if isinstance(node, exp.Update):
+            return edits.update(node)
+        if isinstance(node, exp.Delete):
+            return edits.delete(node)
+        assert isinstance(node, exp.Merge)
+        return edits.merge(node)

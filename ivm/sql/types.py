@@ -1,0 +1,145 @@
+"""SQL's types: their names as DuckDB shows them, the types of columns that hold them, and what operations give.
+
+SQL                                            column of the store
+TINYINT ... BIGINT, HUGEINT, UINTEGER          int64
+DECIMAL(p,s)                                   decimal(p,s), of at most 18 digits
+FLOAT, DOUBLE                                  float64
+VARCHAR, CHAR(n), TEXT                         string
+BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
+"""
+
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+
+DIGITS = 18  # of a decimal in the store
+WIDTHS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}  # decimal digits
+UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}
+INTEGERS = WIDTHS | UNSIGNED
+FLOATS = ("FLOAT", "DOUBLE")
+
+
+class SqlType(NamedTuple):
+    """A type by its name, with the precision and scale of a decimal."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.name in INTEGERS
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are floats."""
+        return self.name in FLOATS
+
+    @property
+    def is_decimal(self) -> bool:
+        """Whether values are decimals."""
+        return self.name == "DECIMAL"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether values are numbers."""
+        return self.is_integer or self.is_float or self.is_decimal
+
+    @property
+    def store(self) -> str:
+        """The type of a column of the store that holds the values."""
+        if self.is_integer:
+            return "int64"
+        if self.is_decimal:
+            return f"decimal({min(self.precision, DIGITS)},{self.scale})"
+        return _STORE.get(self.name, "int64")
+
+
+_STORE = {
+    "FLOAT": "float64",
+    "DOUBLE": "float64",
+    "VARCHAR": "string",
+    "BOOLEAN": "bool",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamp(UTC)",
+    "BLOB": "bytes",
+    "NULL": "int64",
+}
+INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
+DOUBLE, VARCHAR, BOOLEAN = SqlType("DOUBLE"), SqlType("VARCHAR"), SqlType("BOOLEAN")
+DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
+_T = exp.DataType.Type
+_NAMES = {
+    _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
+    _T.MEDIUMINT: "INTEGER", _T.UTINYINT: "UTINYINT", _T.USMALLINT: "USMALLINT", _T.UINT: "UINTEGER",
+    _T.UBIGINT: "UBIGINT", _T.FLOAT: "FLOAT", _T.DOUBLE: "DOUBLE", _T.VARCHAR: "VARCHAR", _T.CHAR: "VARCHAR",
+    _T.TEXT: "VARCHAR", _T.NCHAR: "VARCHAR", _T.NVARCHAR: "VARCHAR", _T.BPCHAR: "VARCHAR", _T.BOOLEAN: "BOOLEAN",
+    _T.DATE: "DATE", _T.TIME: "TIME", _T.TIMESTAMP: "TIMESTAMP", _T.TIMESTAMPNTZ: "TIMESTAMP",
+    _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB", _T.VARBINARY: "BLOB",
+    _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER", _T.BIGSERIAL: "BIGINT",
+}  # fmt: skip
+
+
+def sql_type(node: exp.DataType) -> SqlType:
+    """Return the type that a text names, as in `DECIMAL(12, 2)`.  Raises SqlError for one that is not stored."""
+    if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
+        sizes = [int(e.this.this) for e in node.expressions]
+        precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
+        if precision > 38:
+            raise SqlError(f"DECIMAL({precision}) has too many digits: at most 38", node)
+        return SqlType("DECIMAL", precision, scale)
+    if node.this in _NAMES:
+        return SqlType(_NAMES[node.this])
+    shown = node.sql(dialect="duckdb")
+    raise SqlError(f"columns of type {shown} are not stored; there are numbers, texts, dates, times and BOOLEAN", node)
+
+
+def type_of_store(text: str) -> SqlType:
+    """Return the type of a column that SQL did not create, by its type in the store."""
+    text = text.removesuffix("?")
+    if text.startswith("decimal"):
+        precision, scale = text[8:-1].split(",")
+        return SqlType("DECIMAL", int(precision), int(scale))
+    names = {"int64": "BIGINT", "uint64": "UBIGINT", "float64": "DOUBLE", "duration": "BIGINT", "rope": "VARCHAR"}
+    own = {store: name for name, store in reversed(_STORE.items())} | names | {"timestamp": "TIMESTAMP"}
+    return SqlType(own.get(text, "TIMESTAMP WITH TIME ZONE" if text.startswith("timestamp(") else "VARCHAR"))
+
+
+def as_decimal(type_: SqlType) -> SqlType:
+    """Return the decimal that holds every integer of a type, or the decimal itself."""
+    return SqlType("DECIMAL", min(INTEGERS[type_.name], 38), 0) if type_.is_integer else type_
+
+
+def common(left: SqlType, right: SqlType) -> SqlType | None:
+    """Return the type in which values of two types are compared or put into one column; None if there is none."""
+    if left == right or right.name == "NULL":
+        return left
+    if left.name == "NULL":
+        return right
+    if left.is_number and right.is_number:
+        return _number(left, right)
+    pair = {left.name, right.name}
+    if pair <= {"DATE", "TIMESTAMP"}:
+        return TIMESTAMP
+    return None
+
+
+def _number(left: SqlType, right: SqlType) -> SqlType:
+    if left.is_float or right.is_float:
+        return (
+            DOUBLE if "DOUBLE" in (left.name, right.name) or left.is_decimal or right.is_decimal else SqlType("FLOAT")
+        )
+    if left.is_integer and right.is_integer:
+        return max(left, right, key=lambda t: INTEGERS[t.name])
+    left, right = as_decimal(left), as_decimal(right)
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return SqlType("DECIMAL", min(whole + scale, 38), scale)

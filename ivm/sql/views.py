@@ -1,0 +1,186 @@
+"""CREATE VIEW, CREATE MATERIALIZED VIEW and CREATE TABLE; DESCRIBE, SHOW and EXPLAIN."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from ivm.answer import Answer
+from ivm.sql import tables
+from ivm.sql.answers import bind, finish
+from ivm.sql.catalog import PROPERTY, Catalog
+from ivm.sql.errors import SqlError, SqlWarning, nearest
+from ivm.sql.queries.clauses import Rows
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder
+from ivm.sql.session import Host, change_catalog, with_one
+from ivm.sql.types import INTEGER, NULL
+
+KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
+
+
+def create(host: Host, node: exp.Create) -> None:
+    """CREATE TABLE, VIEW or MATERIALIZED VIEW."""
+    kind, target = (node.args.get("kind") or "").upper(), node.this
+    if kind == "INDEX":
+        if node.args.get("unique"):
+            warnings.warn(SqlWarning("UNIQUE INDEX: that values are unique is not checked"), stacklevel=2)
+        return  # rules make the indices that they need
+    properties = node.args["properties"].expressions if node.args.get("properties") else []
+    kept = any(isinstance(one, exp.MaterializedProperty) for one in properties)
+    if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in ("TABLE", "VIEW"):
+        raise SqlError(f"CREATE {'TEMPORARY ' if kind in ('TABLE', 'VIEW') else ''}{kind}: {KINDS}", node)
+    name = target.this.name if isinstance(target, exp.Schema) else target.name
+    refuse_name(name, node)
+    if kind == "TABLE":
+        _table(host, name, node)
+        return
+    columns = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
+    if kept:
+        _kept(host, name, columns, node)
+    else:
+        _expanded(host, name, columns, node)
+
+
+def refuse_name(name: str, node: exp.Expr) -> None:
+    """Raise SqlError for a name that rules cannot write."""
+    if not name or set("`$:\n") & {*name}:
+        raise SqlError(f"{name!r} cannot be the name of a table or view: leave out `, $, : and line breaks", node)
+
+
+def _table(host: Host, name: str, node: exp.Create) -> None:
+    if isinstance(node.this, exp.Schema) and node.expression is None:
+        columns, key = tables.definitions(node.this.expressions)
+        tables.create(host, name, columns, key, node)
+        return
+    raise SqlError("CREATE TABLE AS: create the table with its PRIMARY KEY, then INSERT ... SELECT", node)
+
+
+def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
+    """Keep the text of a view, which is expanded where it is named."""
+
+    def change(txn: Any, catalog: Catalog) -> None:
+        if not _may_create(catalog, name, node):
+            return
+        for one in [n for n in catalog.views if n.lower() == name.lower()]:
+            del catalog.views[one]
+        queries = Queries(Builder(name), catalog.schema())
+        queries.query(node.expression)  # its errors are shown now
+        catalog.views[name] = {"query": node.expression.sql(dialect="duckdb"), "columns": columns}
+
+    change_catalog(host, f"create view {name}", change)
+
+
+def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
+    """Return whether a view is to be created.  Raises SqlError if its name is taken."""
+    own = catalog.find(name)
+    expanded = any(one.lower() == name.lower() for one in catalog.views)
+    if own is None and not expanded:
+        return True
+    if node.args.get("exists"):
+        return False
+    is_view = expanded or own in catalog.kept
+    if is_view and node.args.get("replace"):
+        return True
+    remedy = "CREATE OR REPLACE it, or DROP it first" if is_view else "choose another name"
+    raise SqlError(f"{own or name} exists already: {remedy}", node)
+
+
+def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
+    """Install the rules of a kept view, and fill it."""
+    with host.store.transaction("sql") as first:
+        if "sql:one" not in first:
+            with_one(first)
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+        if not _may_create(catalog, name, node):
+            return
+        own = catalog.find(name)
+        rows, queries = translated(catalog, name, node.expression)
+        names = [n for n, _ in rows.columns]
+        if columns:
+            if len(columns) > len(names):
+                raise SqlError(f"{len(columns)} names for {len(names)} columns of {name}", node)
+            names[: len(columns)] = columns
+    finished = finish(queries.builder, rows, name, names)
+    shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]
+    saved = {
+        "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown, "weighs": finished.weighs,
+        "notes": finished.notes,
+    }  # fmt: skip
+    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{bag(name, finished.weighs)}{finished.text}"
+
+    def edit(txn: Any) -> None:
+        catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)
+        catalog.kept[name] = saved
+        if own is not None and own != name:
+            catalog.kept.pop(own, None)
+        txn.inner.properties[PROPERTY] = catalog.saved()
+
+    host.install(text, name=name, replace=own is not None, edit=edit)
+    for note in dict.fromkeys(finished.notes):
+        warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
+
+
+def bag(name: str, weighs: bool) -> str:
+    """Return the statement that a view's last value says how often a row occurs."""
+    return f"lang:bag(`{name}`).\n" if weighs else ""
+
+
+def translated(catalog: Catalog, name: str, query: exp.Expr) -> tuple[Rows, Queries]:
+    """Return the rows of a view's query."""
+    builder = Builder(name)
+    queries = Queries(builder, catalog.schema())
+    rows = queries.query(query)
+    bind(builder, rows.body)
+    return rows, queries
+
+
+# -- what exists
+
+
+def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Queries]) -> Answer:
+    """DESCRIBE and SHOW TABLES."""
+    import pyarrow as pa
+
+    if isinstance(node, exp.Show):
+        if node.name.upper() not in ("TABLES", "ALL TABLES"):
+            raise SqlError(f"SHOW {node.name} is not evaluated: SHOW TABLES, DESCRIBE table", node)
+        return Answer(pa.table({"name": pa.array(sorted(catalog.names()), pa.string())}))
+    target = node.this
+    if isinstance(target, exp.Table) and catalog.view(target.name) is None:
+        own = catalog.find(target.name)
+        if own is None:
+            raise SqlError(f"no table or view {target.name} exists{nearest(target.name, catalog.names())}", node)
+        shown = [(c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)]
+        schema = catalog.source[own].schema
+        key = {*schema.key} if own not in catalog.kept and not catalog.weighs(own) else set()
+    else:
+        query = exp.select("*").from_(target.copy()) if isinstance(target, exp.Table) else target
+        made = queries(catalog)
+        rows = made.query(query)
+        shown = [(n, str(INTEGER if v.type == NULL else v.type), True) for n, v in rows.columns]
+        key = set()
+    return Answer(
+        pa.table(
+            {
+                "column_name": [name for name, _, _ in shown],
+                "column_type": [type_ for _, type_, _ in shown],
+                "null": ["YES" if null else "NO" for _, _, null in shown],
+                "key": ["PRI" if name in key else None for name, _, _ in shown],
+            }
+        )
+    )
+
+
+def explained(queries: Queries, query: exp.Expr) -> str:
+    """Return the rules of a query, and what keeping them costs."""
+    rows = queries.query(query)
+    bind(queries.builder, rows.body)
+    finished = finish(queries.builder, rows, "answer", [n for n, _ in rows.columns])
+    notes = "".join(f"// {note}\n" for note in dict.fromkeys(finished.notes))
+    return f"{notes}{bag('answer', finished.weighs)}{finished.text}"

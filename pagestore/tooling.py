@@ -1,0 +1,32 @@
+"""What the commands, the loader and the data source for Spark use of a store in addition to `pagestore.host`.
+
+They belong to this project, change with it, and are the only ones to import from here: nothing here is public.
+"""
+
+from pagestore.admin.history import VersionInfo
+from pagestore.admin.tree_check import Walk
+from pagestore.pages.layout import PAGE_SIZE_DEFAULT
+from pagestore.relations.snapshot import values_of_both, visible_changes, was_made_anew
+from pagestore.relations.texts import end_words
+from pagestore.runtime.library import library
+from pagestore.storage.file import beside, neighbours, sync_folder, written
+from pagestore.storage.system import in_words
+from pagestore.store import empty_store
+from pagestore.trees.build import Segment, build_segment
+from pagestore.trees.edit import apply
+from pagestore.trees.folds import Rows, overlaps_counted
+from pagestore.trees.read import LARGE_WORDS, batch_rows, read
+from pagestore.trees.scratch import applications
+from pagestore.trees.tree import naming_path
+from pagestore.values.codec import bounds_of, numbers_of
+from pagestore.values.exact import damage_of
+from pagestore.values.row_formats import unnamed_index
+from pagestore.values.types import DIGITS_MAX, type_of_arrow
+from pagestore.versions.hosts import hosts
+
+__all__ = [
+    "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "VersionInfo", "Walk", "applications", "apply",
+    "batch_rows", "beside", "bounds_of", "build_segment", "damage_of", "empty_store", "end_words", "hosts", "in_words",
+    "library", "naming_path", "neighbours", "numbers_of", "overlaps_counted", "read", "sync_folder", "type_of_arrow",
+    "unnamed_index", "values_of_both", "visible_changes", "was_made_anew", "written",
+]  # fmt: skip

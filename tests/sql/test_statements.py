@@ -1,0 +1,128 @@
+"""Statements of SQL on a workspace: tables, edits, kept views, transactions, parameters."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import ivm
+from ivm.sql.errors import SqlError
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[ivm.Workspace]:
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.sql(
+            """CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER NOT NULL, b VARCHAR NOT NULL, d DECIMAL(12,2) NOT NULL);
+               CREATE TABLE u (k INTEGER PRIMARY KEY, c INTEGER NOT NULL DEFAULT 7)"""
+        )
+        workspace.sql("INSERT INTO t VALUES (1, 2, 'x', 1.5), (2, 2, 'y', 2.5), (3, 5, 'x', 10)")
+        workspace.sql("INSERT INTO u VALUES (1, 10), (3, 30), (7, 70)")
+        yield workspace
+
+
+def rows(workspace: ivm.Workspace, text: str, *parameters: object) -> list[tuple[object, ...]]:
+    answer = workspace.sql(text, list(parameters) or None)
+    assert answer is not None
+    return list(answer)
+
+
+def test_queries_join_group_and_order(ws: ivm.Workspace) -> None:
+    assert rows(ws, "SELECT t.k, c FROM t JOIN u USING (k)") == [(1, 10), (3, 30)]
+    assert rows(ws, "SELECT k FROM t ORDER BY d DESC") == [(3,), (2,), (1,)]
+    found = rows(ws, "SELECT a, count(*), sum(d), min(b) FROM t GROUP BY a HAVING count(*) > 1")
+    assert found == [(2, 2, Decimal("4.00"), "x")]
+    assert rows(ws, "SELECT b FROM t") == [("x",), ("x",), ("y",)]
+    assert rows(ws, "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)") == [(2,)]
+    assert rows(ws, "SELECT k FROM t WHERE k = ?", 2) == [(2,)]
+    answer = ws.sql("SELECT k FROM t WHERE b = :b AND k < :most", {"b": "x", "most": 2})
+    assert answer is not None and list(answer) == [(1,)]
+
+
+def test_a_kept_view_follows_edits(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(d) AS s FROM t GROUP BY a HAVING count(*) > 1")
+    assert list(ws["v"]) == [(2, 2, Decimal("4.00"))]
+    ws.sql("UPDATE t SET a = a + 3 WHERE k = 1")
+    assert list(ws["v"]) == [(5, 2, Decimal("11.50"))]
+    ws.sql("DELETE FROM t WHERE b = 'x' AND k IN (SELECT k FROM u WHERE c > 20)")
+    assert list(ws["v"]) == []
+    assert rows(ws, "DESCRIBE v")[2][:2] == ("s", "DECIMAL(38,2)")
+    ws.sql("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT k FROM t")
+    assert list(ws["v"]) == [(1,), (2,)]
+    ws.sql("DROP VIEW v")
+    assert "v" not in ws
+
+
+def test_an_expanded_view_is_read_by_a_kept_one(ws: ivm.Workspace) -> None:
+    ws.sql(
+        "CREATE VIEW e (key, twice) AS SELECT k, 2 * a FROM t; "
+        "CREATE MATERIALIZED VIEW v AS SELECT DISTINCT twice FROM e"
+    )
+    assert rows(ws, "SELECT * FROM e WHERE key = 3") == [(3, 10)]
+    assert rows(ws, "SELECT twice FROM v WHERE twice > 4") == [(10,)]
+    assert rows(ws, "SHOW TABLES") == [("e",), ("t",), ("u",), ("v",)]
+
+
+def test_statements_of_a_transaction_see_those_before(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, c FROM u WHERE c > 5")
+    with ws.transaction() as txn:
+        txn.sql("UPDATE u SET c = c - 8")
+        txn.sql("UPDATE u SET c = c - 1 WHERE c = 2")
+        txn.sql("INSERT INTO u (k) VALUES (9)")
+        assert list(txn.sql("SELECT * FROM u")) == [(1, 1), (3, 22), (7, 62), (9, 7)]
+        assert list(txn.sql("SELECT c FROM v")) == [(7,), (22,), (62,)]
+    version = ws.store.version
+    ws.sql("BEGIN; DELETE FROM u; ROLLBACK")
+    assert len(rows(ws, "SELECT * FROM u")) == 4
+    ws.sql("BEGIN; DELETE FROM u WHERE c = 7; COMMIT")
+    assert list(ws["v"]) == [(3, 22), (7, 62)]
+    with ws.at(version) as before:
+        assert list(before.sql("SELECT count(*) FROM u WHERE c = 7")) == [(1,)]
+
+
+def test_keys_conflict_and_move(ws: ivm.Workspace) -> None:
+    with pytest.raises(SqlError, match=r"u has a row with k = 1 already: INSERT ... ON CONFLICT DO NOTHING"):
+        ws.sql("INSERT INTO u VALUES (1, 11)")
+    ws.sql("INSERT INTO u VALUES (1, 11), (2, 12) ON CONFLICT DO NOTHING")
+    ws.sql("INSERT INTO u VALUES (3, 5) ON CONFLICT (k) DO UPDATE SET c = u.c + excluded.c")
+    assert rows(ws, "SELECT * FROM u") == [(1, 10), (2, 12), (3, 35), (7, 70)]
+    ws.sql("UPDATE u SET k = 3 - k WHERE k < 3")
+    assert rows(ws, "SELECT * FROM u WHERE k < 3") == [(1, 12), (2, 10)]
+    ws.sql("MERGE INTO u USING t ON t.k = u.k WHEN MATCHED AND t.a = 5 THEN DELETE WHEN MATCHED THEN "
+           "UPDATE SET c = t.a WHEN NOT MATCHED THEN INSERT (k, c) VALUES (t.k, 0)")  # fmt: skip
+    assert rows(ws, "SELECT * FROM u") == [(1, 2), (2, 2), (7, 70)]
+
+
+WRONG = [
+    ("SELECT kk FROM t", "sql:1:8: no column kk is in these tables: did you mean k?"),
+    ("SELECT * FROM tt", "sql:1:15: no table or view tt exists: did you mean t?"),
+    ("SELECT k FROM t JOIN u ON t.k = u.k", "sql:1:8: k is ambiguous: write one of t.k, u.k"),
+    ("SELECT x.k FROM t", "sql:1:8: no table x is in this query; there is t"),
+    ("SELECT t.e FROM t", "sql:1:8: t has no column e; there is k, a, b, d"),
+    ("SELECT a, b, count(*) FROM t GROUP BY a", "sql:1:11: b is neither grouped nor in an aggregate"),
+    ("SELECT sum(b) FROM t", "sql:1:8: sum takes numbers, and this is VARCHAR: CAST it"),
+    ("SELECT k FROM t WHERE b = 3", "a VARCHAR and a INTEGER are not compared: CAST one of them"),
+    ("SELECT k FROM t WHERE a = 'x'", "'x' is not a value of type INTEGER"),
+    ("SELECT k FROM t WHERE sum(a) > 3", "an aggregate has no place here"),
+    ("SELECT k FORM t WHERE", "sql:1:"),
+    ("INSERT INTO t (k, aa) VALUES (4, 4)", "t has no column aa: did you mean a?"),
+    ("INSERT INTO u VALUES (4)", "1 values for 2 columns of u"),
+    ("INSERT INTO t (k) VALUES (4)", "t.a is NOT NULL, and a row has no value for it"),
+    ("INSERT INTO u VALUES ('x', 4)", "'x' is not a value of type INTEGER"),
+    ("CREATE TABLE t (k INTEGER PRIMARY KEY)", "t exists already"),
+    ("CREATE TABLE z (k LIST)", "columns of type LIST"),
+    ("DROP TABLE z", "no table or view z exists"),
+    ("UPDATE z SET a = 1", "no table z exists"),
+    ("SELECT frobnicate(a) FROM t", "frobnicate: this function is not known"),
+    ("SELECT k FROM t WHERE k = ?", "1 parameters are wanted, and 0 given"),
+    ("SELECT k FROM t UNION SELECT k, c FROM u", "the queries have 1 and 2 columns"),
+    ("GRANT ALL ON t TO ada", "is no statement that is evaluated"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_wrong_statements_say_where_and_what(ws: ivm.Workspace, text: str, message: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        ws.sql(text)
+    assert message in str(caught.value)

@@ -1,0 +1,63 @@
+"""A workspace and a DuckDB that run the same statements, and a comparison of their rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+import ivm
+
+
+class Differs(AssertionError):
+    """A view's rows are not those of DuckDB."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value in a form in which equal values of both sides are equal."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | Decimal):
+        return value if Decimal(value) != int(value) else int(value)
+    if isinstance(value, float):
+        return float(f"{value:.9g}") if math.isfinite(value) and value != int(value) else value
+    if isinstance(value, datetime | date):
+        return str(value)
+    return value
+
+
+def rows_of(table: Any) -> Counter[tuple[Any, ...]]:
+    """Return the rows of an Arrow table as a multiset."""
+    columns = [column.to_pylist() for column in table.columns]
+    return Counter(tuple(plain(v) for v in row) for row in zip(*columns, strict=True))
+
+
+class Both:
+    """A workspace and a DuckDB."""
+
+    def __init__(self, workspace: ivm.Workspace) -> None:
+        self.workspace, self.duck = workspace, duckdb.connect()
+        self.views: dict[str, str] = {}
+
+    def run(self, text: str) -> None:
+        """Run a statement on both."""
+        self.duck.execute(text)
+        self.workspace.sql(text)
+
+    def keep(self, name: str, query: str) -> None:
+        """Keep a view."""
+        self.workspace.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        self.views[name] = query
+
+    def compare(self) -> None:
+        """Raise Differs unless each view has the rows of its query."""
+        for name, query in self.views.items():
+            expected = rows_of(self.duck.execute(query).to_arrow_table())
+            found = rows_of(self.workspace[name].to_arrow())
+            if found != expected:
+                missing, more = expected - found, found - expected
+                raise Differs(f"{name}: {query}\n  missing {dict(missing)}\n  too many {dict(more)}")

@@ -1,0 +1,368 @@
+"""One way to measure: sides do the same work alternately, so that a slow minute hits all of them.
+
+    Row("sum of a column", [Side("pagestore", ours), Side("DuckDB", theirs)])       a piece of work
+    Work("sum bench", rows, 1_000_000, 10_000)                                      a command that measures rows
+
+Each side runs once untimed (to warm caches, compile kernels and compare answers), then `rounds` times. Reports give
+medians and their ratio to the first side's, which is this project's.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from math import log10
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ivm.errors import OptionError
+
+from ..cli.progress import Progress
+
+SLOW_SECONDS = 4.0  # another system whose first run takes longer is not run again
+MANY = 50  # with fewer times no 99th percentile is given
+Figures = dict[str, float]
+
+
+@dataclass
+class Side:
+    """One system at one piece of work. `run` does it once and returns its answer, which all sides must agree on.
+
+    `before` runs untimed before each run, to undo it; `counts` returns, after the last run, numbers besides time:
+    operations, pages, bytes, syncs.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    before: Callable[[], object] = lambda: None
+    counts: Callable[[], Mapping[str, float]] = dict
+
+
+@dataclass
+class Row:
+    """A piece of work; `scale` converts the seconds of a run to `unit`: 1e3 for ms, 1e6 / n for µs each.
+
+    Each time, a side runs `stretch` times in a row, after one run that does not count: otherwise short work would
+    always find the caches full of the other sides' data. `things` says what a run processes, such as (1000, "edges");
+    the report gives their number per second. If a row is `told`, nothing is timed: a run returns its figure, in `unit`.
+    """
+
+    name: str
+    sides: Sequence[Side]
+    rounds: int = 5
+    unit: str = "ms"
+    scale: float = 1e3
+    stretch: int = 1
+    things: tuple[int, str] | None = None
+    told: bool = False
+
+
+@dataclass
+class Result:
+    """The times of every side, in the row's unit, and its counts."""
+
+    row: str
+    unit: str
+    times: dict[str, list[float]]
+    counts: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def median(self, side: str) -> float:
+        """Return the median of a side's times."""
+        return statistics.median(self.times[side])
+
+    def percentile(self, side: str) -> float | None:
+        """Return the 99th percentile; None for fewer than MANY times."""
+        times = sorted(self.times[side])
+        return times[round(0.99 * (len(times) - 1))] if len(times) >= MANY else None
+
+    def ratio(self, side: str) -> float:
+        """Return the median as a multiple of the first side's."""
+        return self.median(side) / self.median(next(iter(self.times)))
+
+
+class Disagreement(ValueError):
+    """Two sides gave different answers to the same work, so their times mean nothing."""
+
+
+class Command(NamedTuple):
+    """A benchmark with arguments of its own, that prints what it finds; `run` returns the exit code."""
+
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A command: `rows(folder, options)` yields what it measures. Each row is measured before the next is made.
+
+    `options.size` is `size`, or with --quick, `quick`. If `graph` is given, the command takes a file with a graph, and
+    `options.graph` has its edges, or those that `graph(size)` makes up; else --rows N sets another size.
+    """
+
+    title: str
+    rows: Callable[[Path, argparse.Namespace], Iterable[Row]]
+    size: int
+    quick: int
+    graph: Callable[[int], np.ndarray] | None = None
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
+        parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
+        parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")
+        parser.add_argument("--quiet", action="store_true", help="no progress line")
+        if self.graph:
+            said = "a graph as integer columns x, y, one row an edge; by default a random one with hubs"
+            parser.add_argument("graph", metavar="PARQUET", type=Path, nargs="?", help=said)
+        else:
+            parser.add_argument("--rows", metavar="N", type=int, help=f"rows of the tables, instead of {self.size:,}")
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Measure, and print each row when it is done; return the exit code."""
+        from .graphs import read_graph
+
+        options.size, about = self.quick if options.quick else self.size, ""
+        if self.graph:
+            name = options.graph.stem if options.graph else "a graph made up"
+            options.graph = read_graph(options.graph) if options.graph else self.graph(options.size)
+            about = f"{name}: {options.graph.shape[1]:,} edges"
+            print(about, flush=True)
+        else:
+            options.size = options.rows or options.size
+        with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
+            return bench(self.title, self.rows(Path(folder), options), options, about)
+
+
+def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: str) -> int:
+    """Measure the rows one by one, and print each when it is done; `about` says what is measured."""
+    results: list[Result] = []
+    try:
+        with Progress(title, options.quiet) as progress:
+            for row in rows:
+                if options.only in row.name:
+                    results.append(measure(row, progress))
+                    progress.clear()
+                    print(as_text(results[-1]), flush=True)
+        if not results:
+            raise OptionError(f"--only {options.only}: no row's name has this word; without it, all are shown")
+    finally:  # a row that fails leaves the results before it
+        if options.out:
+            print("written:", *write(results, title.replace(" ", "-"), options.out, about))
+    return 0
+
+
+def is_ours(side: str, first: str) -> bool:
+    """Return whether a side is the first one, or a variant of the first.
+
+    >>> is_ours("ivm, two threads", "ivm, one thread"), is_ours("DuckDB", "ivm")
+    (True, False)
+    """
+    return side.partition(",")[0] == first.partition(",")[0]
+
+
+def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Result:
+    """Run the sides alternately.  Raises Disagreement."""
+    times = _told(row, progress) if row.told else _timed(row, progress)
+    result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
+    if row.things:
+        number, things = row.things
+        for side in row.sides:
+            result.counts[side.name][f"{things}/s"] = round(number / (result.median(side.name) / row.scale))
+    return result
+
+
+def _told(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
+    """Return the figures that the runs return."""
+    times: dict[str, list[float]] = {side.name: [] for side in row.sides}
+    for number in range(row.rounds):
+        for side in row.sides:
+            progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
+            side.before()
+            times[side.name].append(side.run())
+    return times
+
+
+def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
+    first, answers, times = row.sides[0].name, {}, {}
+    for side in row.sides:
+        progress(f"{row.name}: {side.name}, warming up")
+        side.before()
+        began = time.perf_counter()
+        answers[side.name] = side.run()
+        taken = time.perf_counter() - began  # counts only for others that are slow: ours may have compiled kernels
+        times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and not is_ours(side.name, first))
+    if any(answer != answers[first] for answer in answers.values()):
+        raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
+    sides = [side for side in row.sides if not times[side.name]]
+    with _frozen():
+        for number in range(0, row.rounds, row.stretch):
+            for side in sides:
+                progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
+                stretch = min(row.stretch, row.rounds - number)
+                times[side.name] += [s * row.scale for s in _seconds(side, stretch, int(row.stretch > 1))]
+    return times
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep garbage collection from visiting the objects that exist now, which would fill the caches each time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _seconds(side: Side, runs: int, warming: int) -> list[float]:
+    """Return the seconds of some runs in a row, after `warming` runs that do not count, without garbage collection."""
+    seconds = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(warming + runs):
+            side.before()
+            seconds.append(timed(side.run))
+    finally:
+        gc.enable()
+    return seconds[warming:]
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that something takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def output(command: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
+    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it fails."""
+    words = [*map(str, command)]
+    done = subprocess.run(words, env=None if environment is None else dict(environment), capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip()[-2000:] or "it said nothing"
+        raise ChildProcessError(f"`{' '.join(words)[:200]}` ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process had; getrusage would count its parent's before the start, too."""
+    return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def megabytes(*files: Path) -> float:
+    """Return what files take on the disk."""
+    return round(sum(file.stat().st_blocks for file in files) * 512 / 1e6, 1)
+
+
+# -- reports: text while it runs, JSON for machines, an HTML page with bars for people
+
+PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
+LIMIT = "(limit)"  # marks the name of a side that is not a system but a limit of the machine
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
+h2 { font-size: 1.05em; margin: 2em 0 .2em } td { padding: 0 .9em 0 0; white-space: nowrap; vertical-align: top }
+td.n { text-align: right } td.c { white-space: normal } p, td.c { color: #666; font-size: .85em }
+.bar { background: #2f6db5; height: .9em; margin: .3em 0 }
+"""
+
+
+def as_text(result: Result) -> str:
+    """Return one line for each side: median, ratio to the first, 99th percentile or spread; its counts a line below."""
+    widest = max(28, *map(len, result.times))
+    lines = [result.row]
+    for side, times in result.times.items():
+        median, high, spread = f"{figure(result.median(side)):>9} {result.unit}", result.percentile(side), ""
+        if high is not None:
+            spread = f"99 % within {figure(high)}"
+        elif len(times) > 1:
+            spread = f"{figure(min(times))} to {figure(max(times))}"
+        lines.append(f"  {side:<{widest}}{median:<14}x {result.ratio(side):<8.2f}{spread}".rstrip())
+        if result.counts.get(side):
+            lines.append(f"      {_counts(result, side)}")
+    return "\n".join(lines)
+
+
+def figure(value: float) -> str:
+    """Return a measured number with three significant digits.
+
+    >>> figure(0.012345), figure(1.2345), figure(123.45), figure(54321.0)
+    ('0.0123', '1.23', '123', '54,321')
+    """
+    digits = 2 - int(log10(value) // 1) if value > 0 else 0
+    return f"{value:,.{max(0, digits)}f}"
+
+
+def _counts(result: Result, side: str) -> str:
+    return ", ".join(f"{name} {count:,.10g}" for name, count in result.counts.get(side, {}).items())
+
+
+def write(results: Sequence[Result], title: str, folder: Path, about: str = "") -> tuple[Path, Path]:
+    """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, page, place = folder / f"{title}.json", folder / f"{title}.html", _machine()
+    figures = {"medians": Result.median, "ratios": Result.ratio, "percentiles": Result.percentile}
+    rows = [
+        asdict(result) | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
+        for result in results
+    ]
+    data.write_text(json.dumps({"about": about, "machine": place, "rows": rows}, indent=1))
+    where = ", ".join(f"{name} {value}" for name, value in {**place, **place["packages"]}.items() if name != "packages")
+    sections = "".join(f"<h2>{escape(result.row)}</h2>{_table(result)}" for result in results)
+    page.write_text(
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
+        f"<h1>{title}</h1><p>{escape(about)}<p>Medians; the first side is ours, and the ratio is to it. Bars are on a "
+        f"logarithmic scale. {escape(where)}</p>{_overview(results)}{sections}</html>\n",
+        encoding="utf-8",
+    )
+    return data, page
+
+
+def _machine() -> dict[str, Any]:
+    """Return what the figures were measured with: the machine and the versions."""
+    versions = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    processor = platform.processor() or platform.machine()
+    python = platform.python_version()
+    return {"python": python, "cores": os.cpu_count(), "processor": processor, "packages": versions}
+
+
+def _overview(results: Sequence[Result]) -> str:
+    """Return a table with a line for each piece of work: the first side, and the fastest other system."""
+    lines = []
+    for result in results:
+        ours = next(iter(result.times))
+        if others := [side for side in result.times if not is_ours(side, ours) and LIMIT not in side]:
+            best = min(others, key=result.median)
+            lines.append(
+                f"<tr><td>{escape(result.row)}<td class=n>{figure(result.median(ours))} {result.unit}"
+                f"<td class=n>&times; {result.ratio(best):.2f}<td>{escape(best)}"
+            )
+    head = "<tr><td><td>ours<td>fastest of the others<td>which is"
+    return f"<h2>At a glance</h2><table>{head}{''.join(lines)}</table>" if lines else ""
+
+
+def _table(result: Result) -> str:
+    lines, medians = [], [result.median(side) for side in result.times]
+    for side in result.times:
+        high, width = result.percentile(side), 60 + 60 * log10(result.median(side) / min(medians))
+        lines.append(
+            f"<tr><td>{escape(side)}<td class=n>{figure(result.median(side))} {result.unit}"
+            f"<td class=n>{'' if high is None else f'99 % {figure(high)}'}<td class=n>&times; {result.ratio(side):.2f}"
+            f"<td><div class=bar style='width: {width:.0f}px'></div><td class=c>{escape(_counts(result, side))}"
+        )
+    return f"<table>{''.join(lines)}</table>"

@@ -1,0 +1,1 @@
+"""The commands of `pagestore` that make, fill, print and remove relations, one file each."""
