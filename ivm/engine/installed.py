@@ -219,9 +219,8 @@ class Installed:
         for rule in self.rules:
             others.update(rule.span.indices if rule.span else ())
             for plan in (*rule.plans, *rule.searches):
-                own = {trie.index for trie in plan.tries}
-                deferrable = plan.in_columns and not plan.once and not any(map(permuted, own))
-                (probing if deferrable else others).update(indices_of(plan))
+                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
+                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
         return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
 
     @cached_property

@@ -8,9 +8,9 @@
     part          s such that ... 7      leaves rows of sale out, and has no column that is needed
     bindings      (r, v), of which each stands for as many as its `times` says
 
-A relation that is no root becomes a table over the variables that it shares with its parent and those that are needed
-above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of paths is
-a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin.
+A relation other than the root becomes a table over the variables that it shares with its parent and those that are
+needed above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of
+paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -195,8 +195,10 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
         if constant and rows > COLUMN_ROWS * orders.cheapest()[1]:
             return None
         return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
-    # as each needs no other index than its own, a large change can be joined
-    plan = min(plans, key=lambda one: (sum(permuted(trie.index) for trie in one.tries), len(one.sensors)))
+    sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
+    held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
+    costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
+    plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, in_columns=True, choice=NO_SENSORS)
     probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]

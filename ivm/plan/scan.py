@@ -20,7 +20,7 @@ from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
 from ivm.plan.plan import Choice, Filter, Plan, compared
 from pagestore.host import WORD_MAX, Pages, Tree, read_batches
 
-Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () is no bound
+Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open
 WHOLE: Range = ((), ())
 
 
