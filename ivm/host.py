@@ -65,8 +65,8 @@ class RuleHost:
         strict = any(one.strict for one in same_branch)
         engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
         engine.follow_changes(before)
-        if engine.built != built or HOST not in txn.base.catalog.dependants:
-            save(txn, installed, engine.built)
+        if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
+            save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
         told = [one for one in same_branch if one.store.owns(txn, main=True)]
         return partial(_notify_all, told, engine, engine.evaluated)

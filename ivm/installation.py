@@ -100,6 +100,7 @@ def install(
         txn, after, Encoder(txn), txn.threads, watched=watched, built=rearrange(txn, before, after, kept), strict=strict
     )
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    engine.build_missing()
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
     collected.edit(edits)
@@ -107,6 +108,7 @@ def install(
         edit(collected)
     if composed := collected.composed():
         engine.apply_edits(composed)
+    after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     told = {view: _change(txn, after, view) for view in new & alike if view in watched}
