@@ -168,7 +168,9 @@ def with_block(
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
     rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
-    return Installed((*installed.blocks, Block(name, text, program, rules, options.limits)), whole, layouts)
+    made = Installed((*installed.blocks, Block(name, text, program, rules, options.limits)), whole, layouts)
+    built = {index for rule in installed.rules for index in rule.indices} - installed.deferred
+    return made.deferring({index for rule in made.rules for index in rule.indices} - built)
 
 
 def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layout]) -> None:
@@ -192,6 +194,7 @@ class _Planner:
         self._predicates, self._program, self._store = whole.predicates, program, store
         self._options, self._layouts, self._saved, self._before = options, layouts, saved, before
         self._known = {} if saved or options.maintenance != AUTO else {shape_of(r.definition): r for r in before.rules}
+        self._scans = saved is None or saved.rewrites.scans
         self._rules: list[InstalledRule] = []
 
     def rules(self, first: int) -> tuple[InstalledRule, ...]:
@@ -218,7 +221,7 @@ class _Planner:
         given = rule, self._predicates, keys, self._store.distinct, self._store.encode
         orders = self._saved.orders[i] if self._saved else self._orders(rule, own)
         if own is None:
-            return InstalledRule(number, rule, make_plans(*given, orders, maintenance), granularity)
+            return InstalledRule(number, rule, make_plans(*given, orders, maintenance, self._scans), granularity)
         _refuse_failing(rule)
         planned = make_recursive_plans(*given, own, orders, maintenance)
         return InstalledRule(number, rule, planned.plans, granularity, planned.searches, *limits)

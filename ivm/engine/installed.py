@@ -18,7 +18,7 @@ import numpy as np
 from ivm.errors import RedefinitionError, UnknownViewError
 from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
 from ivm.lang.program import NOTHING, Program, strata_of
-from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
@@ -26,8 +26,9 @@ from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 6  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_TEXTS = 5  # the same, but no rule reads the text of a concat
+PLANNING = 7  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_SCANS = 6  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
@@ -135,7 +136,8 @@ class Block:
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts)
+        scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans)
 
 
 class Rewrites(NamedTuple):
@@ -143,13 +145,15 @@ class Rewrites(NamedTuple):
 
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
-    `texts` reads the texts of concats, which earlier releases refuse.
+    `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
+    that the relation is stored in, and evaluates joins by columns.
     """
 
     ranges: bool = True
     levels: bool = True
     columns: bool = True
     texts: bool = True
+    scans: bool = True
 
 
 ALL = Rewrites()
@@ -157,11 +161,15 @@ ALL = Rewrites()
 
 @dataclass(frozen=True)
 class Installed:
-    """All installed blocks. Immutable: installing or uninstalling returns a new value."""
+    """All installed blocks. Immutable: installing or uninstalling returns a new value.
+
+    `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
+    """
 
     blocks: tuple[Block, ...] = ()
     program: Program = NOTHING
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    deferred: frozenset[Index] = frozenset()
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
@@ -190,9 +198,33 @@ class Installed:
         for rule in self.rules:
             for index in rule.indices:
                 known = found.setdefault(index.predicate, [])
-                if index not in known and permuted(index):
+                if index not in known and permuted(index) and index not in self.deferred:
                     known.append(index)
         return found
+
+    def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
+        """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
+        found, reached = set[Index](), {*names}
+        if not self.deferred:
+            return frozenset()
+        for stratum in self.strata:
+            for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
+                reached.update(rule.writes)
+                for plan in rule.plans:
+                    for trie, probe in zip(plan.tries, plan.probes, strict=False):
+                        if trie.index.predicate in reached:
+                            found.update(one.index for one in probe.tries)
+        return self.deferred & found
+
+    def deferring(self, deferred: Iterable[Index]) -> "Installed":
+        """Return this with those of some indices deferred that only the probes of plans in columns read."""
+        probing, others = set[Index](), set[Index]()
+        for rule in self.rules:
+            others.update(rule.span.indices if rule.span else ())
+            for plan in (*rule.plans, *rule.searches):
+                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
+                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
+        return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
 
     @cached_property
     def scans(self) -> dict[str, set[str]]:
@@ -247,7 +279,8 @@ class Installed:
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
-        indices = {tree_name(index) for rule in rules for index in rule.indices if permuted(index)}
+        read = {index for rule in rules for index in rule.indices}
+        indices = {tree_name(index) for index in read - self.deferred if permuted(index)}
         return frozenset(views | state | sensitivity | indices)
 
     @cached_property
@@ -278,7 +311,8 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        return Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        return left.deferring(self.deferred)
 
     @property
     def next_number(self) -> int:
@@ -301,7 +335,8 @@ class Installed:
         ]
         used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
-        return json.dumps({"planning": planning, "blocks": blocks})
+        deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
+        return json.dumps({"planning": planning, "blocks": blocks, **deferred})
 
 
 def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:

@@ -54,7 +54,7 @@ class Relations:
         lack.
         """
         defined = own | known.predicates.keys()
-        wanted = set() if self._opening else names - defined
+        wanted = {one for one in names - defined if one.rpartition(":")[0] not in own and not self._opening}
         wanted |= {name.rpartition(":")[0] for name in wanted if not self._has(name)} - defined
         found = dict[str, Predicate]()
         for name in sorted(filter(self._has, wanted)):

@@ -13,6 +13,7 @@ from ivm.engine.relations import MARK, Relations
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.expression import Encoder
+from ivm.plan.plan import Index
 from ivm.plan.planner import Chosen
 from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 
@@ -46,7 +47,8 @@ def load(source: Snapshot | Transaction, saved: str | None = None, relations: An
         found = json.loads(saved)
         planning = found["planning"] if isinstance(found, dict) else None
         if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-            return _loaded(found["blocks"], store)
+            deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
+            return _loaded(found["blocks"], store).deferring(deferred)
     except IvmError:
         raise
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:

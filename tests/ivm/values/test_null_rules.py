@@ -86,7 +86,9 @@ VIEWS = {
         "summed": "SELECT sum(i.x) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
         "topmost": "SELECT max(i.s) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
     },
-    "mean[] = n <- agg<<n = avg(d) else null>> item(_, _, _, d?).": "SELECT avg(d) FROM item",
+    "mean[] = n, paid[] = t <- agg<<n = avg(d) else null, t = sum(d) else null>> item(_, _, _, d?).": {
+        "mean": "SELECT avg(d) FROM item", "paid": "SELECT sum(d) FROM item",
+    },
     "fewest[] = n <- agg<<n = min(x) else 0>> item(_, x?, _, _).": "SELECT coalesce(min(x), 0) FROM item",
     "later[] = n <- agg<<n = count() else 0>> whole(x), whole(y), y > x.":
         "SELECT count(*) FROM whole a JOIN whole b ON b.x > a.x",
