@@ -87,8 +87,8 @@ class _Guards:
         defining = {id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))}
         for literal in literals:
             if isinstance(literal, Compare) and id(literal) not in defining and not tests_null(literal):
-                names = (v for v in variables(literal) if nulls.get(v.name))
-                guarded += [_guard(v, self._types[v.name]) for v in names]
+                asked = dict.fromkeys((*strict(literal.left), *strict(literal.right)))
+                guarded += [_guard(v, self._types[v.name]) for v in asked if nulls.get(v.name)]
             elif isinstance(literal, Compare) and id(literal) not in defining:
                 guarded.append(NEVER)
         nulls = may_be_null(tuple(guarded), self._known, outer)
@@ -131,6 +131,16 @@ class _Guards:
 
 def _guard(variable: Var, type_: Type) -> Compare:
     return Compare("!=", replace(variable, marked=False), Const(None, type_), where=variable.where)
+
+
+def strict(term: Term) -> Iterator[Var]:
+    """Yield the variables of a term that make it null if they are null."""
+    match term:
+        case Var():
+            yield term
+        case Binary():
+            yield from strict(term.left)
+            yield from strict(term.right)
 
 
 def tests_null(comparison: Compare) -> bool:
