@@ -124,8 +124,8 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)
-            dependants = dependants_of(installed)
-            if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
+            stored, dependants = recorded_dependants(snap.properties).get(HOST), dependants_of(installed)
+            if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:
                     txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)

@@ -19,6 +19,7 @@ import numpy as np
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
+from ivm.bag import Bag, is_bag
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed
@@ -190,9 +191,10 @@ class Workspace:
             txn.edit(part.edits)
         return self.store.version
 
-    def __getitem__(self, name: str) -> Relation:
-        """Return a relation or view in the newest version.  Raises UnknownViewError."""
-        return self._relation(self.store.snapshot(), name)
+    def __getitem__(self, name: str) -> Any:
+        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        relation = self._relation(self.store.snapshot(), name)
+        return Bag(relation) if is_bag(relation) else relation
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.

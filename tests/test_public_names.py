@@ -84,7 +84,7 @@ COMMANDS = {
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
         truncate
     """,
-    ivm_command: "install uninstall exec query declare print explain fsck trace shell bench demo",
+    ivm_command: "install uninstall exec query sql declare print explain fsck trace shell bench demo",
 }
 
 

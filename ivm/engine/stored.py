@@ -27,7 +27,7 @@ from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, 
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
-# Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
+# Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 

@@ -17,14 +17,14 @@ from itertools import count
 from ivm.errors import RecursionRefusedError, RedefinitionError, RuleSyntaxError, RuleTypeError, SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
 from ivm.lang.columns import check_neighbours, check_ordered, with_columns, with_neighbours, with_one_atom_a_row
-from ivm.lang.declarations import check_arity, check_names, declare, edit
+from ivm.lang.declarations import check_arity, check_names, declare, edit, split
 from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, atoms, reads, variables, writes
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.recursion import check_recursion, prepare
-from ivm.lang.syntax_tree import BAG, Call, Change, Clause, Declaration, Statement
+from ivm.lang.syntax_tree import BAG, Application, Change, Clause, Declaration, Statement
 from ivm.lang.types import common
 
 
@@ -36,7 +36,8 @@ def check(statements: Sequence[Statement], known: Program, merging: bool = True)
     predicates = dict(known.predicates)
     statements, bags = _without_bags(statements)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
-    rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
+    names = {*predicates, *(split(head)[0].name for s in statements if isinstance(s, Clause) for head in s.heads)}
+    rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s, names)]
     whole = [with_one_atom_a_row(rule, predicates) for rule in rules] if merging else rules
     merged, rules = whole != rules, [in_key_order(rule, predicates) for rule in whole]
     rules = prepare(with_neighbours(rules, predicates), known.rules)
@@ -59,7 +60,7 @@ def _without_bags(statements: Sequence[Statement]) -> tuple[list[Statement], lis
     others, bags = list[Statement](), list[Var]()
     for statement in statements:
         head = statement.heads[0] if isinstance(statement, Clause) else None
-        if not (isinstance(head, Call) and head.name == BAG):
+        if not (isinstance(head, Application) and head.name == BAG):
             others.append(statement)
         elif len(head.args) == 1 and isinstance(head.args[0], Var):
             bags.append(head.args[0])

@@ -19,7 +19,7 @@ from ivm.lang.syntax_tree import (
     BAG,
     And,
     Anonymous,
-    Call,
+    Application,
     Change,
     Clause,
     Declaration,
@@ -44,11 +44,11 @@ def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate
             raise RedefinitionError(predicate.where, reason)
 
 
-def split(head: Call | Operation) -> tuple[Call, Node | None]:
+def split(head: Application | Operation) -> tuple[Application, Node | None]:
     """Split a head into its call and its value, which is None for a relation."""
-    if isinstance(head, Call):
+    if isinstance(head, Application):
         return head, None
-    assert isinstance(head.left, Call)
+    assert isinstance(head.left, Application)
     return head.left, head.right
 
 
@@ -70,7 +70,7 @@ def _declared(declaration: Declaration) -> Predicate:
     return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
 
 
-def _column(term: Node, call: Call) -> str:
+def _column(term: Node, call: Application) -> str:
     if isinstance(term, Var) and term.marked:
         raise RuleTypeError(
             term.where, f"the question mark belongs to the type of {term.name}, as in int?({term.name})"
@@ -81,7 +81,7 @@ def _column(term: Node, call: Call) -> str:
     raise RuleTypeError(term.where, reason)
 
 
-def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tuple[Type, ...]:
+def _types(declaration: Declaration, columns: tuple[str, ...], call: Application) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
     for variable, text, where in declaration.types:
         if variable not in columns:
@@ -122,7 +122,7 @@ def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     return _made(change, typed_atom(atom, predicate), predicate)
 
 
-def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
+def _check_action(change: Change, call: Application, predicate: Predicate) -> None:
     if change.action == "^" and predicate.value is None and predicate.key_count is None:
         raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
 
@@ -187,7 +187,7 @@ def mentioned(text: str, source: str) -> set[str]:
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
     match part:
-        case Call():
+        case Application():
             yield part.name
             for term in part.args:
                 yield from _names(term)

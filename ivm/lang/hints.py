@@ -13,7 +13,7 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.declarations import split
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
-from ivm.lang.syntax_tree import BAG, And, Call, Change, Clause, Not, Operation, Or
+from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -103,7 +103,7 @@ def _variables(node: object) -> Iterator[Var]:
         case tuple():
             for part in node:
                 yield from _variables(part)
-        case Call():
+        case Application():
             yield from _variables(node.args)
         case Operation():
             yield from _variables((node.left, node.right))

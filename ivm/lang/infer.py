@@ -4,15 +4,17 @@ The columns of atoms come first, then equations `x = term` from typed to untyped
 only where nothing else gives one.  In the result every constant has the type of its context.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ivm.errors import RuleTypeError
 from ivm.lang.aggregate import result_types
+from ivm.lang.functions import FUNCTIONS, Signature, is_kind
 from ivm.lang.ir import (
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -172,6 +174,51 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             if term.op == "/" and isinstance(right, Const) and right.value == 0:
                 raise RuleTypeError(term.where, f"`{term}` divides by zero, whatever is stored")
             return replace(term, left=left, right=right), type_
+        case Call():
+            return _typed_call(term, types)
+
+
+def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
+    """Return a function's application with typed constants, and the type of its result."""
+    signature = FUNCTIONS[term.name]
+    if not signature.admits(len(term.args)):
+        raise RuleTypeError(term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}")
+    args = [typed(arg, types) for arg in term.args]
+    alike = [n for n in range(len(args)) if signature.kind(n) == "alike"]
+    joint = _joint([args[n] for n in alike])
+    found: list[Term] = []
+    for place, (arg, type_) in enumerate(args):
+        kind = signature.kind(place)
+        wanted = joint if place in alike else "float64" if kind == "float64" and is_literal(arg) else type_
+        arg = _adapted(arg, wanted) if _adapts(arg, wanted) and wanted else arg
+        own = typed(arg, types)[1]
+        if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
+            wants = "a date or a timestamp" if kind == "moment" else kind
+            what = f"{joint}, as its other arguments are," if place in alike else wants
+            raise RuleTypeError(term.where, f"`{term}`: {arg} is {own}, where {what} is wanted")
+        if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
+            raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
+        found.append(arg)
+    constants = [arg if isinstance(arg, Const) else None for arg in found]
+    gives = signature.gives
+    kinds = [joint if n in alike else typed(arg, types)[1] for n, arg in enumerate(found)]
+    return replace(term, args=tuple(found)), gives if isinstance(gives, str) else gives(kinds, constants)
+
+
+def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
+    """Return the type that arguments share: that of the first that is not a literal, else of the first decimal."""
+    fixed = [type_ for arg, type_ in args if not isinstance(arg, Const)] or [
+        type_ for arg, type_ in args if not is_literal(arg)
+    ]
+    decimals = [type_ for _, type_ in args if scale(type_) is not None]
+    return (fixed or sorted(decimals, key=lambda t: -(scale(t) or 0)) or [type_ for _, type_ in args] or [""])[0]
+
+
+def _how_many(signature: Signature) -> str:
+    most = (
+        "or more" if signature.open else f"to {len(signature.takes)}" if signature.least < len(signature.takes) else ""
+    )
+    return f"{signature.least} {most}".strip() + (" arguments" if most or signature.least != 1 else " argument")
 
 
 def _typed_pair(

@@ -113,7 +113,15 @@ class Binary(Placed):
     right: "Term"
 
 
-Term = Var | Const | Binary
+@dataclass(frozen=True, slots=True)
+class Call(Placed):
+    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its arguments."""
+
+    name: str
+    args: tuple["Term", ...]
+
+
+Term = Var | Const | Binary | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +233,7 @@ class Rule(Placed):
     types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
     text: str = field(default="", compare=False, repr=False)
     failed: Atom | None = None
-    refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
+    refuses: Mapping[tuple[int, int], Binary | Call] | None = field(default=None, compare=False, repr=False)
     range: Range | None = None
     levels: bool = False
     texts: bool = False
@@ -260,7 +268,7 @@ def show(node: Placed) -> str:
             return show_aggregate(node)
         case Atom() | Compare() | Negation():
             return show_literal(node)
-        case Var() | Const() | Binary():
+        case Var() | Const() | Binary() | Call():
             return show_term(node)
     return repr(node)
 
@@ -350,6 +358,10 @@ def show_term(term: Term, binding: int = 0) -> str:
             own = _BINDING[term.op]
             text = f"{show_term(term.left, own)} {term.op} {show_term(term.right, own + 1)}"
             return f"({text})" if own < binding else text
+        case Call(name, (left, right)) if name in MIRRORED:
+            return f"{show_term(left)} {name} {show_term(right)}"
+        case Call():
+            return f"{show_name(term.name)}[{', '.join(map(show_term, term.args))}]"
 
 
 def show_constant(constant: Const) -> str:
@@ -398,6 +410,8 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
                 yield node
             case Binary() | Compare():
                 yield from _variables((node.left, node.right))
+            case Call():
+                yield from _variables(node.args)
             case Atom():
                 yield from _variables(node.terms)
             case Negation():
@@ -428,6 +442,8 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
                 yield node
             case Binary() | Compare():
                 yield from leaves((node.left, node.right))
+            case Call():
+                yield from leaves(node.args)
             case Atom():
                 yield from leaves(node.terms)
             case Negation():
@@ -444,6 +460,8 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
             return replace(names[node], marked=node.marked) if node in names else node
         case Binary() | Compare():
             return replace(node, left=renamed(node.left, names), right=renamed(node.right, names))
+        case Call():
+            return replace(node, args=tuple(renamed(arg, names) for arg in node.args))
         case Atom():
             args = tuple(renamed(arg, names) for arg in node.args)
             return replace(node, args=args, value=node.value and renamed(node.value, names))

@@ -18,17 +18,19 @@ The new literals join the conjunction of the atom that they come from, so each n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
+from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -41,7 +43,7 @@ from ivm.lang.ir import (
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import MARKED, And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.syntax_tree import MARKED, And, Anonymous, Application, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
 
 
@@ -71,10 +73,13 @@ Part = Atom | Compare | Disj | Refusal
 
 
 class Hoist:
-    """Names the terms in a clause's arguments and the function values inside its terms by variables."""
+    """Names the terms in a clause's arguments and the function values inside its terms by variables.
 
-    def __init__(self, clause: Clause):
-        self.source = clause
+    `taken` are the predicates' names, which take precedence over functions of terms.
+    """
+
+    def __init__(self, clause: Clause, known: Container[str] = ()):
+        self.source, self.known = clause, known
         taken = _names(clause)
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
@@ -86,10 +91,10 @@ class Hoist:
         aggregates = tuple(self.aggregate(one, terms, extra) for one, terms in self.source.aggregates)
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
-    def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
+    def head(self, head: Application | Operation, extra: list[Part]) -> Atom:
         """Return a head with variables as arguments; append the literals that define new ones to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
-        assert isinstance(call, Call)
+        assert isinstance(call, Application)
         if call.keys is not None:
             reason = f"a view has one value: derive a view for each of the values of {call.name}"
             raise ConstructError(call.where, reason)
@@ -129,7 +134,7 @@ class Hoist:
                 return [Refusal(self.conjunction(node.item), node.where)]
             case Operation():
                 return self.comparison(node)
-            case Call():
+            case Application():
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
         raise AssertionError(node)
@@ -137,10 +142,10 @@ class Hoist:
     def comparison(self, node: Operation) -> list[Part]:
         """Return a comparison, or the atom f[x] = v, with the literals that its terms need."""
         left, right = node.left, node.right
-        if node.op == "=" and isinstance(right, Call) and not isinstance(left, Call):
+        if node.op == "=" and self.reads(right) and not self.reads(left):
             left, right = right, left
         extra: list[Part] = []
-        if node.op == "=" and isinstance(left, Call):
+        if node.op == "=" and isinstance(left, Application) and self.reads(left):
             args = self.simple(left.args, extra)
             (value,) = self.simple((right,), extra)
             return [Atom(left.name, args, value, where=left.where), *extra]
@@ -158,7 +163,7 @@ class Hoist:
         if isinstance(node, Var):
             return node
         name = replace(next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where)
-        if isinstance(node, Call):
+        if isinstance(node, Application) and self.reads(node):
             extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
             extra.append(Compare("=", name, self.term(node, extra), where=node.where))
@@ -176,10 +181,29 @@ class Hoist:
                     if literal is not None:
                         return literal
                 return Binary(node.op, left, right, where=node.where)
-            case Call():
+            case Application() if self.reads(node):
                 return self.variable(node, extra)
+            case Application():
+                return self.application(node, extra)
             case _:
                 return node
+
+    def reads(self, node: Node) -> bool:
+        """Return whether a node reads a predicate, and is not a function of terms."""
+        if not isinstance(node, Application):
+            return False
+        return not node.function or node.name in self.known or node.name not in FUNCTIONS
+
+    def application(self, node: Application, extra: list[Part]) -> Term:
+        """Convert a function of terms."""
+        return Call(node.name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
+
+    def argument(self, node: Node, extra: list[Part]) -> Term:
+        """Convert an argument of a function of terms, which may be a comparison."""
+        if isinstance(node, Operation) and node.op in MIRRORED:
+            sides = self.term(node.left, extra), self.term(node.right, extra)
+            return Call(node.op, sides, where=node.where)
+        return self.term(node, extra)
 
 
 def _items(node: Formula) -> Iterator[Formula]:
@@ -207,7 +231,7 @@ def _names(node: object) -> set[str]:
             return set().union(*map(_names, node))
         case Clause():
             return _names((node.heads, node.body, node.aggregates, node.groups))
-        case Call():
+        case Application():
             return _names(node.args)
         case Operation():
             return _names((node.left, node.right))
@@ -224,9 +248,12 @@ DISJUNCTS_MAX = 64
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def normalise(clause: Clause) -> list[Rule]:
-    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
-    hoist = Hoist(clause)
+def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
+    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known` has the predicates.
+
+    Raises RuleError.
+    """
+    hoist = Hoist(clause, known)
     heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
@@ -258,7 +285,7 @@ def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
         if aggregate.absent is None or not head.args:
             reason = "has no `else`" if head.args else "has no keys, so it has no groups"
             raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
-        call = Call(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
+        call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
         text = f"{clause.text}  (its groups)"
         made += normalise(Clause((call,), clause.groups, (), where=clause.where, text=text))
         other = replace(aggregate.result, name=f"{aggregate.result.name}$")

@@ -21,10 +21,12 @@ defines a variable does not compare. In the result, `x != null` and `x = null` c
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import (
     Aggregate,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -87,8 +89,8 @@ class _Guards:
         defining = {id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))}
         for literal in literals:
             if isinstance(literal, Compare) and id(literal) not in defining and not tests_null(literal):
-                asked = dict.fromkeys((*strict(literal.left), *strict(literal.right)))
-                guarded += [_guard(v, self._types[v.name]) for v in asked if nulls.get(v.name)]
+                names = (v for v in _strict(literal.left, literal.right) if nulls.get(v.name))
+                guarded += [_guard(v, self._types[v.name]) for v in names]
             elif isinstance(literal, Compare) and id(literal) not in defining:
                 guarded.append(NEVER)
         nulls = may_be_null(tuple(guarded), self._known, outer)
@@ -129,18 +131,22 @@ class _Guards:
         return {name for name, found in places.items() if len(found) > 1 and self._types[name] in COLLIDING}
 
 
+def _strict(*terms: Term) -> tuple[Var, ...]:
+    """Return the variables that make some of the terms null where they are null."""
+    found: list[Var] = []
+    for term in terms:
+        match term:
+            case Var():
+                found.append(term)
+            case Binary():
+                found += _strict(term.left, term.right)
+            case Call() if FUNCTIONS[term.name].strict:
+                found += _strict(*term.args)
+    return tuple(dict.fromkeys(found))
+
+
 def _guard(variable: Var, type_: Type) -> Compare:
     return Compare("!=", replace(variable, marked=False), Const(None, type_), where=variable.where)
-
-
-def strict(term: Term) -> Iterator[Var]:
-    """Yield the variables of a term that make it null if they are null."""
-    match term:
-        case Var():
-            yield term
-        case Binary():
-            yield from strict(term.left)
-            yield from strict(term.right)
 
 
 def tests_null(comparison: Compare) -> bool:
@@ -196,6 +202,11 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             return term.value is None
         case Binary():
             return is_nullable(term.left, nulls) or is_nullable(term.right, nulls)
+        case Call():
+            null = [is_nullable(arg, nulls) for arg in term.args]
+            if term.name in ("is_null", "same"):
+                return False
+            return all(null) if term.name == "coalesce" else any(null[1:] if term.name == "if" else null)
 
 
 def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:

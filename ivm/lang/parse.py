@@ -30,7 +30,7 @@ from ivm.lang.syntax_tree import (
     MARKED,
     And,
     Anonymous,
-    Call,
+    Application,
     Change,
     Clause,
     Declaration,
@@ -218,18 +218,18 @@ class Builder(Transformer[Token, list[Statement]]):
         """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
-    def relation(self, meta: Meta, parts: list[Any]) -> Call:
+    def relation(self, meta: Meta, parts: list[Any]) -> Application:
         """`name(args)`"""
-        return Call(str(parts[0]), parts[1] or (), False, where=self.at(meta))
+        return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
-    def function(self, meta: Meta, parts: list[Any]) -> Operation | Call:
+    def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
         """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
         call, value = parts[0], parts[-1]
         if not isinstance(value, list):
             return Operation("=", call, value, where=self.at(meta))
-        if not isinstance(call, Call):
+        if not isinstance(call, Application):
             raise RuleSyntaxError(self.at(meta), "only a function has several values, as in f[x] = (y, z)")
-        return Call(call.name, (*call.args, *value), False, len(call.args), where=call.where)
+        return Application(call.name, (*call.args, *value), False, len(call.args), where=call.where)
 
     def values(self, meta: Meta, terms: list[Any]) -> list[Any]:
         """`(value, value, ...)`"""
@@ -238,7 +238,7 @@ class Builder(Transformer[Token, list[Statement]]):
     def compare(self, meta: Meta, parts: list[Any]) -> Operation:
         """`term < term`, with any comparison; a function's value may be marked, `f[x] = y?`."""
         left, op, right = parts
-        if isinstance(right, Var | Anonymous) and right.marked and not isinstance(left, Call):
+        if isinstance(right, Var | Anonymous) and right.marked and not isinstance(left, Application):
             raise RuleSyntaxError(right.where, MARKED)
         return Operation(str(op), left, right, where=self.at(meta))
 
@@ -248,13 +248,13 @@ class Builder(Transformer[Token, list[Statement]]):
         """`term, term, ...`"""
         return tuple(args)
 
-    def application(self, meta: Meta, parts: list[Any]) -> Call | Const:
+    def application(self, meta: Meta, parts: list[Any]) -> Application | Const:
         """`name[args]` inside a term; `null["int"]` is a null of that type."""
         name, args = parts
         if name == "null" and args and isinstance(args[0], Const) and isinstance(args[0].value, str):
             type_ = args[0].value.replace(" ", "")
             return Const(None, column_type(type_, args[0].where), where=self.at(meta))
-        return Call(str(parts[0]), parts[1] or (), True, where=self.at(meta))
+        return Application(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
         """`term + term`, with any of + - * /."""

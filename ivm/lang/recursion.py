@@ -19,6 +19,7 @@ from ivm.lang.ir import (
     Aggregate,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -283,6 +284,8 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
 
 
 def _is_sum(term: Term) -> bool:
+    if isinstance(term, Call):
+        return False
     return not isinstance(term, Binary) or (term.op in "+-" and _is_sum(term.left) and _is_sum(term.right))
 
 
@@ -312,6 +315,8 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
             factor, way = (term.left, right) if term.op == "*" and left == 0 else (term.right, left)
             if isinstance(factor, Const) and not isinstance(factor.value, bool | str) and factor.value > 0:  # type: ignore[operator]
                 return way
+        case Call():
+            return 0 if not any(v in rising for v in variables(term)) else None
     return None
 
 

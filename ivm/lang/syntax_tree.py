@@ -17,7 +17,7 @@ class Anonymous(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Placed):
+class Application(Placed):
     """`name(args)`, or `name[args]` if `function`; for `name[args] = (values)` args and values, `keys` of them args."""
 
     name: str
@@ -35,7 +35,7 @@ class Operation(Placed):
     right: "Node"
 
 
-Node = Var | Const | Anonymous | Call | Operation
+Node = Var | Const | Anonymous | Application | Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class Or:
     items: tuple["Formula", ...]
 
 
-Formula = Call | Operation | Not | And | Or
+Formula = Application | Operation | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`, as written."""
 
-    head: Call | Operation
+    head: Application | Operation
     types: tuple[tuple[str, Type, Where], ...]  # variable, type text, place
 
 
@@ -74,7 +74,7 @@ class Declaration:
 class Clause(Placed):
     """`heads <- aggregate body.`; the body of `c[x] = a[x] + b[x].` is empty."""
 
-    heads: tuple[Call | Operation, ...]
+    heads: tuple[Application | Operation, ...]
     body: And
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # each with its terms
     text: str = ""
@@ -86,7 +86,7 @@ class Change(Placed):
     """`+ head`, `- head` or `^ head`."""
 
     action: str
-    head: Call | Operation
+    head: Application | Operation
 
 
 Statement = Declaration | Clause | Change

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
+from ivm.bag import MULTIPLICITY, repeated
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import KEYS_MAX, Body, Builder
-from ivm.sql.terms import VARIABLE, Atom, Define, Typed, Var, substitute
+from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +37,11 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     body = rows.body.copy()
     values = [v for _, v in rows.columns]
     columns: list[tuple[str, Typed]] = []
-    renamed: dict[str, Var] = {}
+    renamed: dict[str, Term] = {}
     heads: list[Var] = []
     shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
     for column, value in zip(shown, [*values, *more], strict=True):
-        if VARIABLE.fullmatch(column):
+        if VARIABLE.fullmatch(column) or column == MULTIPLICITY:
             raise SqlError(f"no column can be named {column}: give it another alias")
         term = builder.resolve(value.term)
         nullable = builder.may_be_null(body, value)
@@ -59,20 +61,24 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     weighs = not builder.is_set(body, terms)
     if weighs:
         head, body, folds = builder.counted(name, terms, body)
-        builder.rule(head, body, folds)
+        (fold,) = folds
+        renamed[fold.result] = Var(MULTIPLICITY)
+        builder.rule(head, body, (replace(fold, result=MULTIPLICITY),))
     else:
         builder.rule(Atom(name, terms), body)
-    last = builder.rules[-1]
-    builder.rules[-1] = type(last)(
-        tuple(substitute(h, renamed) for h in last.heads),  # type: ignore[arg-type]
-        tuple(substitute(one, renamed) for one in last.body),  # type: ignore[arg-type]
-        tuple(
-            type(f)(f.op, f.result, tuple(substitute(a, renamed) for a in f.args), f.place)  # type: ignore[arg-type]
-            for f in last.folds
-        ),
-        frozenset(renamed[n].name if n in renamed else n for n in last.required),
-    )
+    builder.rules[-1] = _with_names(builder.rules[-1], renamed)
     return Finished(builder.text(), weighs, columns[: len(values)], builder.notes, builder.uses_one)
+
+
+def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
+    """Return a rule with some variables renamed."""
+    required = {v for name in rule.required for v in variables(substitute(Var(name), names))}
+    return Rule(
+        tuple(substitute(head, names) for head in rule.heads),
+        tuple(substitute(one, names) for one in rule.body),
+        tuple(replace(fold, args=tuple(substitute(arg, names) for arg in fold.args)) for fold in rule.folds),
+        frozenset(required),
+    )
 
 
 def _writable(name: str) -> str:
@@ -101,14 +107,6 @@ def bind(builder: Builder, body: Body) -> None:
     """Add an atom to a body that has none, since a rule needs one."""
     if not any(isinstance(one, Atom) for one in body.literals):
         builder.one(body)
-
-
-def repeated(table: pa.Table) -> pa.Table:
-    """Return rows as often as their last column says, without it."""
-    import numpy as np
-
-    counts = table.column(table.num_columns - 1).to_numpy()
-    return table.select(list(range(table.num_columns - 1))).take(np.repeat(np.arange(table.num_rows), counts))
 
 
 def _sorted(table: pa.Table, width: int, order: Sequence[tuple[Typed, bool, bool]]) -> pa.Table:

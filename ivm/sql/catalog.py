@@ -16,6 +16,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from ivm.bag import MULTIPLICITY, is_bag
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import ONE, Column, Table
@@ -74,6 +75,8 @@ class Catalog:
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
+            if column.name == MULTIPLICITY:
+                continue
             text = str(column.type)
             own = given.get(column.name)
             type_ = _parsed(own["type"]) if own else type_of_store(text)
@@ -96,9 +99,7 @@ class Catalog:
 
     def weighs(self, name: str) -> bool:
         """Return whether the rows of a table or a kept view have multiplicities."""
-        if name in self.kept:
-            return bool(self.kept[name].get("weighs"))
-        return bool(self.tables.get(name, {}).get("bag"))
+        return is_bag(self.source[name])
 
     def schema(self) -> Schema:
         """Return what names mean to a query."""

@@ -112,7 +112,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown, "weighs": finished.weighs,
         "notes": finished.notes,
     }  # fmt: skip
-    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{bag(name, finished.weighs)}{finished.text}"
+    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{finished.text}"
 
     def edit(txn: Any) -> None:
         catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)
@@ -124,11 +124,6 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
     host.install(text, name=name, replace=own is not None, edit=edit)
     for note in dict.fromkeys(finished.notes):
         warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
-
-
-def bag(name: str, weighs: bool) -> str:
-    """Return the statement that a view's last value says how often a row occurs."""
-    return f"lang:bag(`{name}`).\n" if weighs else ""
 
 
 def translated(catalog: Catalog, name: str, query: exp.Expr) -> tuple[Rows, Queries]:
@@ -183,4 +178,4 @@ def explained(queries: Queries, query: exp.Expr) -> str:
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, "answer", [n for n, _ in rows.columns])
     notes = "".join(f"// {note}\n" for note in dict.fromkeys(finished.notes))
-    return f"{notes}{bag('answer', finished.weighs)}{finished.text}"
+    return f"{notes}{finished.text}"

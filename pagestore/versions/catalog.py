@@ -58,6 +58,11 @@ class Dependants(NamedTuple):
     edit: str = "load that host first"
     release: str = "have that host release it"
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What is recorded, without the sentences, in which releases may differ."""
+        return self[:4]
+
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
     """Return the dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""

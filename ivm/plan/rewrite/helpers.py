@@ -54,6 +54,7 @@ from ivm.lang.ir import (
     ROPE,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -281,7 +282,7 @@ def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var
     return {
         x: x.left
         for x in disjunct
-        if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Binary)
+        if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Binary | Call)
         if isinstance(x.left, Var) and x.left in held
         if not (_is_shift(x, rule) and held.issuperset(variables(x)))
     }
