@@ -80,6 +80,20 @@ VIEWS = {
         "SELECT a.k, sum(b.x) FROM item a JOIN item b ON b.k <= a.k GROUP BY a.k",
     "before[x, k] = n <- agg<<n = count()>> item(k, x?, _, _), item(j, x?, _, _), j < k.":
         "SELECT a.x, a.k, count(*) FROM item a JOIN item b ON a.x IS NOT DISTINCT FROM b.x AND b.k < a.k GROUP BY ALL",
+    "missing(k) <- item(k, x?, _, _), is_null[x] = true.": "SELECT k FROM item WHERE x IS NULL",
+    "filled(k, y) <- item(k, x?, _, _), y = coalesce[x, 0].": "SELECT k, coalesce(x, 0) FROM item",
+    "alike(k) <- item(k, x?, _, _), pair(y?, _), same[x, y] = true.":
+        "SELECT DISTINCT k FROM item i JOIN pair p ON i.x IS NOT DISTINCT FROM p.x",
+    "unlike(k) <- item(k, x?, _, _), !(pair(y?, _), same[x, y] = true).":
+        "SELECT k FROM item i WHERE NOT EXISTS (SELECT 1 FROM pair p WHERE i.x IS NOT DISTINCT FROM p.x)",
+    'cased(k, y) <- item(k, x?, s?, _), y = if[x < 2, s, "z"].':
+        "SELECT k, CASE WHEN x < 2 THEN s ELSE 'z' END FROM item",
+    "filled_more(k) <- item(k, x?, _, d?), coalesce[x, 2] + 1 > 2, coalesce[d, 0] != 1.":
+        "SELECT k FROM item WHERE coalesce(x, 2) + 1 > 2 AND coalesce(d, 0) != 1",
+    "raised(k, t) <- item(k, _, s?, _), t = string:upper[s].": "SELECT k, upper(s) FROM item",
+    "filled_sum[s] = t <- agg<<t = sum(y)>> item(_, x?, s?, _), y = coalesce[x, 10].":
+        "SELECT s, sum(coalesce(x, 10)) FROM item GROUP BY s",
+    "either_true(k) <- item(k, x?, s?, _), or[x < 2, s = \"a\"] = true.": "SELECT k FROM item WHERE x < 2 OR s = 'a'",
     "counted[] = n <- agg<<n = count() else 0>> item(_, x, _, _), x > 2.": "SELECT count(*) FROM item WHERE x > 2",
     "summed[] = n, topmost[] = m <- agg<<n = sum(x) else null, m = max(s) else null>> "
     "item(_, x?, s?, _), edge(x?, _).": {
