@@ -236,6 +236,12 @@ def test_queries_are_what_sql_says(tmp_path):
         ("t[x] = n <- agg<<n = count() for e(_, x)>> e(x, _).", AggregateError, "t has no `else`: leave `for` out"),
         ("t[] = n <- agg<<n = count() else x>> e(x, _).", RuleSyntaxError, "`else` takes a constant, or null"),
         ('t[] = n <- agg<<n = sum(x) else "a">> e(x, _).', AggregateError, "a number, a date or null, and no text"),
+        (
+            "t[] = n <- agg<<n = max(x) else null>> u(x).",
+            RuleTypeError,
+            "n of t is a uint64, which is never null in rules",
+        ),
+        ('p(x, y) <- e(x, _), y = null["uint64"].', RuleTypeError, "y of p is a uint64, which is never null in rules"),
         ("t[] = n <- agg<<n = sum(x) else 1.5>> e(x, _).", RuleTypeError, "where int64 is wanted"),
         ("p(x?) -> int(x).", RuleTypeError, r"1:3: the question mark belongs to the type of x, as in int\?\(x\)"),
         ("p(x) -> int?(x).", RuleTypeError, "x, as every column of a declared relation, is a key, and a key is never"),
@@ -243,7 +249,7 @@ def test_queries_are_what_sql_says(tmp_path):
 )
 def test_misplaced_marks_are_refused(text, error, reason, tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
-        ws.install("e(x, y) -> int(x), int(y).", "stored")
+        ws.install("e(x, y) -> int(x), int(y). u(x) -> uint64(x).", "stored")
         with pytest.raises(error, match=reason):
             ws.install(text)
 
