@@ -11,7 +11,7 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
-from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules
+from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
@@ -60,8 +60,11 @@ class Maintainer:
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
+        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
         note_erased(engine, self.subscriptions)
         version = txn.commit()
+        if saved:
+            self.rules.remember(saved, engine.installed)
         self.committed(engine, engine.evaluated)
         return version
 

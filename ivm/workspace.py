@@ -19,7 +19,7 @@ import numpy as np
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.bag import Bag, is_bag
+from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed
@@ -193,8 +193,9 @@ class Workspace:
 
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
-        relation = self._relation(self.store.snapshot(), name)
-        return Bag(relation) if is_bag(relation) else relation
+        snap = self.store.snapshot()
+        found = read(snap, name)
+        return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.

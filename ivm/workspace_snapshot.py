@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ivm.answer import Answer
-from ivm.bag import Bag, is_bag
+from ivm.bag import read
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
 from pagestore.errors import MissingError
@@ -32,8 +32,8 @@ class WorkspaceSnapshot:
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view as of that version, a `Bag` if its rows may be equal.  Raises UnknownViewError."""
         try:
-            relation = self.snapshot[name]
-            return Bag(relation) if is_bag(relation) else relation
+            found = read(self.snapshot, name)
+            return self.snapshot[name] if found is None else found
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
 

@@ -181,7 +181,7 @@ def mentioned(text: str, source: str) -> set[str]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Change():
                 needed |= set(_names(statement.head))
-    return needed - own
+    return {name for name in needed - own if name.rpartition(":")[0] not in own}
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:

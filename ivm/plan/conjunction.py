@@ -21,7 +21,7 @@ from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import Bound, Index, Plan, Read, Trie, permuted
+from ivm.plan.plan import SCANNED, Bound, Index, Plan, Read, Trie, permuted
 from pagestore.host import KEYS_MAX, NULL
 
 
@@ -56,6 +56,7 @@ class Conjunction:
         """
         self._whole = whole
         self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
+        self.disjunct = disjunct
         self.atoms: list[Arguments] = []
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
         self.equal: dict[str, tuple[str | None, int]] = {}
@@ -295,6 +296,67 @@ class Conjunction:
         if permuted(index) and predicate.key_count is not None:  # the key identifies rows
             return Index(predicate.name, (*first, *(c for c in others if c < keys)))
         return index
+
+
+class ScanConjunction(Conjunction):
+    """The literals of a body of one relation, whose rows are read in the order of the relation's own key.
+
+        total[b] = t <- agg<<t = sum(d)>> r(a, b, c, d), c < 7.        r has the key (a)
+
+        levels [a]        reads b, c, d        filter c < 7
+
+    All comparisons are filters, and no index is permuted: a change of the relation is all that maintenance needs.
+    """
+
+    @staticmethod
+    def applies(disjunct: Disjunct) -> bool:
+        """Return whether a disjunct reads one relation only, once."""
+        found = [literal for literal in disjunct if not isinstance(literal, Compare)]
+        return len(found) == 1 and isinstance(found[0], Atom)
+
+    def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
+        (atom,) = (literal for literal in disjunct if isinstance(literal, Atom))
+        keys = atom.terms[: self.stored_keys[atom.predicate]]
+        return {term.name for term in keys if isinstance(term, Var)}
+
+    def _joined_values(self, disjunct: Disjunct) -> set[str]:
+        return set()
+
+    def _add_atom(self, atom: Atom, negated: bool) -> None:
+        names = list[str]()
+        for term in atom.terms[: self.stored_keys[atom.predicate]]:
+            names.append(self._column(term, names))
+        unread, keys = _used_once(self.rule, self.disjunct, True, self.predicates), len(names)
+        for place, term in enumerate(atom.terms[keys:], keys):
+            if not isinstance(term, Var) or term.name not in unread:
+                names.append(self._column(term, names))
+                self.reads.append((0, place, names[-1]))
+        del names[keys:]
+        while not self.reads and len(names) > 1 and names[-1] in self.used_once:
+            names.pop()  # bindings are the distinct prefixes of keys
+        self.atoms.append(Arguments(atom, [*names], negated))
+
+    def _column(self, term: Var | Const, known: Sequence[str]) -> str:
+        """Return the variable of a column: a fresh one, and a filter, for a constant or a repeated variable."""
+        if isinstance(term, Var) and term.name not in known:
+            return term.name
+        name = self._fresh_name()
+        self.filters.append(Compare(SAME, Var(name), term))
+        return name
+
+    def _compare(self, literal: Compare) -> None:
+        self.filters.append(literal)
+
+    def scan(self) -> Plan:
+        """Return the only plan."""
+        (atom,) = self.atoms
+        keys, index = self.stored_keys[atom.atom.predicate], atom.atom.predicate
+        names = [name for name in atom.names if name is not None]  # all are
+        trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
+        reads = tuple(Read(0, place, name) for _, place, name in self.reads)
+        return Plan(
+            (*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED, nulls=self.nulls
+        )
 
 
 def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:

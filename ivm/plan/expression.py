@@ -31,7 +31,7 @@ from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, N
 from ivm.lang.nulls import tests_null
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.functions import CHOICES, Operands, evaluate
-from ivm.plan.plan import Bound
+from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
 from pagestore.host import Type as ColumnType
@@ -200,6 +200,16 @@ class Evaluator:
         high, low = high - more, low - rest
         high += low >> 32
         return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
+
+    def passes(self, filter_: Filter, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """Return where a filter holds, as `holds` does; each comparison of a choice is evaluated once."""
+        if not isinstance(filter_, Choice):
+            return self.holds(filter_, batch)
+        masks = {one: self.holds(one, batch)[0] for one in dict.fromkeys(compared([filter_]))}
+        found = np.zeros(batch.n, bool)
+        for option in filter_.options:
+            found |= np.logical_and.reduce([masks[one] for one in option])
+        return found, None
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
         """Return where a comparison of texts holds, bool[n]; a constant need not be in the dictionary."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
-from ivm.bag import MULTIPLICITY, repeated
+from ivm.bag import MULTIPLICITY, repeated, side_by_side
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -29,18 +29,44 @@ class Finished(NamedTuple):
     weighs: bool
     columns: list[tuple[str, Typed]]
     notes: list[str]
-    uses_one: bool
+    wide: tuple[str, ...] = ()  # the relations that have the columns, if one cannot have all of them
+    keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
+    texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
 
 
 def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: Sequence[Typed] = ()) -> Finished:
-    """Add the rule of a query's rows under a name; `more` values become columns after the others."""
-    body = rows.body.copy()
-    values = [v for _, v in rows.columns]
+    """Add the rules of a query's rows under a name; `more` values become columns after the others.
+
+    If the columns are too many for one relation, each of several has some of them, after those that identify a row.
+    """
+    shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
+    values = [*(v for _, v in rows.columns), *more]
+    identity = [] if len(values) <= KEYS_MAX or rows.body.weights else builder.identity(rows.body)
+    if not 0 < len(identity) < KEYS_MAX or not builder.is_set(rows.body, [v.term for v in identity]):
+        found = _finish(builder, rows.body, name, list(zip(shown, values, strict=True)))
+        return found._replace(columns=found.columns[: len(rows.columns)])
+    base, parts, texts, columns = [*builder.rules], list[str](), list[str](), list[tuple[str, Typed]]()
+    keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
+    size, added = KEYS_MAX - len(keys), list[Rule]()
+    for first in range(0, len(values), size):
+        builder.rules, own = [*base], builder.helper()
+        some = list(zip(shown, values, strict=True))[first : first + size]
+        columns += _finish(builder, rows.body, own, [*keys, *some]).columns[len(keys) :]
+        parts.append(own)
+        texts.append(builder.text())
+        added += builder.rules[len(base) :]
+    builder.rules = [*base, *added]
+    notes = [*builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
+    return Finished(builder.text(), False, columns[: len(rows.columns)], notes, tuple(parts), len(keys), tuple(texts))
+
+
+def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
+    """Add the rule of a body's rows under a name."""
+    body = body.copy()
     columns: list[tuple[str, Typed]] = []
     renamed: dict[str, Term] = {}
     heads: list[Var] = []
-    shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
-    for column, value in zip(shown, [*values, *more], strict=True):
+    for column, value in outputs:
         if VARIABLE.fullmatch(column) or column == MULTIPLICITY:
             raise SqlError(f"no column can be named {column}: give it another alias")
         term = builder.resolve(value.term)
@@ -67,7 +93,7 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     else:
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
-    return Finished(builder.text(), weighs, columns[: len(values)], builder.notes, builder.uses_one)
+    return Finished(builder.text(), weighs, columns, builder.notes)
 
 
 def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
@@ -93,7 +119,10 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
         raise SqlError("the query has no columns")
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order])
-    table = ask(finished.text).to_arrow()
+    if finished.wide:
+        table = side_by_side([ask(text).to_arrow() for text in finished.texts], finished.keys)
+    else:
+        table = ask(finished.text).to_arrow()
     width = len(rows.columns)
     if finished.weighs:
         table = repeated(table)

@@ -43,7 +43,7 @@ class Edits:
             raise SqlError(f"{own} is a view: edit the tables that it reads", table)
         self.name, self.columns, self.bag = own, catalog.columns(own), catalog.weighs(own)
         self.names = [c.name for c in self.columns]
-        schema = catalog.source[own].schema
+        schema = catalog.source[own].info.schema
         self.key = [] if self.bag else [self.names.index(k) for k in schema.key]
         self.alias = table.alias or name
 

@@ -50,7 +50,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     return [(_with_parameters(one, parameters, found), explained is not None) for one in found]
 
 
-def reads_only(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
+def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     """Return whether statements change nothing."""
     return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from tests.support.sql.oracle import Both
-from tests.support.sql.queries import Features, Generator
 
 import ivm
 from ivm.sql.errors import SqlError
+from tests.support.sql.oracle import Both
+from tests.support.sql.queries import Features, Generator
 
 
 def run(seed: int, folder: Path, features: Features) -> Counter[str]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.sql.oracle import Both
 
 import ivm
 from ivm.sql.errors import SqlError
+from tests.support.sql.oracle import Both
 
 TEXT = Path(__file__).with_name("tpcc.sql").read_text()
 BATCH = 9  # queries that are kept in one workspace

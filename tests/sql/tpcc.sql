@@ -140,3 +140,5 @@ SELECT h.h_w_id, w.w_name, SUM(h.h_amount) AS t FROM history h JOIN warehouse w 
 SELECT h_c_id, STDDEV(h_amount) AS s, MEDIAN(h_amount) AS m FROM history GROUP BY h_c_id;
 SELECT h_w_id, h_amount, ROW_NUMBER() OVER (PARTITION BY h_w_id ORDER BY h_amount) AS r FROM history;
 SELECT c_id FROM customer c WHERE c_balance >= ALL (SELECT c_balance FROM customer d WHERE d.c_w_id = c.c_w_id);
+SELECT c.*, o.o_id FROM customer c JOIN orders o ON c.c_id = o.o_c_id AND c.c_w_id = o.o_w_id AND c.c_d_id = o.o_d_id;
+SELECT * FROM customer c JOIN district d ON c.c_w_id = d.d_w_id AND c.c_d_id = d.d_id JOIN warehouse w ON w.w_id = d.d_w_id;

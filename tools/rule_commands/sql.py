@@ -20,10 +20,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the statements, and print the rows of the last one; return the exit code."""
-    from ivm.sql.statements import parse, reads_only
+    from ivm.sql import reads_only
 
     text = argument_or_stdin(options.statements)
-    reading = Path(options.file).exists() and reads_only(parse(text, options.dialect))
+    reading = Path(options.file).exists() and reads_only(text, options.dialect)
     with (
         removed_if_empty(Path(options.file)),
         opened(options, "r" if reading else "rw", create=not reading) as workspace,
