@@ -113,6 +113,10 @@ def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[
     """
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
+    for place in nullable:
+        if types[place] == "uint64":  # null is the least word, so values have other words than in uint64
+            reason = f"{head.terms[place]} of {head.predicate} is a uint64, which is never null in rules"
+            raise RuleTypeError(head.where, f"{reason}: use another type, or a number for the null")
     made = Predicate(head.predicate, keys, value, False, _column_names(head), nullable, where=head.where)
     before = predicates.setdefault(head.predicate, made)
     check_arity(head, before)

@@ -24,7 +24,7 @@ from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
@@ -207,11 +207,13 @@ class Hoist:
         """Return whether a node reads a predicate, and is not a function of terms."""
         if not isinstance(node, Application):
             return False
-        return not node.function or node.name in self.known or node.name not in FUNCTIONS
+        return not node.function or node.name in self.known or function_named(node.name) is None
 
     def application(self, node: Application, extra: list[Part]) -> Term:
         """Convert a function of terms."""
-        return Call(node.name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
+        name = function_named(node.name)
+        assert name
+        return Call(name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
 
     def argument(self, node: Node, extra: list[Part]) -> Term:
         """Convert an argument of a function of terms, which may be a comparison."""
