@@ -242,6 +242,23 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(right.where, MARKED)
         return Operation(str(op), left, right, where=self.at(meta))
 
+    def chain(self, meta: Meta, parts: list[Any]) -> And:
+        """`term <= term < term`: each two neighbours are compared."""
+        links = zip(parts[::2], parts[1::2], parts[2::2], strict=False)
+        return And(tuple(Operation(str(op), left, right, where=left.where) for left, op, right in links))
+
+    def membership(self, meta: Meta, parts: list[Any]) -> Formula:
+        """`term in (term, ...)`: a function, and for numbers the bounds that a join can seek by."""
+        left, _, *among = parts
+        where = self.at(meta)
+        call = Application("in", (left, *among), True, where=where)
+        found: list[Formula] = [Operation("=", call, Const(True, "bool", where=where), where=where)]
+        numbers = [one for one in among if isinstance(one, Const) and one.type == "int64"]
+        if isinstance(left, Var) and len(numbers) == len(among):
+            least, *_, greatest = sorted([*numbers, *numbers], key=lambda one: int(str(one.value)))
+            found += [Operation(op, left, end, where=where) for op, end in ((">=", least), ("<=", greatest))]
+        return And(tuple(found))
+
     # -- terms
 
     def args(self, meta: Meta, args: list[Any]) -> tuple[Any, ...]:
@@ -257,7 +274,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Application(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
-        """`term + term`, with any of + - * /."""
+        """`term + term`, with any of + - * / % ^."""
         return Operation(str(parts[1]), parts[0], parts[2], where=self.at(parts[1]))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Node:
@@ -351,10 +368,10 @@ _WORDS = {
     "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
     "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
     "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
-    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`",
+    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`", "IN": "`in`",
 }  # fmt: skip
 _TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
-_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
+_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "CARET"}
 
 
 def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:

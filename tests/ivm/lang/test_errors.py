@@ -68,7 +68,7 @@ def test_a_caret_stands_under_its_place_in_any_line():
         ("p(x) <- q(x), x = #2013-01-31 10:00+01:00#.", "1:19", "has a time zone"),
         ("p(x) <- q(x), x = #2013.", "1:19", "a date is written between two #"),
         ("p(x) <- q(x). /* no end", "1:15", "this comment is not closed"),
-        ("p(x) <- q(x), x = %.", "1:19", "`%` has no meaning here"),
+        ("p(x) <- q(x), x = &.", "1:19", "`&` has no meaning here"),
         ("p(1, 2).", "1:1", "to insert a row write +p"),
         ("+edge(1, x).", "1:10", "an edit holds constants only"),
     ],
