@@ -2,7 +2,7 @@
 
 Three steps:
 
-    hoist    nested terms get names (hoist.py)
+    hoist    nested terms get names
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
@@ -43,7 +43,22 @@ from ivm.lang.ir import (
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import MARKED, And, Anonymous, Application, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.program import Program
+from ivm.lang.syntax_tree import (
+    BAG,
+    MARKED,
+    And,
+    Anonymous,
+    Application,
+    Clause,
+    Formula,
+    Node,
+    Not,
+    Operation,
+    Or,
+    Statement,
+    split,
+)
 from ivm.lang.types import folded
 
 
@@ -254,7 +269,22 @@ OPERATORS = {"%": "mod", "^": "power"}  # of functions
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
+def normalise(program: Program, known: Program) -> Program:
+    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
+    clauses, left = list[Clause](), list[Statement]()
+    for one in program.statements:
+        if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
+            clauses.append(one)
+        else:
+            left.append(one)
+    heads = [split(head)[0].name for clause in clauses for head in clause.heads]
+    names = {*program.over(known), *heads}
+    rules = tuple(rule for clause in clauses for rule in _rules_of(clause, names))
+    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known` has the predicates.
 
     Raises RuleError.
@@ -271,10 +301,10 @@ def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
     made = [rule]
     if aggregates and not _counts_once(disjuncts, scope):
         made = _through_auxiliary(rule, scope)
-    return _for_groups(made, clause) if clause.groups.items else made
+    return _for_groups(made, clause, known) if clause.groups.items else made
 
 
-def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
+def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:
     """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the groups of a clause.
 
     n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
@@ -293,7 +323,7 @@ def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
             raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
         call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
         text = f"{clause.text}  (its groups)"
-        made += normalise(Clause((call,), clause.groups, (), where=clause.where, text=text))
+        made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
         other = replace(aggregate.result, name=f"{aggregate.result.name}$")
         groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
         lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)
