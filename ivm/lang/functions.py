@@ -114,6 +114,7 @@ FUNCTIONS: dict[str, Signature] = {
     "pow": _plain("float64", "float64", "float64", may_fail=True),
     "power": Signature(("number", "number"), _powered, 2, may_fail=True),
     "divide": Signature(("number", "number", "int64"), _divided, 3, may_fail=True),
+    "in": Signature(("alike",), "bool", 2, open=True),
     "least": Signature(("alike",), _first, 1, open=True),
     "greatest": Signature(("alike",), _first, 1, open=True),
     **{

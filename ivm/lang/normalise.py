@@ -189,6 +189,9 @@ class Hoist:
         match node:
             case Anonymous():
                 raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
+            case Operation(op) if op in OPERATORS:
+                sides = self.term(node.left, extra), self.term(node.right, extra)
+                return Call(OPERATORS[op], sides, where=node.where)
             case Operation():
                 left, right = self.term(node.left, extra), self.term(node.right, extra)
                 if isinstance(left, Const) and isinstance(right, Const):
@@ -262,6 +265,7 @@ def _names(node: object) -> set[str]:
 
 
 DISJUNCTS_MAX = 64
+OPERATORS = {"%": "mod", "^": "power"}  # of functions
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 

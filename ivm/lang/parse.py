@@ -25,6 +25,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
+from ivm.lang.functions import function_named
 from ivm.lang.ir import Aggregate, Const, Type, Var
 from ivm.lang.syntax_tree import (
     MARKED,
@@ -242,6 +243,23 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(right.where, MARKED)
         return Operation(str(op), left, right, where=self.at(meta))
 
+    def chain(self, meta: Meta, parts: list[Any]) -> And:
+        """`term <= term < term`: each two neighbours are compared."""
+        links = zip(parts[::2], parts[1::2], parts[2::2], strict=False)
+        return And(tuple(Operation(str(op), left, right, where=left.where) for left, op, right in links))
+
+    def membership(self, meta: Meta, parts: list[Any]) -> Formula:
+        """`term in (term, ...)`: a function, and for numbers the bounds that a join can seek by."""
+        left, _, *among = parts
+        where = self.at(meta)
+        call = Application("in", (left, *among), True, where=where)
+        found: list[Formula] = [Operation("=", call, Const(True, "bool", where=where), where=where)]
+        numbers = [one for one in among if isinstance(one, Const) and one.type == "int64"]
+        if isinstance(left, Var) and len(numbers) == len(among):
+            least, *_, greatest = sorted([*numbers, *numbers], key=lambda one: int(str(one.value)))
+            found += [Operation(op, left, end, where=where) for op, end in ((">=", least), ("<=", greatest))]
+        return And(tuple(found))
+
     # -- terms
 
     def args(self, meta: Meta, args: list[Any]) -> tuple[Any, ...]:
@@ -257,7 +275,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Application(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
-        """`term + term`, with any of + - * /."""
+        """`term + term`, with any of + - * / % ^."""
         return Operation(str(parts[1]), parts[0], parts[2], where=self.at(parts[1]))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Node:
@@ -351,14 +369,19 @@ _WORDS = {
     "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
     "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
     "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
-    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`",
+    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`", "IN": "`in`",
 }  # fmt: skip
 _TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
-_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
+_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "CARET"}
 
 
 def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     """Convert an error of lark while parsing `text`."""
+    habit = _habit(text, error.pos_in_stream)
+    if habit is not None:
+        start, remedy = habit
+        line = text.count("\n", 0, start) + 1
+        return RuleSyntaxError(Where(source, line, start - text.rfind("\n", 0, start)), remedy)
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
@@ -368,6 +391,41 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     where = Where(source, error.line, error.column)
     remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
     return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+HABITS = {  # what other languages write, and its spelling here
+    ":-": "`:-` is written `<-`, as in p(x) <- q(x).",
+    "==": "`==` is written `=`",
+    "<>": "`<>` is written `!=`",
+    "&&": "`&&` is written `,`",
+    "||": "`||` is written `;`, and the text of two texts is cat[s, t]",
+    "--": "a comment begins with `//`",
+    "# ": "a comment begins with `//`; a date is written between two #, as in #2013-01-31#",
+}
+OPENINGS = "select", "insert", "update", "delete", "create", "drop", "with"
+SQL = "this is not a rule but a word of SQL; a query is a rule, as in q(x) <- edge(x, y)."
+
+
+def _habit(text: str, position: int | None) -> tuple[int, str] | None:
+    """Return where a spelling of another language begins, and the spelling here; None if it is something else."""
+    if position is None or position < 0:
+        return None
+    for start in position, position - 1:
+        if start >= 0 and text[start : start + 2] in HABITS:
+            return start, HABITS[text[start : start + 2]]
+    if typed := re.compile(r":\s+(\w+)").match(text, position):
+        return position, f"the type of a column is written after an arrow, as in p(x) -> {typed[1]}(x)."
+    before = re.search(r"([^\W\d][\w:]*)\s*$", text[:position])
+    if before is None:
+        return None
+    word, start = before[1], before.start(1)
+    if word.lower() == "not" and text[position : position + 1] not in "(=<>!":
+        return start, f"`{word}` is written `!`, as in !p(x)"
+    if word.lower() in OPENINGS and text[:start].rstrip()[-1:] in ("", "."):
+        return start, SQL
+    if text.startswith("(", position) and function_named(word):
+        return start, f"a function takes brackets: write {word}[...]"
+    return None
 
 
 def shown(error: Exception, text: str) -> Exception:

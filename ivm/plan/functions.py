@@ -530,6 +530,7 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "pow": _float(np.power),
     "power": _power,
     "divide": _divide,
+    "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),
     "least": _extreme(False),
     "greatest": _extreme(True),
     **{name: _float(getattr(np, name)) for name in ("log10", "log2", "sin", "cos", "tan")},

@@ -312,12 +312,21 @@ CALLED: dict[str, Callable] = {
     "round": lambda x: x.quantize(1, ROUND_HALF_UP),
     "datetime:month": lambda x: x.month,
     "abs": abs,
+    "mod": lambda a, b: (-1 if a < 0 else 1) * (abs(a) % abs(b)),
+    "in": lambda a, *among: a in among,
+    "least": min,
+    "greatest": max,
+    "string:length": len,
+    "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
 
 def called(term: Call, args: list) -> object:
     """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
-    return COMPARE[term.name](*args) if term.name in COMPARE else CALLED[term.name](*args)
+    try:
+        return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
+    except ArithmeticError as error:
+        raise RangeError(f"{term}: {error}") from None
 
 
 def units(v: object) -> object:

@@ -42,6 +42,10 @@ CASES = [
     ("power[abs[a], 0.5e0]", 2**0.5, 7**0.5),
     ("divide[d, a, 4]", Decimal("-0.7750"), Decimal("-0.2214")),
     ("divide[k, 3, 2]", Decimal("0.33"), Decimal("0.67")),
+    ("a % 3", -2, 1),
+    ("-a ^ 2 * k", -4, -98),
+    ("2 ^ k ^ 2", 2, 16),
+    ('in[s, "x", "Ab"]', True, False),
     ("least[a, k, 3]", -2, 2),
     ('least[s, "B"]', "Ab", ""),
     ('greatest[s, "B"]', "B", "B"),
@@ -205,6 +209,24 @@ def test_wrong_arguments_are_refused(ws: ivm.Workspace, rule: str, message: str)
     with pytest.raises(RuleTypeError) as caught:
         ws.query(rule)
     assert message in str(caught.value)
+
+
+def test_chains_and_membership_are_conditions(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install("t[k] = s -> int(k), string(s).")
+        workspace.install(
+            "some(k) <- t[k] = _, k in (1, 3, 7). none(k) <- t[k] = _, !(k in (1, 3, 7)). "
+            "mid(k) <- t[k] = _, 1 < k <= 3. "
+            'named(k) <- t[k] = s, s in ("a", "c"). odd(k) <- t[k] = _, k % 2 != 0. far(k) <- t[k] = _, k in (9).',
+            name="views",
+        )
+        workspace.exec('+t[1] = "a". +t[2] = "b". +t[3] = "c". +t[4] = "d". +t[6] = "".')
+        workspace.exec('-t[1]. ^t[2] = "a". +t[7] = "e".')
+        found = {name: [k for (k,) in workspace[name]] for name in ("some", "none", "mid", "named", "odd", "far")}
+        assert found == {
+            "some": [3, 7], "none": [2, 4, 6], "mid": [2, 3], "named": [2, 3], "odd": [3, 7], "far": [],
+        }  # fmt: skip
+        assert workspace.check() == []
 
 
 def test_a_view_of_functions_is_maintained(tmp_path: Path) -> None:

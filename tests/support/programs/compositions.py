@@ -20,8 +20,8 @@ from tests.support.programs.composing import STORED_KINDS, TAGS, Source
 from tests.support.programs.constructs import FOLDS, Folds, Recursions, Rows
 
 READERS = (
-    "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "function",
-    "heads", *FOLDS, "range", "neighbours", "recursion", "extreme", "lattice",
+    "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "called",
+    "function", "heads", *FOLDS, "range", "neighbours", "recursion", "extreme", "lattice",
 )  # fmt: skip
 ASKED, APART = "question", "another block"  # read by a query, by a block that is installed later
 PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in (*STORED_KINDS, *READERS)]

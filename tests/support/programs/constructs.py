@@ -8,7 +8,7 @@ from typing import Any
 
 from pagestore import register_operator
 from pagestore.host import is_operator
-from tests.support.programs.composing import TAGS, Draw, Source
+from tests.support.programs.composing import COMPARISONS, TAGS, Draw, Source
 from tests.support.programs.recursive_programs import SEMILATTICES, semilattice
 
 FOLDS = (
@@ -32,6 +32,21 @@ def registered(name: str) -> str:
     if not is_operator(name):
         OPERATORS[name]()
     return name
+
+
+CALLS = {  # terms of x and y of one tag, and the tag of their values; conditions have none
+    "int": (
+        ("abs[{x}]", "int"), ("{x} % 3", "int"), ("{x} % {y}", "int"), ("greatest[{x}, {y}, 2]", "int"),
+        ("if[{x} < {y}, {x}, {y}]", "int"), ('if[{x} = 1, "a", "ab"]', "text"), ("{x} in (1, 2, 5)", ""),
+        ("0 <= {x} < {y}", ""),
+    ),
+    "text": (
+        ("strlen[{x}]", "int"), ("least[{x}, {y}]", "text"), ("contains[{x}, {y}] = true", ""),
+        ('{x} in ("a", "b")', ""),
+    ),
+    "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal")),
+    "date": (("greatest[{x}, {y}]", "date"),),
+}  # fmt: skip
 
 
 class Rows(Draw):
@@ -167,6 +182,29 @@ class Rows(Draw):
             return self._view(name, "computed", [*literals, b.atom(terms)], held)
         text = f"{name}({', '.join([*shown, 's'])}) <- {', '.join([*literals, f's = {term}'])}."
         return text, [self.made(name, "computed", {**held, "s": tag}, [*shown, "s"])]
+
+    def called(self, name: str) -> Any:
+        """A function of terms in the head, in an atom or in a comparison; a membership."""
+        literals, held = self.joined(self.random.choice((1, 2)))
+        able = [v for v, t in held.items() if t in CALLS]
+        if not able:
+            return None
+        x = self.random.choice(able)
+        form, tag = self.random.choice(CALLS[held[x]])
+        term = form.format(x=x, y=self.random.choice([v for v, t in held.items() if t == held[x]]))
+        if not tag:
+            return self._view(name, "called", [*literals, self.random.choice((term, f"!({term})"))], held)
+        if self.once_in(3) and self.literal(tag):
+            op = self.random.choice(COMPARISONS)
+            return self._view(name, "called", [*literals, f"{term} {op} {self.literal(tag)}"], held)
+        b = self.pick(lambda s: tag in s.keys)
+        if b and self.once_in(2):
+            terms = ["_"] * len(b.tags)
+            terms[b.keys.index(tag)] = term
+            return self._view(name, "called", [*literals, b.atom(terms)], held)
+        shown = self.some(held, 2, 0)
+        text = f"{name}({', '.join([*shown, term])}) <- {', '.join(literals)}."
+        return text, [self.made(name, "called", {**held, term: tag}, [*shown, term])]
 
     def function(self, name: str) -> Any:
         """A function of all keys that are read, or, in conflict at times, of fewer."""
