@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from re import search
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
 def concats_of(source: Snapshot | Transaction) -> Mapping[str, Fold]:
     """Return the concats among the views of a version."""
     saved = saved_rules(source)
-    return _concats(saved, source) if saved and "concat" in saved else {}
+    return _concats(saved, source) if saved and search(r"concat\s*\(", saved) else {}
 
 
 _known: dict[str, dict[str, Fold]] = {}  # a cache by the saved rules

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ivm.answer import Answer
+from ivm.bag import read
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
 from pagestore.errors import MissingError
-from pagestore.host import Relation, Rope, Snapshot, html_table
+from pagestore.host import Rope, Snapshot, html_table
 
 
 class WorkspaceSnapshot:
@@ -28,10 +29,11 @@ class WorkspaceSnapshot:
         """Run queries of SQL as of that version; see Workspace.sql."""
         return self._sql(text, parameters, dialect)
 
-    def __getitem__(self, name: str) -> Relation:
-        """Return a relation or view as of that version.  Raises UnknownViewError."""
+    def __getitem__(self, name: str) -> Any:
+        """Return a relation or view as of that version, a `Bag` if its rows may be equal.  Raises UnknownViewError."""
         try:
-            return self.snapshot[name]
+            found = read(self.snapshot, name)
+            return self.snapshot[name] if found is None else found
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
 

@@ -63,7 +63,8 @@ class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
     The columns at positions `nullable` may be null: a function's value, or a non-key column of a stored relation. A
-    function of several values is a relation whose first `key_count` columns are the function's keys.
+    function of several values is a relation whose first `key_count` columns are the function's keys.  A view that is a
+    `bag` is a function whose value says how often it holds the row of its keys; users read the rows.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Predicate(Placed):
     columns: tuple[str, ...] = ()
     nullable: tuple[int, ...] = ()
     key_count: int | None = None
+    bag: bool = False
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -111,7 +113,15 @@ class Binary(Placed):
     right: "Term"
 
 
-Term = Var | Const | Binary
+@dataclass(frozen=True, slots=True)
+class Call(Placed):
+    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its arguments."""
+
+    name: str
+    args: tuple["Term", ...]
+
+
+Term = Var | Const | Binary | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +216,12 @@ class Rule(Placed):
     `aggregates` for each head, whose value is the result.
 
     A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A rule with `refuses`
-    derives nothing: each of its bindings is an error (see plan/rewrite/failure.py).
+    derives nothing: each of its bindings is an error (see plan/rewrite/helpers.py).
 
     A rule with a `range` has an atom of points, an aggregated atom, and comparisons that the range implies; it is
     evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
 
-    With `levels`, aggregates of nested groups share states (see plan/rewrite/levels.py).
+    With `levels`, aggregates of nested groups share states (see views/levels.py).
 
     A rule of `texts` has a concat's row as its body, and as the value of its head the text of that row's group, which
     the body does not bind (see plan/rewrite/helpers.py).
@@ -223,7 +233,7 @@ class Rule(Placed):
     types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
     text: str = field(default="", compare=False, repr=False)
     failed: Atom | None = None
-    refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
+    refuses: Mapping[tuple[int, int], Binary | Call] | None = field(default=None, compare=False, repr=False)
     range: Range | None = None
     levels: bool = False
     texts: bool = False
@@ -258,7 +268,7 @@ def show(node: Placed) -> str:
             return show_aggregate(node)
         case Atom() | Compare() | Negation():
             return show_literal(node)
-        case Var() | Const() | Binary():
+        case Var() | Const() | Binary() | Call():
             return show_term(node)
     return repr(node)
 
@@ -311,10 +321,11 @@ def _function(name: str, variables: tuple[Var, ...]) -> Atom:
 
 
 def show_aggregate(aggregate: Aggregate) -> str:
-    """`t = sum(c)`, `(n, v) = top(v, 3)`"""
+    """`t = sum(c)`, `n = count() else 0`, `(n, v) = top(v, 3)`"""
     terms = ", ".join([*map(str, aggregate.arguments), *map(str, aggregate.constants)])
     names = ", ".join(show_name(v.name) for v in aggregate.results)
-    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms})"
+    absent = "" if aggregate.absent is None else f" else {show_constant(aggregate.absent)}"
+    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms}){absent}"
 
 
 def show_literal(literal: Literal) -> str:
@@ -347,6 +358,10 @@ def show_term(term: Term, binding: int = 0) -> str:
             own = _BINDING[term.op]
             text = f"{show_term(term.left, own)} {term.op} {show_term(term.right, own + 1)}"
             return f"({text})" if own < binding else text
+        case Call(name, (left, right)) if name in MIRRORED:
+            return f"{show_term(left)} {name} {show_term(right)}"
+        case Call():
+            return f"{show_name(term.name)}[{', '.join(map(show_term, term.args))}]"
 
 
 def show_constant(constant: Const) -> str:
@@ -395,6 +410,8 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
                 yield node
             case Binary() | Compare():
                 yield from _variables((node.left, node.right))
+            case Call():
+                yield from _variables(node.args)
             case Atom():
                 yield from _variables(node.terms)
             case Negation():
@@ -411,7 +428,7 @@ def constants(rule: Rule) -> Iterator[Const]:
 
 
 def unnamed_in(rule: Rule) -> set[str]:
-    """Return the names of the variables for `_`: made by hoist.py and occurring once."""
+    """Return the names of the variables for `_`: made by normalise.py and occurring once."""
     heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
     uses = Counter(leaf.name for leaf in leaves((*heads, *chain(*rule.body))) if isinstance(leaf, Var))
     return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
@@ -425,6 +442,8 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
                 yield node
             case Binary() | Compare():
                 yield from leaves((node.left, node.right))
+            case Call():
+                yield from leaves(node.args)
             case Atom():
                 yield from leaves(node.terms)
             case Negation():
@@ -441,6 +460,8 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
             return replace(names[node], marked=node.marked) if node in names else node
         case Binary() | Compare():
             return replace(node, left=renamed(node.left, names), right=renamed(node.right, names))
+        case Call():
+            return replace(node, args=tuple(renamed(arg, names) for arg in node.args))
         case Atom():
             args = tuple(renamed(arg, names) for arg in node.args)
             return replace(node, args=args, value=node.value and renamed(node.value, names))

@@ -2,7 +2,7 @@
 
 Three steps:
 
-    hoist    nested terms get names (hoist.py)
+    hoist    nested terms get names
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
@@ -18,17 +18,19 @@ The new literals join the conjunction of the atom that they come from, so each n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ivm.errors import ConstructError, RuleSyntaxError, SafetyError, Where
+from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
+from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -41,7 +43,22 @@ from ivm.lang.ir import (
     renamed,
     variables,
 )
-from ivm.lang.syntax_tree import MARKED, And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.program import Program
+from ivm.lang.syntax_tree import (
+    BAG,
+    MARKED,
+    And,
+    Anonymous,
+    Application,
+    Clause,
+    Formula,
+    Node,
+    Not,
+    Operation,
+    Or,
+    Statement,
+    split,
+)
 from ivm.lang.types import folded
 
 
@@ -71,10 +88,13 @@ Part = Atom | Compare | Disj | Refusal
 
 
 class Hoist:
-    """Names the terms in a clause's arguments and the function values inside its terms by variables."""
+    """Names the terms in a clause's arguments and the function values inside its terms by variables.
 
-    def __init__(self, clause: Clause):
-        self.source = clause
+    `taken` are the predicates' names, which take precedence over functions of terms.
+    """
+
+    def __init__(self, clause: Clause, known: Container[str] = ()):
+        self.source, self.known = clause, known
         taken = _names(clause)
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
@@ -86,10 +106,10 @@ class Hoist:
         aggregates = tuple(self.aggregate(one, terms, extra) for one, terms in self.source.aggregates)
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
-    def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
+    def head(self, head: Application | Operation, extra: list[Part]) -> Atom:
         """Return a head with variables as arguments; append the literals that define new ones to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
-        assert isinstance(call, Call)
+        assert isinstance(call, Application)
         if call.keys is not None:
             reason = f"a view has one value: derive a view for each of the values of {call.name}"
             raise ConstructError(call.where, reason)
@@ -129,7 +149,7 @@ class Hoist:
                 return [Refusal(self.conjunction(node.item), node.where)]
             case Operation():
                 return self.comparison(node)
-            case Call():
+            case Application():
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
         raise AssertionError(node)
@@ -137,10 +157,10 @@ class Hoist:
     def comparison(self, node: Operation) -> list[Part]:
         """Return a comparison, or the atom f[x] = v, with the literals that its terms need."""
         left, right = node.left, node.right
-        if node.op == "=" and isinstance(right, Call) and not isinstance(left, Call):
+        if node.op == "=" and self.reads(right) and not self.reads(left):
             left, right = right, left
         extra: list[Part] = []
-        if node.op == "=" and isinstance(left, Call):
+        if node.op == "=" and isinstance(left, Application) and self.reads(left):
             args = self.simple(left.args, extra)
             (value,) = self.simple((right,), extra)
             return [Atom(left.name, args, value, where=left.where), *extra]
@@ -158,7 +178,7 @@ class Hoist:
         if isinstance(node, Var):
             return node
         name = replace(next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where)
-        if isinstance(node, Call):
+        if isinstance(node, Application) and self.reads(node):
             extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
             extra.append(Compare("=", name, self.term(node, extra), where=node.where))
@@ -176,10 +196,31 @@ class Hoist:
                     if literal is not None:
                         return literal
                 return Binary(node.op, left, right, where=node.where)
-            case Call():
+            case Application() if self.reads(node):
                 return self.variable(node, extra)
+            case Application():
+                return self.application(node, extra)
             case _:
                 return node
+
+    def reads(self, node: Node) -> bool:
+        """Return whether a node reads a predicate, and is not a function of terms."""
+        if not isinstance(node, Application):
+            return False
+        return not node.function or node.name in self.known or function_named(node.name) is None
+
+    def application(self, node: Application, extra: list[Part]) -> Term:
+        """Convert a function of terms."""
+        name = function_named(node.name)
+        assert name
+        return Call(name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
+
+    def argument(self, node: Node, extra: list[Part]) -> Term:
+        """Convert an argument of a function of terms, which may be a comparison."""
+        if isinstance(node, Operation) and node.op in MIRRORED:
+            sides = self.term(node.left, extra), self.term(node.right, extra)
+            return Call(node.op, sides, where=node.where)
+        return self.term(node, extra)
 
 
 def _items(node: Formula) -> Iterator[Formula]:
@@ -206,8 +247,8 @@ def _names(node: object) -> set[str]:
         case tuple():
             return set().union(*map(_names, node))
         case Clause():
-            return _names((node.heads, node.body, node.aggregates))
-        case Call():
+            return _names((node.heads, node.body, node.aggregates, node.groups))
+        case Application():
             return _names(node.args)
         case Operation():
             return _names((node.left, node.right))
@@ -224,9 +265,27 @@ DISJUNCTS_MAX = 64
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def normalise(clause: Clause) -> list[Rule]:
-    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
-    hoist = Hoist(clause)
+def normalise(program: Program, known: Program) -> Program:
+    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
+    clauses, left = list[Clause](), list[Statement]()
+    for one in program.statements:
+        if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
+            clauses.append(one)
+        else:
+            left.append(one)
+    heads = [split(head)[0].name for clause in clauses for head in clause.heads]
+    names = {*program.over(known), *heads}
+    rules = tuple(rule for clause in clauses for rule in _rules_of(clause, names))
+    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
+    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known` has the predicates.
+
+    Raises RuleError.
+    """
+    hoist = Hoist(clause, known)
     heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
@@ -235,10 +294,39 @@ def normalise(clause: Clause) -> list[Rule]:
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
-    if not aggregates or _counts_once(disjuncts, scope):
-        return [rule]
-    *helpers, rule = _through_auxiliary(rule, scope)
-    return [*helpers, rule]
+    made = [rule]
+    if aggregates and not _counts_once(disjuncts, scope):
+        made = _through_auxiliary(rule, scope)
+    return _for_groups(made, clause, known) if clause.groups.items else made
+
+
+def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:
+    """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the groups of a clause.
+
+    n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
+
+    n$some[x] = c <- agg<<c = count()>> edge(x, _).
+    n$for(x) <- node(x).
+    n[x] = c <- n$for(x), n$some[x] = c ; n$for(x), !n$some[x] = _, c = 0.
+    """
+    *made, rule = rules
+    some = tuple(replace(head, predicate=f"{head.predicate}$some") for head in rule.heads)
+    plain = tuple(replace(one, absent=None) for one in rule.aggregates)
+    made.append(replace(rule, heads=some, aggregates=plain, text=f"{clause.text}  (what is there)"))
+    for head, there, aggregate in zip(rule.heads, some, rule.aggregates, strict=True):
+        if aggregate.absent is None or not head.args:
+            reason = "has no `else`" if head.args else "has no keys, so it has no groups"
+            raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
+        call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
+        text = f"{clause.text}  (its groups)"
+        made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
+        other = replace(aggregate.result, name=f"{aggregate.result.name}$")
+        groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
+        lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)
+        absent = Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)
+        body = (groups, known), (groups, lacks, absent)
+        made.append(Rule((head,), body, where=clause.where, text=clause.text))
+    return made
 
 
 def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:

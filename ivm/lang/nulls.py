@@ -21,10 +21,12 @@ defines a variable does not compare. In the result, `x != null` and `x = null` c
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import (
     Aggregate,
     Atom,
     Binary,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -87,7 +89,7 @@ class _Guards:
         defining = {id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))}
         for literal in literals:
             if isinstance(literal, Compare) and id(literal) not in defining and not tests_null(literal):
-                names = (v for v in variables(literal) if nulls.get(v.name))
+                names = (v for v in _strict(literal.left, literal.right) if nulls.get(v.name))
                 guarded += [_guard(v, self._types[v.name]) for v in names]
             elif isinstance(literal, Compare) and id(literal) not in defining:
                 guarded.append(NEVER)
@@ -129,6 +131,20 @@ class _Guards:
         return {name for name, found in places.items() if len(found) > 1 and self._types[name] in COLLIDING}
 
 
+def _strict(*terms: Term) -> tuple[Var, ...]:
+    """Return the variables that make some of the terms null where they are null."""
+    found: list[Var] = []
+    for term in terms:
+        match term:
+            case Var():
+                found.append(term)
+            case Binary():
+                found += _strict(term.left, term.right)
+            case Call() if FUNCTIONS[term.name].strict:
+                found += _strict(*term.args)
+    return tuple(dict.fromkeys(found))
+
+
 def _guard(variable: Var, type_: Type) -> Compare:
     return Compare("!=", replace(variable, marked=False), Const(None, type_), where=variable.where)
 
@@ -165,16 +181,16 @@ def nullable_places(terms: Sequence[Term], bodies: Sequence[Disjunct], known: Kn
     return tuple(place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls))
 
 
-def with_nullable_helpers(part: Program, known: Known) -> Program:
-    """Return a part of a program, its helper views saying which of their columns may be null."""
-    predicates = {**known, **part.predicates}
-    for rule in in_order(part.rules):
+def with_nullable_helpers(program: Program, known: Program) -> Program:
+    """Note which columns of the helper views of a program may be null."""
+    predicates = program.over(known)
+    for rule in in_order(program.rules):
         for head in (*rule.heads, *([rule.failed] if rule.failed else [])):
             helper = predicates[head.predicate]
             if "$" in helper.name:
                 nullable = {*helper.nullable, *nullable_places(head.terms, rule.body, predicates)}
                 predicates[helper.name] = replace(helper, nullable=(*sorted(nullable),))
-    return replace(part, predicates={name: predicates[name] for name in part.predicates})
+    return replace(program, predicates={name: predicates[name] for name in program.predicates})
 
 
 def is_nullable(term: Term, nulls: Nulls) -> bool:
@@ -186,6 +202,11 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             return term.value is None
         case Binary():
             return is_nullable(term.left, nulls) or is_nullable(term.right, nulls)
+        case Call():
+            null = [is_nullable(arg, nulls) for arg in term.args]
+            if term.name in ("is_null", "same"):
+                return False
+            return all(null) if term.name == "coalesce" else any(null[1:] if term.name == "if" else null)
 
 
 def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
+BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -16,7 +17,7 @@ class Anonymous(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Placed):
+class Application(Placed):
     """`name(args)`, or `name[args]` if `function`; for `name[args] = (values)` args and values, `keys` of them args."""
 
     name: str
@@ -34,7 +35,7 @@ class Operation(Placed):
     right: "Node"
 
 
-Node = Var | Const | Anonymous | Call | Operation
+Node = Var | Const | Anonymous | Application | Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,14 @@ class Or:
     items: tuple["Formula", ...]
 
 
-Formula = Call | Operation | Not | And | Or
+Formula = Application | Operation | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`, as written."""
 
-    head: Call | Operation
+    head: Application | Operation
     types: tuple[tuple[str, Type, Where], ...]  # variable, type text, place
 
 
@@ -73,10 +74,11 @@ class Declaration:
 class Clause(Placed):
     """`heads <- aggregate body.`; the body of `c[x] = a[x] + b[x].` is empty."""
 
-    heads: tuple[Call | Operation, ...]
+    heads: tuple[Application | Operation, ...]
     body: And
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # each with its terms
     text: str = ""
+    groups: And = And(())  # the body after `for`, which says which groups have a row in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,15 @@ class Change(Placed):
     """`+ head`, `- head` or `^ head`."""
 
     action: str
-    head: Call | Operation
+    head: Application | Operation
 
 
 Statement = Declaration | Clause | Change
+
+
+def split(head: Application | Operation) -> tuple[Application, Node | None]:
+    """Split a head into its call and its value, which is None for a relation."""
+    if isinstance(head, Application):
+        return head, None
+    assert isinstance(head.left, Application)
+    return head.left, head.right

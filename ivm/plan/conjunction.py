@@ -19,10 +19,10 @@ from functools import cached_property
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
-from ivm.lang.nulls import may_be_null
+from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
 from ivm.plan.plan import SCANNED, Bound, Index, Plan, Read, Trie, permuted
-from pagestore.host import KEYS_MAX
+from pagestore.host import KEYS_MAX, NULL
 
 
 @dataclass
@@ -61,6 +61,7 @@ class Conjunction:
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
         self.equal: dict[str, tuple[str | None, int]] = {}
         self.bounds: list[Linear] = []
+        self.not_null: list[Linear] = []  # bounds that hold for nearly all values, so that they pin none
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Compare] = []
         self._fresh = 0
@@ -113,7 +114,7 @@ class Conjunction:
         within = [{v.name for v in variables(x)} for x in positive]
         bound = {name for names in within for name in names}
         comparisons = [linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)]
-        for names in pinned(x for x in comparisons if x and x.seekable and x.times.keys() <= bound):
+        for names in pinned([x for x in comparisons if x and x.seekable and x.times.keys() <= bound]):
             if len(names) > 1 and not any(names <= own for own in within):
                 found |= names & values.keys()
         return found
@@ -226,6 +227,14 @@ class Conjunction:
 
     def _compare(self, literal: Compare) -> None:
         """Add a comparison of known variables as an equality, a bound or a filter."""
+        if (
+            literal.op == "!="
+            and tests_null(literal)
+            and isinstance(literal.left, Var)
+            and literal.left.name in self.keys
+        ):
+            self.not_null.append(Linear({literal.left.name: 1}, ">=", -(NULL + 1)))  # null is the least word
+            return
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
@@ -254,7 +263,7 @@ class Conjunction:
             Bound(level[name], EQ, () if other is None else ((level[other], 1),), constant)
             for name, (other, constant) in self.equal.items()
         ]
-        bounds = equalities + [form.bound(level) for form in self.bounds]
+        bounds = equalities + [form.bound(level) for form in (*self.bounds, *self.not_null)]
         reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered,

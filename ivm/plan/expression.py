@@ -20,15 +20,17 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ivm.errors import RangeError, RuleTypeError
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
-from ivm.lang.ir import MIRRORED, Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
+from ivm.lang.functions import FUNCTIONS
+from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
+from ivm.plan.functions import CHOICES, Operands, evaluate
 from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
@@ -49,6 +51,15 @@ class Encoder:
     def __call__(self, const: Const) -> int:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
         return _word(const, lambda values: self._source.encode(const.type, values))
+
+    def words(self, type_: Type, values: list[Any]) -> np.ndarray:
+        """Return the words int64[n] of values; add new texts to the dictionary."""
+        words: np.ndarray = self._source.encode(type_, values)
+        return words
+
+    def decode(self, type_: Type, words: np.ndarray) -> Any:
+        """Return the values of words int64[n] as an Arrow array."""
+        return self._source.decode(type_, np.ascontiguousarray(words))
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
         """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each other."""
@@ -74,6 +85,11 @@ def finder(txn: Transaction) -> Encode:
     return lambda const: _word(
         const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, known)
     )
+
+
+def plain_word(const: Const) -> int:
+    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
+    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
@@ -122,6 +138,8 @@ class Evaluator:
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
             return np.full(batch.n, self._encode(term), np.int64), None
+        if isinstance(term, Call):
+            return self._applied(term, batch)
         words, codes = self._computed(term, batch)
         null = self._null(term, batch)
         if null is None:
@@ -134,9 +152,10 @@ class Evaluator:
             null = batch.columns[term.name] == NULL if term.name in self._nulls else None
         elif isinstance(term, Const):
             null = np.ones(batch.n, bool) if term.value is None else None
+        elif isinstance(term, Call):
+            null = self._null_call(term, batch)
         else:
-            left, right = self._null(term.left, batch), self._null(term.right, batch)
-            null = left if right is None else right if left is None else left | right
+            null = _any([self._null(term.left, batch), self._null(term.right, batch)])
         return null if null is not None and null.any() else None
 
     def _computed(self, term: Binary, batch: Batch) -> tuple[np.ndarray, Codes]:
@@ -205,9 +224,48 @@ class Evaluator:
         below = keys < self._encode.threshold(_utf8(right), behind=op in ("<=", ">"))
         return below if op in ("<", "<=") else ~below
 
-    def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
+    def _null_call(self, term: Call, batch: Batch) -> np.ndarray | None:
+        """Return where a function's application is null, bool[n]; None if it is nowhere."""
+        if FUNCTIONS[term.name].strict:
+            return _any([self._null(arg, batch) for arg in term.args])
+        if term.name in ("is_null", "same"):
+            return None
+        null: np.ndarray = self.words(term, batch)[0] == NULL
+        return null
+
+    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """Return the words and codes of a function's application; where it is null, its word is NULL."""
+        args = [self.words(arg, batch) for arg in term.args]
+        nulls = [self._null(arg, batch) for arg in term.args]
+        types = tuple(self._type(arg) for arg in term.args)
+        operands = Operands(batch.n, [words for words, _ in args], nulls, types, self._type(term), self._encode)
+        if term.name in CHOICES:
+            return CHOICES[term.name](operands, [codes for _, codes in args])
+        codes: Codes = None
+        for _, more in args:
+            codes = either(codes, more)
+        null = _any(nulls)
+        if term.name in COMPARE:
+            words = self._applied_comparison(term, operands)
+        else:
+            words, fails = evaluate(term.name, operands if null is None else operands.without(null))
+            codes = either(codes, _coded(term, fails if null is None else fails & ~null, NAN))
+        if null is None:
+            return words, codes
+        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
+
+    def _applied_comparison(self, term: Call, operands: Operands) -> np.ndarray:
+        left, right = operands.words
+        if operands.types[0] in TEXTS and term.name not in ("=", "!="):
+            left, right = self._encode.keys(left), self._encode.keys(right)
+        holds: np.ndarray = COMPARE[term.name](left, right).astype(np.int64)
+        return holds
+
+    def complaint(self, term: Binary | Call, code: int, batch: Batch) -> RangeError:
         """Return the error for a term that fails while its operands do not, in a batch of one binding."""
         if code & 3 != BEYOND:
+            return refusal(term, code)
+        if isinstance(term, Call):
             return refusal(term, code)
         if self._adds(term):
             high, low, _ = self._sum(term, batch)
@@ -253,11 +311,19 @@ def either(codes: Codes, others: Codes) -> Codes:
     return np.where(codes != 0, codes, others)
 
 
-def _coded(term: Binary, fails: np.ndarray, why: int) -> Codes:
+def _coded(term: Binary | Call, fails: np.ndarray, why: int) -> Codes:
     if not fails.any():
         return None
     code = (term.where.line << PLACE_BITS | min(term.where.column, (1 << PLACE_BITS) - 1)) << 2 | why
     return np.where(fails, code, 0)
+
+
+def _any(masks: Iterable[np.ndarray | None]) -> np.ndarray | None:
+    """Return where some of the masks bool[n] hold; None if they all are None."""
+    found: np.ndarray | None = None
+    for mask in masks:
+        found = mask if found is None else found if mask is None else found | mask
+    return found
 
 
 def place(code: int) -> tuple[int, int]:
@@ -265,11 +331,11 @@ def place(code: int) -> tuple[int, int]:
     return (code >> 2) >> PLACE_BITS, (code >> 2) & ((1 << PLACE_BITS) - 1)
 
 
-def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") -> RangeError:
+def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its type") -> RangeError:
     """Return the error for a term that fails for a binding that no other literal excludes."""
     found = {
         BY_ZERO: f"division by zero in `{term}`",
-        NAN: f"`{term}` is not a number for some binding",
+        NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some binding",
         BEYOND: f"`{term}` is {value}beyond {type_}",
     }[code & 3]
     return RangeError(f"{term.where}: {found}; exclude it with a comparison")
@@ -327,18 +393,28 @@ def type_of(term: Term, types: Mapping[str, Type]) -> Type:
         return types[term.name]
     if isinstance(term, Const):
         return term.type
+    if isinstance(term, Call):
+        gives = FUNCTIONS[term.name].gives
+        if isinstance(gives, str):
+            return gives
+        kinds = [type_of(arg, types) for arg in term.args]
+        return gives(kinds, [arg if isinstance(arg, Const) else None for arg in term.args])
     result = arithmetic(term.op, type_of(term.left, types), type_of(term.right, types))
     assert result is not None, f"{term.where}: an ill-typed term was let through"
     return result
 
 
-def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
-    """Yield every arithmetic operation in some terms or literals."""
+def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
+    """Yield every arithmetic operation and every function that may fail in some terms or literals."""
     for node in nodes:
         match node:
             case Binary():
                 yield node
                 yield from binaries(node.left, node.right)
+            case Call():
+                if FUNCTIONS[node.name].may_fail:
+                    yield node
+                yield from binaries(*node.args)
             case Compare():
                 yield from binaries(node.left, node.right)
             case Negation():
@@ -348,7 +424,9 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
 def risk(node: Term | Compare) -> int:
     """Return how a term may fail: 0 never, 1 by a result out of range for its type, 2 by a division by zero, too."""
     operations = [*binaries(node)]
-    divides = any(x.op == "/" and not (isinstance(x.right, Const) and x.right.value) for x in operations)
+    divides = any(
+        isinstance(x, Call) or (x.op == "/" and not (isinstance(x.right, Const) and x.right.value)) for x in operations
+    )
     return bool(operations) + divides
 
 
@@ -363,7 +441,9 @@ def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, 
             return True
         if isinstance(x, Compare):
             defines = x.op == "=" and any(isinstance(v, Var) and v not in held for v in (x.left, x.right))
-            if any(b.op in "*/" or defines or type_of(b, types) == "float64" for b in binaries(x)):
+            if any(
+                isinstance(b, Call) or b.op in "*/" or defines or type_of(b, types) == "float64" for b in binaries(x)
+            ):
                 return True
     return False
 
@@ -455,7 +535,7 @@ def _is_text(term: Term, types: Mapping[str, Type]) -> bool:
 def _leaves(term: Term) -> Iterable[Var | Const]:
     if isinstance(term, Binary):
         return chain(_leaves(term.left), _leaves(term.right))
-    return (term,)
+    return () if isinstance(term, Call) else (term,)
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
@@ -465,7 +545,7 @@ def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int
     if isinstance(term, Var):
         times[term.name] = times.get(term.name, 0) + sign
         return 0
-    if term.op not in "+-":
+    if isinstance(term, Call) or term.op not in "+-":
         return None
     left = _gather(term.left, sign, times, encode)
     right = _gather(term.right, sign if term.op == "+" else -sign, times, encode)

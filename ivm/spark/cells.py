@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivm.answer import Answer
+from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
-from ivm.lang import compile
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
@@ -234,6 +234,7 @@ class Cells:
 
     # -- batches
 
+    @sentence_first()
     def apply(self, number: int, changes: Mapping[str, Any], query: str | None = None) -> Applied:
         """Apply a batch of changes to all cells and bring every view up to date; do nothing for a batch that is done.
 

@@ -13,8 +13,8 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
-from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import as_inserted, as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
@@ -71,6 +71,7 @@ def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
     return table.append_column("_commit_version", pa.repeat(did.version, table.num_rows))
 
 
+@sentence_first()
 def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
     incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,

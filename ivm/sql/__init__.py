@@ -1,1 +1,8 @@
 """SQL on rules: statements are translated to the text of rules, which is what a file keeps."""
+
+
+def reads_only(text: str, dialect: str = "duckdb") -> bool:
+    """Return whether the statements of a text change nothing.  Raises SqlError for a text that does not parse."""
+    from ivm.sql.statements import parse, read_nothing_else  # imports sqlglot, which others do not need
+
+    return read_nothing_else(parse(text, dialect))

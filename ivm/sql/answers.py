@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
+from ivm.bag import MULTIPLICITY, repeated, side_by_side
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import KEYS_MAX, Body, Builder
-from ivm.sql.terms import VARIABLE, Atom, Define, Typed, Var, substitute
+from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,19 +29,45 @@ class Finished(NamedTuple):
     weighs: bool
     columns: list[tuple[str, Typed]]
     notes: list[str]
-    uses_one: bool
+    wide: tuple[str, ...] = ()  # the relations that have the columns, if one cannot have all of them
+    keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
+    texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
 
 
 def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: Sequence[Typed] = ()) -> Finished:
-    """Add the rule of a query's rows under a name; `more` values become columns after the others."""
-    body = rows.body.copy()
-    values = [v for _, v in rows.columns]
-    columns: list[tuple[str, Typed]] = []
-    renamed: dict[str, Var] = {}
-    heads: list[Var] = []
+    """Add the rules of a query's rows under a name; `more` values become columns after the others.
+
+    If the columns are too many for one relation, each of several has some of them, after those that identify a row.
+    """
     shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
-    for column, value in zip(shown, [*values, *more], strict=True):
-        if VARIABLE.fullmatch(column):
+    values = [*(v for _, v in rows.columns), *more]
+    identity = [] if len(values) <= KEYS_MAX or rows.body.weights else builder.identity(rows.body)
+    if not 0 < len(identity) < KEYS_MAX or not builder.is_set(rows.body, [v.term for v in identity]):
+        found = _finish(builder, rows.body, name, list(zip(shown, values, strict=True)))
+        return found._replace(columns=found.columns[: len(rows.columns)])
+    base, parts, texts, columns = [*builder.rules], list[str](), list[str](), list[tuple[str, Typed]]()
+    keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
+    size, added = KEYS_MAX - len(keys), list[Rule]()
+    for first in range(0, len(values), size):
+        builder.rules, own = [*base], builder.helper()
+        some = list(zip(shown, values, strict=True))[first : first + size]
+        columns += _finish(builder, rows.body, own, [*keys, *some]).columns[len(keys) :]
+        parts.append(own)
+        texts.append(builder.text())
+        added += builder.rules[len(base) :]
+    builder.rules = [*base, *added]
+    notes = [*builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
+    return Finished(builder.text(), False, columns[: len(rows.columns)], notes, tuple(parts), len(keys), tuple(texts))
+
+
+def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
+    """Add the rule of a body's rows under a name."""
+    body = body.copy()
+    columns: list[tuple[str, Typed]] = []
+    renamed: dict[str, Term] = {}
+    heads: list[Var] = []
+    for column, value in outputs:
+        if VARIABLE.fullmatch(column) or column == MULTIPLICITY:
             raise SqlError(f"no column can be named {column}: give it another alias")
         term = builder.resolve(value.term)
         nullable = builder.may_be_null(body, value)
@@ -59,20 +87,24 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     weighs = not builder.is_set(body, terms)
     if weighs:
         head, body, folds = builder.counted(name, terms, body)
-        builder.rule(head, body, folds)
+        (fold,) = folds
+        renamed[fold.result] = Var(MULTIPLICITY)
+        builder.rule(head, body, (replace(fold, result=MULTIPLICITY),))
     else:
         builder.rule(Atom(name, terms), body)
-    last = builder.rules[-1]
-    builder.rules[-1] = type(last)(
-        tuple(substitute(h, renamed) for h in last.heads),  # type: ignore[arg-type]
-        tuple(substitute(one, renamed) for one in last.body),  # type: ignore[arg-type]
-        tuple(
-            type(f)(f.op, f.result, tuple(substitute(a, renamed) for a in f.args), f.place)  # type: ignore[arg-type]
-            for f in last.folds
-        ),
-        frozenset(renamed[n].name if n in renamed else n for n in last.required),
+    builder.rules[-1] = _with_names(builder.rules[-1], renamed)
+    return Finished(builder.text(), weighs, columns, builder.notes)
+
+
+def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
+    """Return a rule with some variables renamed."""
+    required = {v for name in rule.required for v in variables(substitute(Var(name), names))}
+    return Rule(
+        tuple(substitute(head, names) for head in rule.heads),
+        tuple(substitute(one, names) for one in rule.body),
+        tuple(replace(fold, args=tuple(substitute(arg, names) for arg in fold.args)) for fold in rule.folds),
+        frozenset(required),
     )
-    return Finished(builder.text(), weighs, columns[: len(values)], builder.notes, builder.uses_one)
 
 
 def _writable(name: str) -> str:
@@ -87,7 +119,10 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
         raise SqlError("the query has no columns")
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order])
-    table = ask(finished.text).to_arrow()
+    if finished.wide:
+        table = side_by_side([ask(text).to_arrow() for text in finished.texts], finished.keys)
+    else:
+        table = ask(finished.text).to_arrow()
     width = len(rows.columns)
     if finished.weighs:
         table = repeated(table)
@@ -101,14 +136,6 @@ def bind(builder: Builder, body: Body) -> None:
     """Add an atom to a body that has none, since a rule needs one."""
     if not any(isinstance(one, Atom) for one in body.literals):
         builder.one(body)
-
-
-def repeated(table: pa.Table) -> pa.Table:
-    """Return rows as often as their last column says, without it."""
-    import numpy as np
-
-    counts = table.column(table.num_columns - 1).to_numpy()
-    return table.select(list(range(table.num_columns - 1))).take(np.repeat(np.arange(table.num_rows), counts))
 
 
 def _sorted(table: pa.Table, width: int, order: Sequence[tuple[Typed, bool, bool]]) -> pa.Table:

@@ -16,12 +16,11 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from ivm.bag import CATALOG, MULTIPLICITY, is_bag
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import ONE, Column, Table
 from ivm.sql.types import SqlType, type_of_store
-
-PROPERTY = "ivm.sql"
 
 
 class Catalog:
@@ -29,7 +28,7 @@ class Catalog:
 
     def __init__(self, source: Any, predicates: Mapping[str, Predicate], properties: Mapping[str, Any]) -> None:
         self.source, self.predicates = source, predicates
-        saved: dict[str, Any] = json.loads(properties.get(PROPERTY) or "{}")
+        saved: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}")
         self.tables: dict[str, Any] = saved.get("tables", {})
         self.views: dict[str, Any] = saved.get("views", {})
         self.kept: dict[str, Any] = saved.get("kept", {})
@@ -43,18 +42,19 @@ class Catalog:
     def names(self) -> list[str]:
         """Return the names of all tables and views that a query can name."""
         stored = [name for name in self.source if not _is_inner(name)]
-        return [*stored, *self.views]
+        return [*stored, *self.views, *(name for name in self.kept if name not in self.source)]
 
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
-        return _find(name, [n for n in self.source if n != ONE])
+        return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
 
     def view(self, name: str) -> exp.Expr | None:
         """Return the query of a view that is expanded; None if there is none of that name."""
         own = _find(name, self.views)
-        if own is None:
+        wide = _find(name, [one for one, kept in self.kept.items() if kept.get("wide")])
+        if own is None and wide is None:
             return None
-        saved = self.views[own]
+        saved = self.views[own] if own is not None else self._expanded(self.kept[wide or ""])
         query = sqlglot.parse_one(saved["query"], dialect="duckdb")
         if saved.get("columns"):
             alias = exp.TableAlias(
@@ -64,16 +64,23 @@ class Catalog:
             return exp.select("*").from_(exp.Subquery(this=query, alias=alias))
         return query
 
+    @staticmethod
+    def _expanded(kept: dict[str, Any]) -> dict[str, Any]:
+        """Return a kept view of several relations as one that is expanded, since rules read no such view."""
+        return {"query": kept["query"], "columns": [name for name, _, _ in kept["columns"]]}
+
     # -- tables
 
     def columns(self, name: str) -> list[Column]:
         """Return the columns of a stored table or kept view in the order in which SQL shows them."""
         if name in self.kept:
             return [Column(n, _parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
-        schema = self.source[name].schema
+        schema = self.source[name].info.schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
+            if column.name == MULTIPLICITY:
+                continue
             text = str(column.type)
             own = given.get(column.name)
             type_ = _parsed(own["type"]) if own else type_of_store(text)
@@ -89,16 +96,14 @@ class Catalog:
         weighs = self.weighs(own)
         if weighs or own in self.kept:
             return Table(own, columns, (*range(len(columns)),), weighs=weighs)
-        schema = self.source[own].schema
+        schema = self.source[own].info.schema
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in schema.key)
         return Table(own, columns, key, function=len(key) < len(columns))
 
     def weighs(self, name: str) -> bool:
         """Return whether the rows of a table or a kept view have multiplicities."""
-        if name in self.kept:
-            return bool(self.kept[name].get("weighs"))
-        return bool(self.tables.get(name, {}).get("bag"))
+        return name in self.source and is_bag(self.source[name])
 
     def schema(self) -> Schema:
         """Return what names mean to a query."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BOOLEAN, DATE, INTEGER, NULL, TIMESTAMP, VARCHAR, SqlType, common
+from ivm.sql.types import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR, SqlType, common
 
 
 def call(name: str, *args: Term) -> Call:
@@ -48,7 +48,7 @@ def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None)
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and (own.is_number or own == VARCHAR):
-        return call("int", call("round", term) if own.is_float or own.is_decimal else term)
+        return call("int", term)
     if type_.is_decimal and (own.is_number or own == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_.is_float and own == VARCHAR:
@@ -83,8 +83,6 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
         if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR):
             continue
         if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer:
-            continue
-        if isinstance(one.term, Lit) and one.type == INTEGER and found.is_decimal:
             continue
         new = common(found, one.type)
         if new is None:

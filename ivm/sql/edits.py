@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Edits:
             raise SqlError(f"{own} is a view: edit the tables that it reads", table)
         self.name, self.columns, self.bag = own, catalog.columns(own), catalog.weighs(own)
         self.names = [c.name for c in self.columns]
-        schema = catalog.source[own].schema
+        schema = catalog.source[own].info.schema
         self.key = [] if self.bag else [self.names.index(k) for k in schema.key]
         self.alias = table.alias or name
 
@@ -147,7 +148,7 @@ class Edits:
             bool(node.args.get("alternative")) and str(node.args["alternative"]).upper() == "IGNORE"
         )  # fmt: skip
         if self.bag:
-            self.txn.insert(self.name, rows)
+            self._recount(Counter(rows))
             return
         fresh: dict[Row, Row] = {}
         there = self.existing([self.key_of(row) for row in rows])
@@ -203,7 +204,7 @@ class Edits:
         """UPDATE: return the number of rows."""
         places = [self.known(one.this.name, one) for one in node.expressions]
         values = [self._assigned(one.expression, place) for one, place in zip(node.expressions, places, strict=True)]
-        own = [exp.column(name, self.alias, quoted=True) for name in self.names]
+        own = [exp.column(name, self.alias, quoted=True) for name in self._told_apart()]
         query = exp.select(*own, *values).from_(node.this.copy())
         source = node.args.get("from_") or node.args.get("from")
         if source is not None:
@@ -211,14 +212,26 @@ class Edits:
         if node.args.get("where"):
             query = query.where(node.args["where"].this.copy())
         found = self.rows(query, [*(None for _ in own), *(self.columns[p] for p in places)])
-        pairs = []
-        for row in found:
-            old, new = row[: len(own)], [*row[: len(own)]]
-            for place, value in zip(places, row[len(own) :], strict=True):
-                new[place] = value
-            pairs.append((old, tuple(new)))
+        pairs = self._pairs(found, places)
         self._replace(pairs, node)
         return len(pairs)
+
+    def _told_apart(self) -> list[str]:
+        """Return the names of the columns that tell rows apart."""
+        return [self.names[place] for place in self.key] or self.names
+
+    def _pairs(self, found: list[Row], places: list[int]) -> list[tuple[Row, Row]]:
+        """Return whole rows before and after, given those that tell them apart with the new values."""
+        width = len(self._told_apart())
+        there = {} if self.bag else self.existing([row[:width] for row in found])
+        pairs = []
+        for row in found:
+            old = row[:width] if self.bag else there[row[:width]]
+            new = [*old]
+            for place, value in zip(places, row[width:], strict=True):
+                new[place] = value
+            pairs.append((old, tuple(new)))
+        return pairs
 
     def _assigned(self, node: exp.Expr, place: int) -> exp.Expr:
         if isinstance(node, exp.Var | exp.Column) and node.name.upper() == "DEFAULT":
@@ -229,8 +242,7 @@ class Edits:
         """Replace rows by others."""
         self.checked([new for _, new in pairs], node)
         if self.bag:
-            self.txn.delete(self.name, [old for old, _ in pairs])
-            self.txn.insert(self.name, [new for _, new in pairs])
+            self._replace_equal(pairs, node)
             return
         olds = {self.key_of(old): new for old, new in pairs}
         if len(olds) < len(pairs) and len({*pairs}) > len(olds):
@@ -256,12 +268,11 @@ class Edits:
             query = query.join(one.copy(), join_type="cross")
         if node.args.get("where"):
             query = query.where(node.args["where"].this.copy())
-        found = self.rows(query, [None] * len(wanted))
-        if not self.bag:
-            found = [*dict.fromkeys(found)]
+        found = [*dict.fromkeys(self.rows(query, [None] * len(wanted)))]
+        count = sum(self._counts(found).values()) if self.bag else len(found)
         if found:
             self.txn.delete(self.name, found)
-        return len(found)
+        return count
 
     def truncate(self) -> int:
         """TRUNCATE: delete all rows."""
@@ -284,9 +295,7 @@ class Edits:
             if matched and isinstance(then, exp.Update):
                 pairs += self._merge_update(node, source, on, tests, then)
             elif matched:
-                deleted += self._matched(
-                    source, on, tests, [self.names[p] for p in (self.key or range(len(self.names)))]
-                )
+                deleted += self._matched(source, on, tests, self._told_apart())
             else:
                 added += self._merge_insert(source, on, tests, then)
         self._replace(pairs, node)
@@ -316,14 +325,9 @@ class Edits:
     ) -> list[tuple[Row, Row]]:
         places = [self.known(one.this.name, one) for one in then.expressions]
         values = [one.expression.copy() for one in then.expressions]
-        found = self._matched(source, on, tests, self.names, values, [self.columns[p] for p in places])
-        pairs = []
-        for row in found:
-            new = [*row[: len(self.names)]]
-            for place, value in zip(places, row[len(self.names) :], strict=True):
-                new[place] = value
-            pairs.append((row[: len(self.names)], tuple(new)))
-        return pairs
+        return self._pairs(
+            self._matched(source, on, tests, self._told_apart(), values, [self.columns[p] for p in places]), places
+        )
 
     def _merge_insert(self, source: exp.Expr, on: exp.Expr, tests: list[exp.Expr], then: exp.Insert) -> list[Row]:
         given = [one.name for one in then.this.expressions] if then.this is not None else self.names
@@ -335,6 +339,38 @@ class Edits:
             query = query.where(one)
         rows = self.rows(query, [self.columns[p] for p in places])
         return [self._whole(row, places, then) for row in rows]
+
+    # -- tables without a key
+
+    def _counts(self, rows: list[Row]) -> Counter[Row]:
+        """Return how often some rows occur."""
+        found: Counter[Row] = Counter()
+        with self.reader.state() as state:
+            relation = state[self.name]
+            for row in dict.fromkeys(rows):
+                found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
+        return found
+
+    def _recount(self, more: Counter[Row]) -> None:
+        """Add numbers, which may be negative, to those of rows."""
+        now = self._counts([*more])
+        after = {row: now[row] + count for row, count in more.items()}
+        if gone := [row for row, count in after.items() if count <= 0]:
+            self.txn.delete(self.name, gone)
+        if kept := [(*row, count) for row, count in after.items() if count > 0]:
+            self.txn.set(self.name, kept)
+
+    def _replace_equal(self, pairs: list[tuple[Row, Row]], node: exp.Expr) -> None:
+        """Replace all rows that equal one of the old ones."""
+        news: dict[Row, Row] = {}
+        for old, new in pairs:
+            if news.setdefault(old, new) != new:
+                raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
+        more: Counter[Row] = Counter()
+        for old, count in self._counts([*news]).items():
+            more[old] -= count
+            more[news[old]] += count
+        self._recount(more)
 
     # -- keys
 

@@ -141,7 +141,8 @@ class Builder:
             terms, nullable = tuple(terms[i] for i in order), tuple(nullable[i] for i in order)
             atom = Atom(table.name, terms[: len(table.key)], terms[len(table.key) :], nullable)
         else:
-            atom = Atom(table.name, terms, (), nullable)
+            order = [*table.key] if len(table.key) == len(terms) else [*range(len(terms))]
+            atom = Atom(table.name, tuple(terms[i] for i in order), (), tuple(nullable[i] for i in order))
         body.literals.append(atom)
         body.scans.append((table, row))
         key = frozenset(v for i in table.key for v in variables(row[i].term))
@@ -191,11 +192,20 @@ class Builder:
         """Let a body hold only where a value is not null; return the value."""
         term = self.resolve(value.term)
         if value.nullable:
-            if isinstance(term, Var) and term.name in body.columns:
+            if isinstance(term, Var) and self._in_atom(body, term):
                 body.required.add(term.name)
             else:
                 body.literals.append(Test(is_null(term, False)))
+                if isinstance(term, Var):
+                    body.required.add(term.name)
         return Typed(term, value.type, False)
+
+    def _in_atom(self, body: Body, variable: Var) -> bool:
+        """Return whether an atom of a body has a variable as an argument, where it can ask for a value."""
+        return any(isinstance(one, Atom) and variable in map(self._resolved, one.terms) for one in body.literals)
+
+    def _resolved(self, term: Term | None) -> Term | None:
+        return None if term is None else self.resolve(term)
 
     def resolve(self, term: Term) -> Term:
         """Return a term with its variables replaced by those that they were unified with."""

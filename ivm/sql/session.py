@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
+from ivm.bag import CATALOG
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
 from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
-from ivm.sql.catalog import PROPERTY, Catalog
+from ivm.sql.catalog import Catalog
 from ivm.sql.rules import ONE
 from pagestore.host import Store
 
@@ -114,4 +115,4 @@ def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], No
         with_one(txn)
         catalog = Catalog(txn, host.rules_of(txn).program.predicates, txn.catalog.properties)
         change(txn, catalog)
-        txn.properties[PROPERTY] = catalog.saved()
+        txn.properties[CATALOG] = catalog.saved()

@@ -37,7 +37,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     if dialect not in DIALECTS:
         raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
     if not isinstance(text, str):
-        raise SqlError(f"{text!r} is no text; statements are texts")
+        raise SqlError(f"{text!r} is not a text; statements are texts")
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -48,6 +48,11 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     if not found:
         raise SqlError("there is no statement in this text")
     return [(_with_parameters(one, parameters, found), explained is not None) for one in found]
+
+
+def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
+    """Return whether statements change nothing."""
+    return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
 
 
 def _syntax(error: SqlglotError, text: str) -> SqlError:
@@ -134,7 +139,7 @@ class Statements:
         change = self._definitions().get(type(node))
         if change is None:
             raise SqlError(
-                f"{node.key.upper()} is no statement that is evaluated: {node.sql(dialect='duckdb')[:50]}", node
+                f"{node.key.upper()} cannot be evaluated as a statement: {node.sql(dialect='duckdb')[:50]}", node
             )
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from ivm.bag import MULTIPLICITY
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.literals import constant, converted
 from ivm.sql.session import Host, change_catalog
 from ivm.sql.terms import Lit
 from ivm.sql.types import SqlType, sql_type
-from pagestore.host import Column, Schema, Type
+from pagestore.host import KEYS_MAX, Column, Schema, Type
 
 
 class Definition(NamedTuple):
@@ -97,14 +98,18 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
             txn.create(name, Schema(typed, (*key,)), key=tuple(key))
         else:
             create_bag(txn, name, typed)
-        catalog.tables[name] = {"columns": [c.saved() for c in columns], "bag": not key}
+        catalog.tables[name] = {"columns": [c.saved() for c in columns]}
 
     change_catalog(host, f"create table {name}", change)
 
 
 def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
     """Create a table without a key, whose rows may be equal."""
-    raise SqlError(f"{name} has no PRIMARY KEY: a table of equal rows is not kept yet")
+    if len(columns) > KEYS_MAX:
+        raise SqlError(f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} columns")
+    counted = (*columns, Column(MULTIPLICITY, Type.parse("int64")))
+    key = tuple(c.name for c in columns)
+    txn.create(name, Schema(counted, key), key=key, keys_null=True)
 
 
 def drop(host: Host, node: exp.Drop) -> None:
@@ -187,7 +192,7 @@ def _own(catalog: Catalog, table: str, column: str, node: exp.Expr) -> str:
 
 
 def default_value(text: str | None, type_: SqlType, node: exp.Expr | None = None) -> Any:
-    """Return the value of a DEFAULT.  Raises SqlError if it is no constant."""
+    """Return the value of a DEFAULT.  Raises SqlError if it is not a constant."""
     if text is None:
         return None
     import sqlglot
@@ -197,7 +202,7 @@ def default_value(text: str | None, type_: SqlType, node: exp.Expr | None = None
         parsed = parsed.this
     value = constant(parsed)
     if value is None:
-        raise SqlError(f"DEFAULT {text} is no constant", node)
+        raise SqlError(f"DEFAULT {text} is not a constant", node)
     found = converted(value, type_, node).term
     assert isinstance(found, Lit)
     return found.value

@@ -314,10 +314,17 @@ def show_term(term: Term, binding: int = 0) -> str:
             text = f"{show_term(left, own)} {name} {show_term(right, own + 1)}"
             return f"({text})" if own < binding else text
         case Call(name, (left, right)) if name in COMPARISONS:
-            return f"({show_term(left)} {name} {show_term(right)})"
+            return f"and[{_show_operand(term)}]"  # a comparison is a term only among the arguments of a function
         case Call():
-            return f"{show_name(term.name)}[{', '.join(map(show_term, term.args))}]"
+            return f"{show_name(term.name)}[{', '.join(map(_show_operand, term.args))}]"
     raise AssertionError(term)
+
+
+def _show_operand(term: Term) -> str:
+    match term:
+        case Call(name, (left, right)) if name in COMPARISONS:
+            return f"{show_term(left)} {name} {show_term(right)}"
+    return show_term(term)
 
 
 def show_literal_value(literal: Lit) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from sqlglot import exp
 
 from ivm.answer import Answer
+from ivm.bag import CATALOG
 from ivm.sql import tables
 from ivm.sql.answers import bind, finish
-from ivm.sql.catalog import PROPERTY, Catalog
+from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -110,25 +111,21 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
     shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]
     saved = {
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown, "weighs": finished.weighs,
-        "notes": finished.notes,
+        "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
+        "query": node.expression.sql(dialect="duckdb"),
     }  # fmt: skip
-    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{bag(name, finished.weighs)}{finished.text}"
+    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{finished.text}"
 
     def edit(txn: Any) -> None:
         catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)
         catalog.kept[name] = saved
         if own is not None and own != name:
             catalog.kept.pop(own, None)
-        txn.inner.properties[PROPERTY] = catalog.saved()
+        txn.inner.properties[CATALOG] = catalog.saved()
 
     host.install(text, name=name, replace=own is not None, edit=edit)
     for note in dict.fromkeys(finished.notes):
         warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
-
-
-def bag(name: str, weighs: bool) -> str:
-    """Return the statement that a view's last value says how often a row occurs."""
-    return f"lang:bag(`{name}`).\n" if weighs else ""
 
 
 def translated(catalog: Catalog, name: str, query: exp.Expr) -> tuple[Rows, Queries]:
@@ -152,13 +149,13 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
             raise SqlError(f"SHOW {node.name} is not evaluated: SHOW TABLES, DESCRIBE table", node)
         return Answer(pa.table({"name": pa.array(sorted(catalog.names()), pa.string())}))
     target = node.this
-    if isinstance(target, exp.Table) and catalog.view(target.name) is None:
+    if isinstance(target, exp.Table) and (catalog.find(target.name) or catalog.view(target.name) is None):
         own = catalog.find(target.name)
         if own is None:
             raise SqlError(f"no table or view {target.name} exists{nearest(target.name, catalog.names())}", node)
         shown = [(c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)]
-        schema = catalog.source[own].schema
-        key = {*schema.key} if own not in catalog.kept and not catalog.weighs(own) else set()
+        plain = own not in catalog.kept and not catalog.weighs(own)
+        key = {*catalog.source[own].info.schema.key} if plain else set()
     else:
         query = exp.select("*").from_(target.copy()) if isinstance(target, exp.Table) else target
         made = queries(catalog)
@@ -183,4 +180,4 @@ def explained(queries: Queries, query: exp.Expr) -> str:
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, "answer", [n for n, _ in rows.columns])
     notes = "".join(f"// {note}\n" for note in dict.fromkeys(finished.notes))
-    return f"{notes}{bag('answer', finished.weighs)}{finished.text}"
+    return f"{notes}{finished.text}"

@@ -117,7 +117,7 @@ WRONG = [
     ("SELECT frobnicate(a) FROM t", "frobnicate: this function is not known"),
     ("SELECT k FROM t WHERE k = ?", "1 parameters are wanted, and 0 given"),
     ("SELECT k FROM t UNION SELECT k, c FROM u", "the queries have 1 and 2 columns"),
-    ("GRANT ALL ON t TO ada", "is no statement that is evaluated"),
+    ("GRANT ALL ON t TO ada", "cannot be evaluated as a statement"),
 ]
 
 
@@ -126,3 +126,15 @@ def test_wrong_statements_say_where_and_what(ws: ivm.Workspace, text: str, messa
     with pytest.raises(SqlError) as caught:
         ws.sql(text)
     assert message in str(caught.value)
+
+
+def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM h WHERE s IS NOT NULL")
+    ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'x'), (NULL, 'y'), (NULL, NULL), (1, 'z')")
+    assert list(ws["v"]) == [(None,), (1,), (1,), (1,)] and len(ws["v"]) == 4
+    assert rows(ws, "SELECT * FROM h ORDER BY a, s")[:3] == [(1, "x"), (1, "x"), (1, "z")]
+    assert rows(ws, "UPDATE h SET a = 2 WHERE s = 'x'") == [(2,)]
+    assert ws["v"].to_arrow().column("a").to_pylist() == [None, 1, 2, 2]
+    ws.sql("DELETE FROM h WHERE a = 2")
+    assert rows(ws, "SELECT a, count(*) FROM h GROUP BY a ORDER BY a NULLS FIRST") == [(None, 2), (1, 1)]
+    assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]

@@ -12,17 +12,30 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import reduce
 from itertools import count
 from re import fullmatch
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
-from ivm.lang import Program
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var, variables
+from ivm.lang.ir import (
+    Aggregate,
+    Atom,
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Edit,
+    Literal,
+    Predicate,
+    Rule,
+    Term,
+    Var,
+    variables,
+)
 from ivm.lang.nulls import tests_null
-from ivm.lang.program import strata_of
+from ivm.lang.program import Program, strata_of
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code
@@ -282,10 +295,29 @@ def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
             return None
         operand = total if term.op in "+-" else value
         return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
+    if isinstance(term, Call):
+        return called(term, [total(arg, binding, leaf) for arg in term.args])
     found = term.value if isinstance(term, Const) else binding[term.name]
     if isinstance(found, RangeError):
         raise found
     return leaf(found)
+
+
+CALLED: dict[str, Callable] = {
+    "if": lambda c, a, b: a if c else b,
+    "string:concat": lambda *texts: "".join(texts),
+    "string:upper": str.upper,
+    "string:like": lambda text, pattern: bool(fullmatch(pattern.replace("%", ".*").replace("_", "."), text)),
+    "string": str,
+    "round": lambda x: x.quantize(1, ROUND_HALF_UP),
+    "datetime:month": lambda x: x.month,
+    "abs": abs,
+}  # fmt: skip
+
+
+def called(term: Call, args: list) -> object:
+    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    return COMPARE[term.name](*args) if term.name in COMPARE else CALLED[term.name](*args)
 
 
 def units(v: object) -> object:
@@ -375,9 +407,20 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
             return [(reduce(registered(operator_code(op)).call, in_order),)]
         if op in CHOOSING:  # a value that exists fits its type
             return [(AGGREGATE[op](in_order if op in ENDS else taken),)]
+        if op in WITH_INFINITIES and not all(map(math.isfinite, taken)):
+            return [(with_infinities(op, sorted(taken)),)]
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
+
+
+def with_infinities(op: str, values: list[float]) -> float:
+    """What an aggregate makes of sorted floats, some infinite, as IEEE 754 has it; a NaN is an error."""
+    middle = values[(len(values) - 1) // 2], values[len(values) // 2]
+    found = sum(middle) / 2 if op == "median" else sum(values) if op in ("total", "avg") else math.nan
+    if math.isnan(found):
+        raise RangeError(f"{op} of infinities is not a number")
+    return found
 
 
 def exact(values: list) -> list[Fraction]:
@@ -385,6 +428,7 @@ def exact(values: list) -> list[Fraction]:
 
 
 ENDS = ("argmin", "argmax", "first", "last")
+WITH_INFINITIES = ("total", "avg", "variance", "var_pop", "stddev", "stddev_pop", "median")
 CHOOSING = (*ENDS, "min", "max")
 AGGREGATE = {
     "sum": sum,

@@ -46,6 +46,7 @@ IVM = {
     "uninstall": "remove an installed block and its views",
     "exec": "run edits as one transaction, and say what they changed in the views",
     "query": "evaluate rules once and store nothing",
+    "sql": "run statements of SQL",
     "declare": "the relations of a store, as rules know them",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",

@@ -1,7 +1,7 @@
 """`ivm shell FILE`: rules and edits line by line.
 
-A statement ends with a full stop at the end of a line.  Edits are executed, rules are evaluated as queries, and a line
-that begins with a colon is a command.
+A statement ends with a full stop at the end of a line, one of SQL with a semicolon.  Edits are executed, rules are
+evaluated as queries, and a line that begins with a colon is a command.
 """
 
 import argparse
@@ -22,9 +22,14 @@ from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
 from .uninstall import said
 
+WORDS = (
+    "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "DROP", "ALTER",
+    "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
+)  # fmt: skip
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction
 q(x) <- edge(x, y), tri(x, y, _).  a query
+SELECT x FROM edge;                statements of SQL, up to a semicolon
 :install FILE [NAME]               install the rules of a file
 :replace FILE [NAME]               install them in place of those of that name
 :uninstall NAME                    remove them and their views; relations stay
@@ -65,7 +70,8 @@ def statements(lines: Iterator[str], prompting: bool) -> Iterator[str]:
     text = ""
     for line in lines:
         text += line if text else line.lstrip()
-        if text.startswith(":") or text.rstrip().endswith("."):
+        ends = ";" if is_sql(text) else "."
+        if text.startswith(":") or text.rstrip().endswith(ends):
             yield text.strip()
             text = ""
     if text.strip():
@@ -81,6 +87,12 @@ def _prompted() -> Iterator[str]:
             return
 
 
+def is_sql(text: str) -> bool:
+    """Return whether a text begins as a statement of SQL does, with a word that no rule begins with."""
+    first, _, rest = text.lstrip().partition(" ")
+    return first.strip(";\n").upper() in WORDS and not rest.lstrip().startswith(("(", "<-", "->"))
+
+
 class Shell:
     """Runs statements over a workspace and prints their answers."""
 
@@ -92,11 +104,19 @@ class Shell:
         if statement.startswith(":"):
             name, *words = statement[1:].split() or [""]
             self.command(name, words)
+        elif is_sql(statement):
+            self.sql(statement)
         elif any(isinstance(s, Change) for s in parse(statement, "exec")):
             version = self.workspace.exec(statement)
             answer(self.options, {"version": version}, f"version {version}")
         else:
             answer_rows(self.options, self.workspace.query(statement))
+
+    def sql(self, statements: str) -> None:
+        """Run statements of SQL, and print the rows of the last one."""
+        found = self.workspace.sql(statements)
+        if found is not None:
+            answer_rows(self.options, found)
 
     def command(self, name: str, words: list[str]) -> None:
         """Run a command that begins with a colon.  Raises IvmError if there is none, or for a wrong number of words."""

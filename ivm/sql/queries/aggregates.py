@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -354,22 +355,34 @@ def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tu
     name = builder.helper()
     columns = (*table.columns, Column("n", BIGINT, False))
     copy = Table(name, columns, (*range(len(columns)),))
-    first, number, weight = Body(), builder.variable(BIGINT, False), builder.variable(BIGINT, False)
-    row = builder.scan(table, first)
-    assert isinstance(number.term, Var) and isinstance(weight.term, Var)
-    first.literals.append(Define(number.term, Lit(1, "int64")))
-    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(first.literals)))
-    more, after = Body(), builder.variable(BIGINT, False)
-    row = builder.scan(copy, more, [*row, number])[:-1]
-    builder.scan(table, more, row)
-    assert isinstance(after.term, Var)
-    more.literals += [
-        Test(Call("<", (number.term, more.weights[0]))),
-        Define(after.term, Call("+", (number.term, Lit(1, "int64")))),
-    ]
-    builder.emit(Rule((Atom(name, (*(v.term for v in row), after.term)),), tuple(more.literals)))
+    numbers = _numbers(builder, table)
+    body_, number = Body(), builder.variable(BIGINT, False)
+    row = builder.scan(table, body_)
+    body_.literals.append(Atom(numbers, (number.term,)))
+    body_.literals.append(Test(Call("<=", (number.term, body_.weights[0]))))
+    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(body_.literals)))
     found, values = builder.again(copy, body.outer, around)
     return found, values[:-1]
+
+
+def _numbers(builder: Builder, table: Table) -> str:
+    """Return a helper view of the numbers from 1 to the greatest multiplicity of a table."""
+    builder.uses_one = True
+    most, name, rows = builder.helper(), builder.helper(), Body()
+    builder.scan(table, rows)
+    one, greatest, number, after = (builder.variable(BIGINT, False).term for _ in range(4))
+    assert isinstance(one, Var) and isinstance(greatest, Var) and isinstance(number, Var) and isinstance(after, Var)
+    fold = Fold("max", greatest.name, (rows.weights[0],))
+    builder.emit(Rule((Atom(most, (one,), (greatest,)),), (*rows.literals, Atom(ONE, (one,))), (fold,)))
+    builder.emit(Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(1, "int64")))))))
+    more = (
+        Atom(name, (number,)),
+        Atom(most, (one,), (greatest,)),
+        Test(Call("<", (number, greatest))),
+        Define(after, Call("+", (number, Lit(1, "int64")))),
+    )
+    builder.emit(Rule((Atom(name, (after,)),), more))
+    return name
 
 
 # -- the aggregates by name
@@ -447,8 +460,25 @@ def _moment(one: _Aggregate) -> Made:
 
 
 def _median(one: _Aggregate) -> Made:
-    value = one.numbered([one.number(one.one.node)])[0]
-    return one.fold("median", DOUBLE, value.term)
+    return _middle(one, one.numbered([one.number(one.one.node)])[0])
+
+
+def _middle(one: _Aggregate, value: Typed) -> Made:
+    """Return a median; that of decimals is one, cut after its last digit."""
+    made = one.fold("median", DOUBLE, value.term)
+    if not value.type.is_decimal:
+        return made
+    type_ = value.type
+    half = Lit(Decimal(5).scaleb(-type_.scale - 1), f"decimal(18,{type_.scale + 1})")
+    zero = Lit(Decimal(0).scaleb(-type_.scale), type_.store)
+
+    def cut(middle: Term) -> Term:
+        finer = Call("decimal", (middle, Lit(type_.scale + 1, "int64")))
+        down, up = (Call("decimal", (Call(op, (finer, half)), Lit(type_.scale, "int64"))) for op in "-+")
+        above, below = (Call(op, (middle, Lit(0.0, "float64"))) for op in "><")
+        return Call("if", (above, down, Call("if", (below, up, zero))))
+
+    return one.computed(type_, [made], cut)
 
 
 def _quantile(one: _Aggregate) -> Made:
@@ -463,7 +493,7 @@ def _quantile(one: _Aggregate) -> Made:
     if isinstance(node, exp.PercentileCont):
         if float(share.this) != 0.5:
             raise SqlError("quantile_cont is kept for 0.5 only; quantile_disc takes any share", node)
-        return one.fold("median", DOUBLE, value.term)
+        return _middle(one, value)
     return one.fold("quantile", value.type, value.term, Lit(float(share.this), "float64"))
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Needs, Scope
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
 
@@ -76,6 +76,7 @@ class Clauses:
         self.items = list(node.expressions)
         self.replaced: dict[str, Typed] = {}
         self.grouped: dict[Term, Typed] | None = None
+        self.needs: Needs | None = None  # the columns that the query names
 
     def expressions(self) -> Expressions:
         """Return a translator of expressions after the clauses so far."""

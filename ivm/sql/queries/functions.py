@@ -35,8 +35,8 @@ MICROSECONDS = {
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
 PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isodow", "DOY": "yearday",
-    "DAYOFYEAR": "yearday", "WEEK": "week", "EPOCH": "epoch",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
+    "DAYOFYEAR": "yearday", "WEEK": "week",
 }  # fmt: skip
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
@@ -45,7 +45,7 @@ _PART_NODES: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
-    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("md5", VARCHAR),
+    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
     exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
     exp.Contains: ("string:contains", BOOLEAN),
 }  # fmt: skip
@@ -147,7 +147,7 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
 def _remainder(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     if left.type.is_integer and right.type.is_integer:
-        return Typed(call("%", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
+        return Typed(call("mod", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
     raise SqlError("`%` takes integers", node)
 
 

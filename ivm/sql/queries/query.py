@@ -67,7 +67,7 @@ class Queries:
                 return self.query(exp.select("*").from_(node), outer, top)
         finally:
             self.ctes = before
-        raise SqlError(f"{node.key.upper()} is no query that is evaluated: {node.sql(dialect='duckdb')[:60]}", node)
+        raise SqlError(f"{node.key.upper()} cannot be evaluated as a query: {node.sql(dialect='duckdb')[:60]}", node)
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> None:
         clause = node.args.get("with_") or node.args.get("with")
@@ -178,6 +178,7 @@ class Select(Clauses):
             return
         rest = {k: v for k, v in self.node.args.items() if k not in ("with_", "with")}
         needs = needs_of([e for v in rest.values() for e in (v if isinstance(v, list) else [v]) if _is_node(e)])
+        self.needs = needs
         joins = Joins(self.queries, self.scope, needs)
         joins.first(clause.this)
         for join in self.node.args.get("joins") or ():
@@ -250,11 +251,16 @@ class Select(Clauses):
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 found += self._star(item.this, item.table)
             else:
-                found.append((output_name(item, ""), self.evaluate(unaliased(item))))
+                found.append((self._name(item), self.evaluate(unaliased(item))))
         names = unique([name for name, _ in found])
         if self.node.args.get("distinct") is None:
             return list(zip(names, [value for _, value in found], strict=True))
         return self._distinct(list(zip(names, [value for _, value in found], strict=True)))
+
+    def _name(self, item: exp.Expr) -> str:
+        """Return the name of an item: that of a column as its table writes it."""
+        own = self.scope.name(item) if isinstance(item, exp.Column) else None
+        return own or output_name(item, "")
 
     def _star(self, node: exp.Star, table: str) -> list[tuple[str, Typed]]:
         if self.grouped is not None:

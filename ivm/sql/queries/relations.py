@@ -73,4 +73,6 @@ def _series(node: exp.GenerateSeries) -> list[exp.Expr]:
     numbers = range(start, end, step)
     if len(numbers) > SERIES_MAX:
         raise SqlError(f"generate_series of {len(numbers):,} rows: at most {SERIES_MAX:,}, or a table", node)
-    return [exp.Literal.number(n) if n >= 0 else exp.Neg(this=exp.Literal.number(-n)) for n in numbers]
+    bigint = exp.DataType.build("BIGINT")
+    plain = (exp.Literal.number(n) if n >= 0 else exp.Neg(this=exp.Literal.number(-n)) for n in numbers)
+    return [exp.Cast(this=one, to=bigint) for one in plain]

@@ -60,6 +60,12 @@ class Scope:
             raise SqlError(f"{name} is ambiguous: write one of {ways}", node)
         return found[0][1] if found else None
 
+    def name(self, node: exp.Column) -> str | None:
+        """Return the name of a column as its table writes it; None if no table here has it."""
+        lower, table = node.name.lower(), node.table.lower()
+        sources = [s for s in self.sources if not table or s.alias.lower() == table]
+        return next((own for s in sources for own, _ in s.columns if own.lower() == lower), None)
+
     def _unknown(self, node: exp.Column) -> SqlError:
         scopes: list[Scope] = []
         scope: Scope | None = self

@@ -120,8 +120,7 @@ def _part(
     builder: Builder, table: Table, body: Body, values: list[Typed], around: list[str], number: int, disjoint: bool
 ) -> None:
     """Add the rule of one part of a union."""
-    own = tuple(own(builder, body, value).term for value in values)
-    terms: tuple[Term, ...] = (*(Var(n) for n in around), *own)
+    terms: tuple[Term, ...] = (*(Var(n) for n in around), *(own(builder, body, value).term for value in values))
     if not table.weighs:
         tag = [] if disjoint else [_constant(builder, body, number)]
         builder.rule(Atom(table.name, (*tag, *terms)), body)

@@ -67,8 +67,8 @@ def _refuse_duplicates(select: Clauses) -> None:
     if not body.weights:
         return
     values: list[Typed] = []
-    for source in select.scope.sources:
-        values += [v for _, v in source.columns]
+    for source in select.scope.sources if select.grouped is None else []:
+        values += [v for n, v in source.columns if select.needs is None or select.needs.wants(source.alias, n)]
     values += [*(select.grouped or {}).values(), *select.replaced.values()]
     builder = select.builder
     own = [builder.define(body, v) for v in values]
@@ -117,28 +117,50 @@ def numbered(
     upward = not (keys and all(k.desc for k in keys))
     by = [term for key in keys for term in _ordered_terms(builder, inner, key, upward)]
     ids = [builder.define(inner, one) for one in identity]
-    by += [_never_null(builder, inner, one) for one in ids]
-    ids_null = [builder.may_be_null(inner, one) for one in ids]
-    columns = tuple(Column(f"k{n}", v.type, null) for n, (v, null) in enumerate(zip(ids, ids_null, strict=True)))
+    parts = [_told_apart(builder, inner, one) for one in ids]
+    by += [term for own in parts for term in own]
     group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
-    places = [builder.helper() for _ in ids]
-    for name, one in zip(places, ids, strict=True):
-        place, result = builder.variable(BIGINT, False).term, builder.variable(one.type, False).term
-        assert isinstance(place, Var) and isinstance(result, Var)
-        head = Atom(name, (*(g.term for g in groups), place), (result,))
-        fold = Fold("bottom" if upward else "top", result.name, (one.term, *by, Lit(most, "int64")), place.name)
-        builder.rule(head, inner, (fold,))
-    number, rows = builder.variable(BIGINT, False), Body()
+    rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
     found = []
-    for name, column in zip(places, columns, strict=True):
-        table = Table(name, (*group_columns, Column("n", BIGINT, False), column), (*range(len(groups) + 1),), True)
-        found.append(builder.scan(table, rows, [*group_values, number])[-1])
+    for one, own in zip(ids, parts, strict=True):
+        values: list[Typed] = []
+        for term in own:
+            place, result = builder.variable(BIGINT, False).term, builder.variable(one.type, False).term
+            assert isinstance(place, Var) and isinstance(result, Var)
+            name = builder.helper()
+            fold = Fold("bottom" if upward else "top", result.name, (term, *by, Lit(most, "int64")), place.name)
+            builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
+            type_ = INTEGER if len(own) > 1 and not values else one.type
+            columns = (*group_columns, Column("n", BIGINT, False), Column("v", type_, False))
+            table = Table(name, columns, (*range(len(groups) + 1),), function=True)
+            values.append(builder.scan(table, rows, [*group_values, number])[-1])
+        found.append(_put_together(builder, rows, values))
     name = builder.helper()
-    own = tuple(v.term for v in (*group_values[: len(around)], *found))
-    builder.emit(Rule((Atom(name, own, (number.term,)),), tuple(rows.literals)))
+    own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
+    builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
+    columns = tuple(Column(f"k{n}", v.type, len(own) > 1) for n, (v, own) in enumerate(zip(ids, parts, strict=True)))
     all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
+
+
+def _told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
+    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null."""
+    if not builder.may_be_null(body, value):
+        return [value.term]
+    flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
+    filled = Call("coalesce", (value.term, _least(value.type)))
+    return [builder.define(body, Typed(term, value.type, False)).term for term in (flag, filled)]
+
+
+def _put_together(builder: Builder, body: Body, values: list[Typed]) -> Typed:
+    """Return the value that `_told_apart` gave in parts."""
+    if len(values) == 1:
+        return values[0]
+    flag, filled = values
+    null = Lit(None, filled.type.store)
+    term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), null, filled.term))
+    return builder.define(body, Typed(term, filled.type, True))
 
 
 def _around(body: Body, name: str) -> Typed:
@@ -148,12 +170,6 @@ def _around(body: Body, name: str) -> Typed:
     assert outer is not None
     value = outer.columns[name]
     return value._replace(nullable=value.nullable and name not in body.required)
-
-
-def _never_null(builder: Builder, body: Body, value: Typed) -> Term:
-    if not builder.may_be_null(body, value):
-        return value.term
-    return builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False)).term
 
 
 def _least(type_: SqlType) -> Lit:

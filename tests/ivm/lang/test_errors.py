@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from ivm import errors
-from ivm.lang import NOTHING, compile, query
+from ivm.engine.compile import compile, query
+from ivm.lang.program import NOTHING
 from pagestore import register_operator
 from tests.support.programs.recursive_programs import semilattice
 
@@ -300,7 +301,11 @@ def test_redefinition(text, at, says):
             "1:1",
             "k numbers the rows of a group, so it is the last",
         ),
-        ("d[x, k] = n <- agg<<(k, n) = top(y, 0)>> edge(x, y).", "1:30", "a number of rows from 1 to 1,000,000"),
+        (
+            "d[x, k] = n <- agg<<(k, n) = top(y, 0)>> edge(x, y).",
+            "1:30",
+            "a number of rows from 1 to 1,000,000,000,000,000",
+        ),
         ("d[x] = n <- agg<<n = median(s)>> tag(x, s).", "1:22", "median does not take string"),
         ("d[x] = n <- agg<<n = rank(y)>> edge(x, y).", "1:22", "a row's rank is a count of rows"),
         ("d[x] = n <- agg<<n = concat(s, 1.5)>> tag(x, s).", "1:22", "its last argument is a text"),

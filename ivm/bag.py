@@ -1,0 +1,114 @@
+"""Rows that may be equal: a relation that stores each once, with how often it occurs, read as that many rows.
+
+    stored    (a: 1, rows(): 2), (a: 3, rows(): 1)          read    (1,), (1,), (3,)
+
+The last column, which has a name that nothing else has, is the multiplicity.  Tables of SQL without a key and views of
+rows that no key tells apart are such relations; rules read them as functions, `v[a] = n`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pagestore.host import Frames, Relation, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
+MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
+
+
+def is_bag(relation: Relation) -> bool:
+    """Return whether a relation stores how often each of its rows occurs."""
+    schema = relation.info.schema
+    return schema is not None and schema.columns[-1].name == MULTIPLICITY and MULTIPLICITY not in schema.key
+
+
+class Bag(Frames):
+    """The rows of a relation, each as often as it occurs; `relation` is the relation as it is stored."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation, self.name = relation, relation.name
+
+    def __len__(self) -> int:
+        """Return the number of rows. O(distinct rows)."""
+        return int(self.relation.to_arrow().column(MULTIPLICITY).to_numpy().sum())
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for row in self.relation:
+            yield from [row[:-1]] * row[-1]
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table. O(rows)."""
+        return repeated(self.relation.to_arrow())
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        """Return all rows as one array per column, by name."""
+        table = self.to_arrow()
+        return {name: table[name].to_numpy() for name in table.column_names}
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return printable(f"<bag {self.name}: {len(self.relation)} different rows>")
+
+
+class Wide(Frames):
+    """The rows of a view whose columns are in several relations, after the same columns that identify a row."""
+
+    def __init__(self, name: str, relations: list[Relation], keys: int) -> None:
+        self.name, self.relations, self.keys = name, relations, keys
+
+    def __len__(self) -> int:
+        return len(self.relations[0])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        yield from zip(*(column.to_pylist() for column in self.to_arrow().columns), strict=True)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table. O(rows)."""
+        return side_by_side([relation.to_arrow() for relation in self.relations], self.keys)
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        """Return all rows as one array per column, by name."""
+        table = self.to_arrow()
+        return {name: table[name].to_numpy() for name in table.column_names}
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")
+
+
+def side_by_side(tables: list[pa.Table], keys: int) -> pa.Table:
+    """Return the columns of tables of the same rows, in the order of their first `keys` columns, without these."""
+    found = tables[0].select(list(range(keys, tables[0].num_columns)))
+    for table in tables[1:]:
+        for place in range(keys, table.num_columns):
+            found = found.append_column(table.field(place), table.column(place))
+    return found
+
+
+def read(source: Any, name: str) -> Any:
+    """Return a relation or view of a snapshot, whose rows may be equal, or in several relations; None without it."""
+    if name in source:
+        relation = source[name]
+        return Bag(relation) if is_bag(relation) else relation
+    saved = source.properties.get(CATALOG)
+    kept = json.loads(saved).get("kept", {}).get(name, {}) if saved else {}
+    if not kept.get("wide"):
+        return None
+    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"])
+
+
+def repeated(table: pa.Table) -> pa.Table:
+    """Return rows as often as their last column says, without it."""
+    counts = table.column(table.num_columns - 1).to_numpy()
+    return table.select(list(range(table.num_columns - 1))).take(np.repeat(np.arange(table.num_rows), counts))

@@ -1,0 +1,185 @@
+"""Functions of terms: their names, what they take, and the types of their results.
+
+    abs[x]    round[x, 2]    string:upper[s]    datetime:year[d]    if[x < 3, "few", "many"]    coalesce[x, 0]
+
+The arguments in brackets may be comparisons, which are terms of type bool there.  A predicate of the same name takes
+precedence.  `ivm/plan/functions.py` evaluates them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ivm.lang.ir import Const, Type
+from ivm.lang.types import DIGITS_MAX, TEXTS, scale, zone_of
+
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+class Signature(NamedTuple):
+    """What a function takes and gives.
+
+    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of kind `alike` share one type.
+    `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
+    a value where an argument is null.
+    """
+
+    takes: tuple[str, ...]
+    gives: "Type | Callable[[Sequence[Type], Sequence[Const | None]], Type]"
+    least: int  # the fewest arguments
+    open: bool = False
+    strict: bool = True
+    may_fail: bool = False
+
+    def kind(self, place: int) -> str:
+        """Return the kind of a parameter."""
+        return self.takes[min(place, len(self.takes) - 1)]
+
+    def admits(self, count: int) -> bool:
+        """Return whether the function takes so many arguments."""
+        return self.least <= count and (self.open or count <= len(self.takes))
+
+
+def is_kind(type_: Type, kind: str) -> bool:
+    """Return whether a type is of a kind of parameters."""
+    match kind:
+        case "number":
+            return type_ in ("int64", "float64") or scale(type_) is not None
+        case "moment":
+            return type_ in ("date", "timestamp") or zone_of(type_) is not None
+        case "any" | "alike":
+            return True
+    return type_ == kind or (kind == "string" and type_ in TEXTS)
+
+
+def _first(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return types[0]
+
+
+def _second(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return types[1]
+
+
+def _rounded(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    digits = scale(types[0])
+    if digits is None:
+        return types[0]
+    return f"decimal({DIGITS_MAX},{max(0, min(_whole_number(constants), digits))})"
+
+
+def _whole(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return types[0] if scale(types[0]) is None else f"decimal({DIGITS_MAX},0)"
+
+
+def _decimal(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    return f"decimal({DIGITS_MAX},{max(0, min(_whole_number(constants), DIGITS_MAX))})"
+
+
+def _powered(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return "int64" if set(types) == {"int64"} else "float64"
+
+
+def _divided(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    return _decimal(types, constants[1:])
+
+
+def _whole_number(constants: Sequence[Const | None]) -> int:
+    """Return the second argument, a number of digits, which must be a constant; 0 if there is none."""
+    value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
+    return value if isinstance(value, int) else 0
+
+
+def _plain(gives: Type, *takes: str, least: int | None = None, may_fail: bool = False) -> Signature:
+    return Signature(takes, gives, len(takes) if least is None else least, may_fail=may_fail)
+
+
+_COMPARED = Signature(("alike", "alike"), "bool", 2)
+FUNCTIONS: dict[str, Signature] = {
+    **dict.fromkeys(COMPARISONS, _COMPARED),
+    "if": Signature(("bool", "alike", "alike"), _second, 3, strict=False),
+    "coalesce": Signature(("alike",), _first, 1, open=True, strict=False),
+    "is_null": Signature(("any",), "bool", 1, strict=False),
+    "same": Signature(("alike", "alike"), "bool", 2, strict=False),
+    "and": Signature(("bool",), "bool", 1, open=True, strict=False),
+    "or": Signature(("bool",), "bool", 1, open=True, strict=False),
+    "not": _plain("bool", "bool"),
+    "abs": Signature(("number",), _first, 1, may_fail=True),
+    "sign": _plain("int64", "number"),
+    "mod": Signature(("int64", "int64"), "int64", 2, may_fail=True),
+    "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
+    "floor": Signature(("number",), _whole, 1),
+    "ceil": Signature(("number",), _whole, 1, may_fail=True),
+    "sqrt": _plain("float64", "float64", may_fail=True),
+    "exp": _plain("float64", "float64"),
+    "ln": _plain("float64", "float64", may_fail=True),
+    "pow": _plain("float64", "float64", "float64", may_fail=True),
+    "power": Signature(("number", "number"), _powered, 2, may_fail=True),
+    "divide": Signature(("number", "number", "int64"), _divided, 3, may_fail=True),
+    "least": Signature(("alike",), _first, 1, open=True),
+    "greatest": Signature(("alike",), _first, 1, open=True),
+    **{
+        name: _plain("float64", "float64", may_fail=True)
+        for name in ("log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+    },
+    "atan2": _plain("float64", "float64", "float64"),
+    **{f"bit_{name}": _plain("int64", "int64", "int64") for name in ("and", "or", "xor")},
+    "bit_not": _plain("int64", "int64"),
+    "shift_left": _plain("int64", "int64", "int64", may_fail=True),
+    "shift_right": _plain("int64", "int64", "int64", may_fail=True),
+    "int": _plain("int64", "any", may_fail=True),
+    "float": _plain("float64", "any", may_fail=True),
+    "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
+    "string": _plain("string", "any"),
+    "date": _plain("date", "any", may_fail=True),
+    "datetime": _plain("timestamp", "any", may_fail=True),
+    "string:length": _plain("int64", "string"),
+    "string:lower": _plain("string", "string"),
+    "string:upper": _plain("string", "string"),
+    "string:reverse": _plain("string", "string"),
+    "string:trim": _plain("string", "string", "string", least=1),
+    "string:ltrim": _plain("string", "string", "string", least=1),
+    "string:rtrim": _plain("string", "string", "string", least=1),
+    "string:concat": Signature(("string",), "string", 1, open=True),
+    "string:substring": _plain("string", "string", "int64", "int64", least=2),
+    "string:left": _plain("string", "string", "int64"),
+    "string:right": _plain("string", "string", "int64"),
+    "string:lpad": _plain("string", "string", "int64", "string"),
+    "string:rpad": _plain("string", "string", "int64", "string"),
+    "string:replace": _plain("string", "string", "string", "string"),
+    "string:repeat": _plain("string", "string", "int64"),
+    "string:position": _plain("int64", "string", "string"),
+    "string:starts_with": _plain("bool", "string", "string"),
+    "string:ends_with": _plain("bool", "string", "string"),
+    "string:contains": _plain("bool", "string", "string"),
+    "string:like": _plain("bool", "string", "string"),
+    "string:ilike": _plain("bool", "string", "string"),
+    "string:split_part": _plain("string", "string", "string", "int64", may_fail=True),
+    "string:ord": _plain("int64", "string", may_fail=True),
+    "string:chr": _plain("string", "int64", may_fail=True),
+    "string:sha256": _plain("string", "string"),
+    "string:md5": _plain("string", "string"),
+    **{
+        f"datetime:{part}": _plain("int64", "moment")
+        for part in (
+            "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday", "yearday",
+            "epoch",
+        )
+    },
+    "datetime:truncate": _plain("timestamp", "moment", "string"),
+    "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
+}  # fmt: skip
+ALIASES = {  # names of SQL, LogiQL and Soufflé
+    **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
+    **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
+    **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
+    "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_number": "int", "to_float": "float",
+    "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
+    "bshl": "shift_left", "bshr": "shift_right", "ceiling": "ceil",
+    **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
+    "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
+    "int64:string:convert": "string", "datetime:date": "date",
+}  # fmt: skip
+
+
+def function_named(name: str) -> str | None:
+    """Return the name in FUNCTIONS of a function, given that or another of its names; None for other names."""
+    return name if name in FUNCTIONS else ALIASES.get(name)

@@ -1,0 +1,229 @@
+"""Functions of terms: each over edge values, in queries and in views that are maintained."""
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import ivm
+from ivm.errors import RangeError, RuleTypeError
+from ivm.lang.functions import ALIASES, FUNCTIONS
+from ivm.plan.functions import CHOICES, NUMERIC, TEXT_FUNCTIONS
+
+ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
++t(1, -2, "Ab", 1.55, 2.5, #2020-02-29#, #2020-02-29 10:11:12.5#).
++t(2, 7, "", -1.55, -2.5, #1969-12-31#, #1969-12-31 23:59:59#)."""
+
+CASES = [
+    ("abs[a]", 2, 7),
+    ("abs[f]", 2.5, 2.5),
+    ("abs[d]", Decimal("1.55"), Decimal("1.55")),
+    ("sign[a]", -1, 1),
+    ("mod[a, 3]", -2, 1),
+    ("mod[a, -1]", 0, 0),
+    ("round[d, 1]", Decimal("1.6"), Decimal("-1.6")),
+    ("round[d]", Decimal(2), Decimal(-2)),
+    ("round[f]", 3.0, -3.0),
+    ("floor[d]", Decimal(1), Decimal(-2)),
+    ("ceil[d]", Decimal(2), Decimal(-1)),
+    ("ceil[f]", 3.0, -2.0),
+    ("floor[a]", -2, 7),
+    ("sqrt[float[k]]", 1.0, 2**0.5),
+    ("exp[f - f]", 1.0, 1.0),
+    ("ln[float[k]]", 0.0, 0.6931471805599453),
+    ("pow[f, 2]", 6.25, 6.25),
+    ("round[a, -1]", 0, 10),
+    ("round[a, -25]", 0, 0),
+    ("power[a, 3]", -8, 343),
+    ("power[abs[a], 0.5e0]", 2**0.5, 7**0.5),
+    ("divide[d, a, 4]", Decimal("-0.7750"), Decimal("-0.2214")),
+    ("divide[k, 3, 2]", Decimal("0.33"), Decimal("0.67")),
+    ("least[a, k, 3]", -2, 2),
+    ('least[s, "B"]', "Ab", ""),
+    ('greatest[s, "B"]', "B", "B"),
+    ("max[d, 0.00]", Decimal("1.55"), Decimal("0.00")),
+    ("log10[float[k] * 1e2]", 2.0, 2.3010299956639813),
+    ("log2[float[k]]", 0.0, 1.0),
+    ("sin[f - f]", 0.0, 0.0),
+    ("cos[f - f]", 1.0, 1.0),
+    ("tan[f - f]", 0.0, 0.0),
+    ("asin[f - f]", 0.0, 0.0),
+    ("acos[f / f]", 0.0, 0.0),
+    ("atan[f - f]", 0.0, 0.0),
+    ("atan2[f - f, f]", 0.0, 3.141592653589793),
+    ("bit_and[a, 6]", 6, 6),
+    ("bit_or[a, 1]", -1, 7),
+    ("bit_xor[a, 1]", -1, 6),
+    ("bit_not[a]", 1, -8),
+    ("shift_left[a, 2]", -8, 28),
+    ("shift_right[a, 1]", -1, 3),
+    ('string:ilike[s, "A_"]', True, False),
+    ('string:split_part["a,b", ",", k]', "a", "b"),
+    ('string:ord[cat[s, "x"]]', 65, 120),
+    ("string:chr[k + 8363]", chr(8364), chr(8365)),
+    ("string:sha256[s]", sha256(b"Ab").hexdigest(), sha256(b"").hexdigest()),
+    ("upper[s]", "AB", ""),
+    ("int[d]", 2, -2),
+    ("int[f]", 2, -2),
+    ("int[string[a]]", -2, 7),
+    ("float[d]", 1.55, -1.55),
+    ("decimal[f, 1]", Decimal("2.5"), Decimal("-2.5")),
+    ("decimal[d, 4]", Decimal("1.5500"), Decimal("-1.5500")),
+    ("decimal[a, 2]", Decimal("-2.00"), Decimal("7.00")),
+    ("string[d]", "1.55", "-1.55"),
+    ("string[f]", "2.5", "-2.5"),
+    ("string[a < 0]", "true", "false"),
+    ("string[ts]", "2020-02-29 10:11:12.5", "1969-12-31 23:59:59"),
+    ("date[ts]", date(2020, 2, 29), date(1969, 12, 31)),
+    ("datetime[dt]", datetime(2020, 2, 29), datetime(1969, 12, 31)),
+    ("date[string[dt]]", date(2020, 2, 29), date(1969, 12, 31)),
+    ("string:length[s]", 2, 0),
+    ("string:lower[s]", "ab", ""),
+    ("string:upper[s]", "AB", ""),
+    ("string:reverse[s]", "bA", ""),
+    ('string:trim[string:concat[" ", s, " "]]', "Ab", ""),
+    ('string:ltrim[s, "A"]', "b", ""),
+    ('string:rtrim[s, "b"]', "A", ""),
+    ('string:concat[s, "x", string[k]]', "Abx1", "x2"),
+    ("string:substring[s, 2]", "b", ""),
+    ("string:substring[s, 1, 1]", "A", ""),
+    ("string:substring[s, -1, 1]", "b", ""),
+    ("string:left[s, 1]", "A", ""),
+    ("string:right[s, 1]", "b", ""),
+    ('string:lpad[s, 3, "*"]', "*Ab", "***"),
+    ('string:rpad[s, 1, "*"]', "A", "*"),
+    ('string:replace[s, "b", "cd"]', "Acd", ""),
+    ("string:repeat[s, 2]", "AbAb", ""),
+    ('string:position[s, "b"]', 2, 0),
+    ('string:starts_with[s, "A"]', True, False),
+    ('string:ends_with[s, "b"]', True, False),
+    ('string:contains[s, ""]', True, True),
+    ('string:like[s, "_%b"]', True, False),
+    ("string:md5[s]", "0e4c46df226b9c0cb391311c54f28efe", "d41d8cd98f00b204e9800998ecf8427e"),
+    ("datetime:year[dt]", 2020, 1969),
+    ("datetime:quarter[dt]", 1, 4),
+    ("datetime:month[ts]", 2, 12),
+    ("datetime:week[ts]", 9, 1),
+    ("datetime:day[dt]", 29, 31),
+    ("datetime:yearday[dt]", 60, 365),
+    ("datetime:weekday[dt]", 6, 3),
+    ("datetime:isoweekday[dt]", 6, 3),
+    ("datetime:hour[ts]", 10, 23),
+    ("datetime:minute[ts]", 11, 59),
+    ("datetime:second[ts]", 12, 59),
+    ("datetime:epoch[ts]", 1582971072, -1),
+    ('datetime:truncate[ts, "month"]', datetime(2020, 2, 1), datetime(1969, 12, 1)),
+    ('datetime:truncate[dt, "week"]', datetime(2020, 2, 24), datetime(1969, 12, 29)),
+    ('datetime:truncate[dt, "quarter"]', datetime(2020, 1, 1), datetime(1969, 10, 1)),
+    ("datetime:add_months[dt, 12]", date(2021, 2, 28), date(1970, 12, 31)),
+    ("datetime:add_months[ts, -3]", datetime(2019, 11, 29, 10, 11, 12, 500000), datetime(1969, 9, 30, 23, 59, 59)),
+    ('if[a < 0, "neg", s]', "neg", ""),
+    ("if[and[a < 0, k = 1], 1, 0]", 1, 0),
+    ("if[or[a < 0, k = 2], 1, 0]", 1, 1),
+    ("if[k = 1, 1, 10 / (k - 1)]", 1, 10),
+    ("coalesce[a, 0]", -2, 7),
+    ("is_null[a]", False, False),
+    ("not[a < 0]", False, True),
+    ("same[a, -2]", True, False),
+    ('is_null[null["int64"]]', True, True),
+    ('coalesce[null["string"], s]', "Ab", ""),
+    ('if[same[null["int64"], null["int64"]], k, 0]', 1, 2),
+    ('is_null[abs[null["int64"]]]', True, True),
+    ('is_null[and[k > 0, null["int64"] > 1]]', True, True),
+    ('or[k > 0, null["int64"] > 1]', True, True),
+]
+
+
+@pytest.fixture(scope="module")
+def ws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ivm.Workspace]:
+    with ivm.open(tmp_path_factory.mktemp("f") / "s.pages") as workspace:
+        workspace.install(ROWS)
+        yield workspace
+
+
+@pytest.mark.parametrize(("term", "first", "second"), CASES)
+def test_a_function_of_two_rows(ws: ivm.Workspace, term: str, first: object, second: object) -> None:
+    found = list(ws.query(f"q(k, r) <- t(k, _a, _s, _d, _f, _dt, _ts), {_named(term)}."))
+    assert found == [(1, first), (2, second)]
+
+
+def _named(term: str) -> str:
+    own = "a = _a, s = _s, d = _d, f = _f, dt = _dt, ts = _ts"
+    return f"{own}, r = {term}"
+
+
+def test_each_function_is_evaluated_and_tested() -> None:
+    named = {name for name in FUNCTIONS if name[0].isalpha()}
+    assert named == CHOICES.keys() | NUMERIC.keys() | TEXT_FUNCTIONS.keys()
+    untested = {name for name in named if not any(f"{name}[" in term for term, _, _ in CASES)}
+    assert not untested
+
+
+def test_each_function_is_in_the_table_of_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    table = text[text.index("## Functions of terms") : text.index("## Negation")]
+    for name in FUNCTIONS:
+        assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), name
+
+
+def test_other_names_are_of_functions_and_of_nothing_else() -> None:
+    assert set(ALIASES.values()) <= FUNCTIONS.keys()
+    assert not ALIASES.keys() & FUNCTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("q(r) <- t(_, a, _, _, _, _, _), r = sqrt[float[a]].", "`sqrt[float[a]]` has no value for some binding"),
+        ("q(r) <- t(_, _, s, _, _, _, _), r = int[s].", "`int[s]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = round[9223372036854775805 + k, -1].", "has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = power[k + 9, 19].", "`power[k + 9, 19]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = shift_left[k, 63].", "`shift_left[k, 63]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = divide[k, k - 1, 2].", "`divide[k, k - 1, 2]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = mod[k, k - 1].", "`mod[k, k - 1]` has no value"),
+    ],
+)
+def test_what_has_no_value_fails(ws: ivm.Workspace, rule: str, message: str) -> None:
+    with pytest.raises(RangeError) as caught:
+        ws.query(rule)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("q(k) <- t(k, _, s, _, _, _, _), abs[s] = 1.", "`abs[s]`: s is string, where number is wanted"),
+        ("q(k) <- t(k, _, s, _, _, _, _), abs[k, k] = 1.", "abs takes 1 argument, not 2"),
+        ('q(k) <- t(k, a, s, _, _, _, _), r = if[a < 1, s, a], r = "x".', "a is int64, where string"),
+    ],
+)
+def test_wrong_arguments_are_refused(ws: ivm.Workspace, rule: str, message: str) -> None:
+    with pytest.raises(RuleTypeError) as caught:
+        ws.query(rule)
+    assert message in str(caught.value)
+
+
+def test_a_view_of_functions_is_maintained(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install("t[k] = s -> int(k), string(s). u(s) -> string(s).")
+        workspace.install(
+            "v(k, r) <- t[k] = s, r = string:upper[s]. n[r] = c <- agg<<c = count()>> t[_] = s, r = string:left[s, 1]. "
+            "j(k) <- t[k] = s, u(string:lower[s]). o(k) <- t[k] = s, !u(string:lower[s]).",
+            name="views",
+        )
+        workspace.exec('+t[1] = "ab". +t[2] = "Ac". +u("ac").')
+        workspace.exec('^t[1] = "Ax". +u("ax"). -u("ac").')
+        assert list(workspace["v"]) == [(1, "AX"), (2, "AC")]
+        assert list(workspace["n"]) == [("A", 2)]
+        assert list(workspace["j"]) == [(1,)] and list(workspace["o"]) == [(2,)]
+        assert workspace.check() == []
+
+
+def test_a_predicate_takes_precedence(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install("abs[x] = y -> int(x), int(y). +abs[3] = 40. e(x) -> int(x). +e(3).")
+        assert list(workspace.query("q(y) <- e(x), y = abs[x].")) == [(40,)]

@@ -1,0 +1,144 @@
+-- The nine tables of TPC-C, a few rows of them, edits, and queries as people write them over such tables.
+
+-- schema
+CREATE TABLE warehouse (w_id INTEGER PRIMARY KEY, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_city VARCHAR(20),
+  w_state CHAR(2), w_zip CHAR(9), w_tax DECIMAL(4,4), w_ytd DECIMAL(12,2));
+CREATE TABLE district (d_id INTEGER, d_w_id INTEGER, d_name VARCHAR(10), d_city VARCHAR(20), d_state CHAR(2),
+  d_tax DECIMAL(4,4), d_ytd DECIMAL(12,2), d_next_o_id INTEGER, PRIMARY KEY (d_w_id, d_id));
+CREATE TABLE customer (c_id INTEGER, c_d_id INTEGER, c_w_id INTEGER, c_first VARCHAR(16), c_middle CHAR(2),
+  c_last VARCHAR(16), c_city VARCHAR(20), c_state CHAR(2), c_phone CHAR(16), c_since TIMESTAMP, c_credit CHAR(2),
+  c_credit_lim DECIMAL(12,2), c_discount DECIMAL(4,4), c_balance DECIMAL(12,2), c_ytd_payment DECIMAL(12,2),
+  c_payment_cnt INTEGER, c_delivery_cnt INTEGER, c_data VARCHAR(500), PRIMARY KEY (c_w_id, c_d_id, c_id));
+CREATE TABLE history (h_c_id INTEGER, h_c_d_id INTEGER, h_c_w_id INTEGER, h_d_id INTEGER, h_w_id INTEGER,
+  h_date TIMESTAMP, h_amount DECIMAL(6,2), h_data VARCHAR(24));
+CREATE TABLE new_order (no_o_id INTEGER, no_d_id INTEGER, no_w_id INTEGER,
+  PRIMARY KEY (no_w_id, no_d_id, no_o_id));
+CREATE TABLE orders (o_id INTEGER, o_d_id INTEGER, o_w_id INTEGER, o_c_id INTEGER, o_entry_d TIMESTAMP,
+  o_carrier_id INTEGER, o_ol_cnt INTEGER, o_all_local INTEGER, PRIMARY KEY (o_w_id, o_d_id, o_id));
+CREATE TABLE order_line (ol_o_id INTEGER, ol_d_id INTEGER, ol_w_id INTEGER, ol_number INTEGER, ol_i_id INTEGER,
+  ol_supply_w_id INTEGER, ol_delivery_d TIMESTAMP, ol_quantity INTEGER, ol_amount DECIMAL(6,2),
+  ol_dist_info CHAR(24), PRIMARY KEY (ol_w_id, ol_d_id, ol_o_id, ol_number));
+CREATE TABLE item (i_id INTEGER PRIMARY KEY, i_im_id INTEGER, i_name VARCHAR(24), i_price DECIMAL(5,2),
+  i_data VARCHAR(50));
+CREATE TABLE stock (s_i_id INTEGER, s_w_id INTEGER, s_quantity INTEGER, s_dist_01 CHAR(24), s_ytd DECIMAL(8,2),
+  s_order_cnt INTEGER, s_remote_cnt INTEGER, s_data VARCHAR(50), PRIMARY KEY (s_w_id, s_i_id));
+
+-- rows
+INSERT INTO warehouse VALUES (1, 'one', 'a', 'ulm', 'BY', '1', 0.1000, 100.50), (2, 'two', NULL, 'bonn', 'NW', '2', 0.0500, 20);
+INSERT INTO district VALUES (1, 1, 'd11', 'ulm', 'BY', 0.1, 10.5, 4), (2, 1, 'd12', NULL, 'BY', 0.2, 0, 2), (1, 2, 'd21', 'bonn', 'NW', NULL, 7, 3);
+INSERT INTO customer VALUES (1, 1, 1, 'Ada', 'OE', 'BAR', 'ulm', 'BY', '1', '2020-01-01 10:00:00', 'GC', 500, 0.1, -10, 10, 1, 0, 'x'),
+  (2, 1, 1, 'Bob', 'OE', 'BAR', 'bonn', 'NW', '2', '2020-02-01 10:00:00', 'BC', 100, 0.2, 25.5, 10, 2, 0, NULL),
+  (1, 2, 1, 'Cy', NULL, 'ABLE', 'ulm', 'BY', NULL, NULL, 'GC', 500, 0, 0, 10, 1, 1, 'y'),
+  (1, 1, 2, 'Di', 'OE', 'PRI', 'bonn', 'NW', '4', '2020-03-05 11:30:00', NULL, NULL, 0.3, 99.99, 0, 0, 0, 'z');
+INSERT INTO history VALUES (1, 1, 1, 1, 1, '2020-01-02', 10, 'p'), (1, 1, 1, 1, 1, '2020-01-02', 10, 'p'),
+  (2, 1, 1, 1, 1, '2020-01-03', 5.5, NULL), (1, 1, 2, 1, 2, NULL, 7, 'q');
+INSERT INTO new_order VALUES (2, 1, 1), (3, 1, 1), (1, 1, 2);
+INSERT INTO orders VALUES (1, 1, 1, 1, '2020-01-05 09:00:00', 3, 2, 1), (2, 1, 1, 2, '2020-01-06 12:00:00', NULL, 1, 1),
+  (3, 1, 1, 1, '2020-02-07 12:00:00', NULL, 1, 0), (1, 2, 1, 1, '2020-02-09 12:00:00', 5, 1, 1), (1, 1, 2, 1, '2020-03-07', NULL, 2, 1);
+INSERT INTO order_line VALUES (1, 1, 1, 1, 1, 1, '2020-01-06', 5, 20.00, 'i'), (1, 1, 1, 2, 2, 1, '2020-01-06', 2, 9.90, 'i'),
+  (2, 1, 1, 1, 1, 2, NULL, 1, 4.00, 'j'), (3, 1, 1, 1, 3, 1, NULL, 7, 70.00, 'j'), (1, 2, 1, 1, 2, 1, '2020-02-10', 5, 24.75, NULL),
+  (1, 1, 2, 1, 1, 2, NULL, 5, 20.00, 'k'), (1, 1, 2, 2, 3, 2, NULL, 3, 30.00, 'k');
+INSERT INTO item VALUES (1, 10, 'tea', 4.00, 'ORIGINAL'), (2, 10, 'cake', 4.95, 'plain'), (3, 11, 'pot', 10.00, NULL), (4, NULL, 'cup', 2.50, 'x');
+INSERT INTO stock VALUES (1, 1, 12, 'd', 5, 1, 0, 'ORIGINAL'), (2, 1, 40, 'd', 0, 0, 0, 'x'), (3, 1, NULL, 'd', 7, 2, 1, 'x'),
+  (1, 2, 9, NULL, 5, 1, 0, 'y');
+
+-- edits
+UPDATE customer SET c_balance = c_balance + 10, c_payment_cnt = c_payment_cnt + 1 WHERE c_w_id = 1 AND c_d_id = 1;
+INSERT INTO history VALUES (1, 1, 1, 1, 1, '2020-01-02', 10, 'p');
+DELETE FROM order_line WHERE ol_i_id = 2;
+UPDATE orders SET o_carrier_id = 7 WHERE o_carrier_id IS NULL AND o_w_id = 1;
+INSERT INTO orders VALUES (4, 1, 1, 2, '2020-04-01 08:00:00', NULL, 1, 1);
+INSERT INTO order_line VALUES (4, 1, 1, 1, 4, 1, NULL, 9, 22.50, 'n');
+UPDATE stock SET s_quantity = s_quantity - 5 WHERE s_w_id = 1;
+DELETE FROM district WHERE d_id = 2;
+UPDATE warehouse SET w_ytd = NULL, w_state = 'NW' WHERE w_id = 1;
+DELETE FROM history WHERE h_amount = 10;
+INSERT INTO warehouse VALUES (3, 'three', NULL, NULL, NULL, NULL, NULL, NULL);
+UPDATE item SET i_price = i_price * 2 WHERE i_name LIKE 't%';
+DELETE FROM customer WHERE c_w_id = 2;
+UPDATE customer SET c_id = c_id + 10 WHERE c_w_id = 1;
+
+-- queries
+SELECT w_id, w_name, w_ytd FROM warehouse WHERE w_ytd > 50;
+SELECT W_STATE, COUNT(*), SUM(W_YTD), AVG(W_TAX) FROM WAREHOUSE GROUP BY W_STATE;
+SELECT d_w_id, SUM(d_ytd) AS total, MAX(d_next_o_id) - MIN(d_next_o_id) AS spread FROM district GROUP BY d_w_id HAVING SUM(d_ytd) > 5;
+SELECT c_last, COUNT(*) AS cnt, SUM(c_balance) AS bal FROM customer WHERE c_credit = 'GC' GROUP BY c_last;
+SELECT c.c_id, c.c_last, o.o_id, o.o_entry_d FROM customer c JOIN orders o ON c.c_w_id = o.o_w_id AND c.c_d_id = o.o_d_id AND c.c_id = o.o_c_id;
+SELECT c.c_last, COUNT(o.o_id) AS orders FROM customer c LEFT JOIN orders o ON c.c_w_id = o.o_w_id AND c.c_d_id = o.o_d_id AND c.c_id = o.o_c_id GROUP BY c.c_last;
+SELECT ol_w_id, ol_d_id, ol_o_id, SUM(ol_amount) AS revenue, COUNT(DISTINCT ol_i_id) AS items FROM order_line GROUP BY ol_w_id, ol_d_id, ol_o_id;
+SELECT i.i_name, SUM(ol.ol_quantity * i.i_price) AS value FROM order_line ol JOIN item i ON ol.ol_i_id = i.i_id GROUP BY i.i_name;
+SELECT DISTINCT c_state, c_credit FROM customer;
+SELECT s_w_id, COUNT(*) FILTER (WHERE s_quantity < 15) AS low, COUNT(*) AS n FROM stock GROUP BY s_w_id;
+SELECT h_w_id, SUM(h_amount), COUNT(*), AVG(h_amount), MIN(h_date) FROM history GROUP BY h_w_id;
+SELECT * FROM history;
+SELECT h_amount, h_data FROM history WHERE h_data IS NOT NULL;
+SELECT o_w_id, o_d_id, o_id, ROW_NUMBER() OVER (PARTITION BY o_w_id, o_d_id ORDER BY o_entry_d DESC, o_id) AS rn FROM orders;
+SELECT c_w_id, c_d_id, c_id, RANK() OVER (PARTITION BY c_w_id ORDER BY c_balance DESC) AS r, SUM(c_balance) OVER (PARTITION BY c_w_id, c_d_id) AS s FROM customer;
+SELECT o_w_id, o_d_id, o_id, LAG(o_entry_d) OVER (PARTITION BY o_w_id, o_d_id ORDER BY o_id) AS prev FROM orders;
+SELECT w_id, COALESCE(w_ytd, 0) + 1 AS y, CASE WHEN w_tax > 0.07 THEN 'high' WHEN w_tax IS NULL THEN 'none' ELSE 'low' END AS t FROM warehouse;
+SELECT * FROM (SELECT c_w_id, c_d_id, COUNT(*) AS n FROM customer GROUP BY c_w_id, c_d_id) t WHERE n > 1;
+WITH big AS (SELECT ol_w_id, ol_o_id, SUM(ol_amount) AS amt FROM order_line GROUP BY ol_w_id, ol_o_id) SELECT ol_w_id, MAX(amt) AS m, COUNT(*) AS n FROM big WHERE amt > 10 GROUP BY ol_w_id;
+SELECT w.w_id, (SELECT COUNT(*) FROM district d WHERE d.d_w_id = w.w_id) AS districts FROM warehouse w;
+SELECT i_id, i_name FROM item WHERE i_id NOT IN (SELECT ol_i_id FROM order_line);
+SELECT i_id FROM item i WHERE EXISTS (SELECT 1 FROM stock s WHERE s.s_i_id = i.i_id AND s.s_quantity < 20);
+SELECT c_id, c_balance FROM customer WHERE c_balance > (SELECT AVG(c_balance) FROM customer);
+SELECT w_state AS s FROM warehouse UNION SELECT c_state FROM customer;
+SELECT w_id AS id FROM warehouse UNION ALL SELECT d_w_id FROM district;
+SELECT i_im_id, ROUND(AVG(i_price), 2) AS p, STDDEV(i_price) AS sd, VARIANCE(i_price) AS v FROM item GROUP BY i_im_id;
+SELECT UPPER(c_last) AS l, LENGTH(c_first) AS n, SUBSTRING(c_last, 1, 2) AS s, c_first || ' ' || c_last AS full_name FROM customer;
+SELECT EXTRACT(YEAR FROM o_entry_d) AS y, EXTRACT(MONTH FROM o_entry_d) AS m, COUNT(*) FROM orders GROUP BY 1, 2;
+SELECT DATE_TRUNC('month', o_entry_d) AS m, COUNT(*) AS n FROM orders GROUP BY DATE_TRUNC('month', o_entry_d);
+SELECT w.w_name, d.d_name, SUM(o.o_ol_cnt) AS lines FROM warehouse w LEFT JOIN district d ON d.d_w_id = w.w_id LEFT JOIN orders o ON o.o_w_id = d.d_w_id AND o.o_d_id = d.d_id GROUP BY w.w_name, d.d_name;
+SELECT w.w_id, d.d_id FROM warehouse w FULL OUTER JOIN district d ON w.w_id = d.d_w_id AND d.d_ytd > 5;
+SELECT CAST(w_id AS VARCHAR) AS w, CAST(w_ytd AS INTEGER) AS y, CAST(w_tax AS DOUBLE) AS t FROM warehouse;
+SELECT o_carrier_id, COUNT(*) FROM orders GROUP BY o_carrier_id;
+SELECT o_w_id, o_d_id, o_id FROM orders ORDER BY o_entry_d DESC, o_id LIMIT 3;
+SELECT c_state, c_credit, COUNT(*) AS n, SUM(c_balance) AS b FROM customer GROUP BY ROLLUP (c_state, c_credit);
+SELECT c_w_id, MEDIAN(c_balance) AS m FROM customer GROUP BY c_w_id;
+SELECT SUM(CASE WHEN o_carrier_id IS NULL THEN 1 ELSE 0 END) AS open, COUNT(*) AS n FROM orders;
+SELECT ol_i_id, SUM(ol_amount) / SUM(ol_quantity) AS unit FROM order_line GROUP BY ol_i_id;
+SELECT s.s_w_id, s.s_i_id, s.s_quantity, i.i_name FROM stock s, item i WHERE s.s_i_id = i.i_id AND (s.s_quantity < 10 OR i.i_price > 5);
+SELECT c_d_id, c_w_id, NTILE(2) OVER (ORDER BY c_balance, c_w_id, c_d_id, c_id) AS q, DENSE_RANK() OVER (ORDER BY c_credit) AS d FROM customer;
+SELECT o.o_w_id, o.o_id, SUM(ol.ol_amount) AS t FROM orders o JOIN order_line ol ON ol.ol_w_id = o.o_w_id AND ol.ol_d_id = o.o_d_id AND ol.ol_o_id = o.o_id WHERE o.o_entry_d >= '2020-01-06' GROUP BY o.o_w_id, o.o_id HAVING SUM(ol.ol_amount) > 5;
+SELECT d_id, COUNT(*) FROM district, warehouse WHERE d_w_id = w_id AND d_tax BETWEEN 0.05 AND 0.15 GROUP BY d_id;
+SELECT c_last, c_first FROM customer WHERE c_last LIKE 'BA%' AND c_since > TIMESTAMP '2019-12-31';
+SELECT MAX(cnt) AS m FROM (SELECT COUNT(*) AS cnt FROM orders GROUP BY o_c_id) x;
+SELECT COUNT(*) FROM new_order;
+SELECT no_w_id, no_d_id, COUNT(*) AS n, MIN(no_o_id) AS first_open FROM new_order GROUP BY no_w_id, no_d_id;
+SELECT n.no_o_id, o.o_c_id FROM new_order n LEFT JOIN orders o ON n.no_w_id = o.o_w_id AND n.no_d_id = o.o_d_id AND n.no_o_id = o.o_id;
+SELECT i_name, LOWER(i_data) AS data, NULLIF(i_im_id, 10) AS im, GREATEST(i_price, 5) AS g FROM item;
+SELECT c_w_id, c_credit, SUM(c_balance) AS b, RANK() OVER (PARTITION BY c_w_id ORDER BY SUM(c_balance) DESC) AS r FROM customer GROUP BY c_w_id, c_credit;
+SELECT o_w_id, o_id, o_ol_cnt, SUM(o_ol_cnt) OVER (PARTITION BY o_w_id ORDER BY o_entry_d ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS run FROM orders;
+SELECT w_id FROM warehouse WHERE w_id IN (SELECT d_w_id FROM district GROUP BY d_w_id HAVING COUNT(*) > 1);
+SELECT d.d_w_id, d.d_id FROM district d WHERE NOT EXISTS (SELECT 1 FROM customer c WHERE c.c_w_id = d.d_w_id AND c.c_d_id = d.d_id);
+SELECT TRIM(c_middle) AS m, CONCAT(c_first, '-', c_last) AS n, LEFT(c_last, 1) AS l FROM customer;
+SELECT c_credit, COUNT(*) * 100.0 / (SELECT COUNT(*) FROM customer) AS pct FROM customer GROUP BY c_credit;
+SELECT a.c_id, b.c_id AS other FROM customer a JOIN customer b ON a.c_state = b.c_state AND a.c_id < b.c_id;
+SELECT s_i_id, SUM(s_quantity) AS q, BOOL_OR(s_quantity < 10) AS low FROM stock GROUP BY s_i_id;
+SELECT w_id, GENERATE_SERIES FROM warehouse, GENERATE_SERIES(1, 2);
+SELECT x.g, COUNT(*) AS n FROM UNNEST([1, 2, 3]) AS x(g) JOIN district d ON d.d_id = x.g GROUP BY x.g;
+SELECT ABS(c_balance) AS a, CEIL(c_balance) AS c, FLOOR(c_balance) AS f, ROUND(c_balance, 1) AS r FROM customer;
+SELECT o_entry_d + INTERVAL 1 DAY AS next_day, CAST(o_entry_d AS DATE) AS d FROM orders;
+SELECT DATE_DIFF('day', o_entry_d, TIMESTAMP '2020-06-01') AS days FROM orders;
+SELECT c_w_id, STRING_AGG(c_last, ',' ORDER BY c_id, c_d_id) AS names FROM customer GROUP BY c_w_id;
+SELECT ol_w_id, FIRST_VALUE(ol_amount) OVER (PARTITION BY ol_w_id ORDER BY ol_d_id, ol_o_id, ol_number) AS f FROM order_line;
+WITH RECURSIVE n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n WHERE x < 5) SELECT n.x, COUNT(w_id) AS c FROM n LEFT JOIN warehouse ON w_id = n.x GROUP BY n.x;
+SELECT c_w_id, COUNT(*) AS n FROM customer GROUP BY c_w_id EXCEPT SELECT w_id, 1 FROM warehouse;
+SELECT i_price, COUNT(*) FROM item WHERE i_price IS DISTINCT FROM 4.00 GROUP BY i_price;
+SELECT * FROM stock WHERE s_data LIKE '%ORIGINAL%';
+SELECT w.*, d.d_name FROM warehouse w JOIN district d ON w.w_id = d.d_w_id;
+SELECT c_w_id, c_state, SUM(c_balance) FROM customer GROUP BY GROUPING SETS ((c_w_id), (c_state), ());
+SELECT o_c_id, MIN(o_entry_d) AS first_order, MAX(o_entry_d) AS last_order, COUNT(*) AS n FROM orders WHERE o_all_local = 1 GROUP BY o_c_id ORDER BY n DESC;
+SELECT * FROM customer WHERE c_credit = 'BC';
+SELECT MD5(c_last) AS h, LPAD(c_last, 6, '*') AS p, POWER(c_id, 2) AS sq, SQRT(c_id) AS rt, LN(c_id) AS l FROM customer;
+SELECT c_id, QUANTILE_CONT(c_balance, 0.5) OVER () AS q FROM customer;
+SELECT c_w_id, CORR(c_balance, c_ytd_payment) AS r FROM customer GROUP BY c_w_id;
+SELECT c_w_id, ARRAY_AGG(c_id) AS ids FROM customer GROUP BY c_w_id;
+SELECT w_id, d.n FROM warehouse w, LATERAL (SELECT COUNT(*) AS n FROM district d WHERE d.d_w_id = w.w_id) d;
+SELECT c_w_id, c_d_id, c_id FROM customer QUALIFY ROW_NUMBER() OVER (PARTITION BY c_w_id ORDER BY c_balance DESC, c_id, c_d_id) = 1;
+SELECT h.h_w_id, w.w_name, SUM(h.h_amount) AS t FROM history h JOIN warehouse w ON h.h_w_id = w.w_id GROUP BY h.h_w_id, w.w_name;
+SELECT h_c_id, STDDEV(h_amount) AS s, MEDIAN(h_amount) AS m FROM history GROUP BY h_c_id;
+SELECT h_w_id, h_amount, ROW_NUMBER() OVER (PARTITION BY h_w_id ORDER BY h_amount) AS r FROM history;
+SELECT c_id FROM customer c WHERE c_balance >= ALL (SELECT c_balance FROM customer d WHERE d.c_w_id = c.c_w_id);
+SELECT c.*, o.o_id FROM customer c JOIN orders o ON c.c_id = o.o_c_id AND c.c_w_id = o.o_w_id AND c.c_d_id = o.o_d_id;
+SELECT * FROM customer c JOIN district d ON c.c_w_id = d.d_w_id AND c.c_d_id = d.d_id JOIN warehouse w ON w.w_id = d.d_w_id;
