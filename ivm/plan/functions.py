@@ -449,6 +449,7 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "exp": _float(np.exp),
     "ln": _float(np.log),
     "pow": _float(np.power),
+    "divide": _float(np.divide),
     "int": _int,
     "float": _to_float,
     "decimal": _to_decimal,

@@ -485,6 +485,8 @@ def _quantile(one: _Aggregate) -> Made:
     node = one.one.node
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
+        if one.one.order[0].args.get("desc"):
+            raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
     else:
         share, argument = node.args.get("quantile") or node.expression, node.this
     if not isinstance(share, exp.Literal):
@@ -522,6 +524,8 @@ def _arg_extreme(one: _Aggregate) -> Made:
 
 
 def _any(one: _Aggregate) -> Made:
+    if one.one.order:
+        raise SqlError("any_value with ORDER BY is not kept: write arg_min(x, y) or arg_max(x, y)", one.one.node)
     value = one.argument()
     if value.type == BOOLEAN:
         return _of_truths(one, value, "min")

@@ -134,7 +134,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
             raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
     left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    return Typed(call("/", left.term, right.term), DOUBLE, nullable)
+    return Typed(call("divide", left.term, right.term), DOUBLE, nullable)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
@@ -312,7 +312,10 @@ def _like(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.ILike):
         text = text._replace(term=call("string:lower", text.term))
         pattern = pattern._replace(term=call("string:lower", pattern.term))
-    return Typed(call(name, text.term, pattern.term), BOOLEAN, text.nullable or pattern.nullable)
+    found = call(name, text.term, pattern.term)
+    if node.args.get("negate"):
+        found = call("not", found)
+    return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
 
 
 # -- choices

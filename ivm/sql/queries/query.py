@@ -21,6 +21,7 @@ from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
+from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, unique
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
@@ -53,6 +54,8 @@ class Queries:
                         inner.set(key, node.args[key])
                 return self.query(inner, outer, top)
             node = exp.select("*").from_(node)
+        if outer is None:
+            refuse_unknown(node)
         before = self.ctes
         self.ctes = {**before}
         try:

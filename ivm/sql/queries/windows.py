@@ -119,6 +119,7 @@ def numbered(
     ids = [builder.define(inner, one) for one in identity]
     parts = [_told_apart(builder, inner, one) for one in ids]
     by += [term for own in parts for term in own]
+    by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
     group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
     rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
