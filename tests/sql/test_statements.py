@@ -138,3 +138,16 @@ def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
     ws.sql("DELETE FROM h WHERE a = 2")
     assert rows(ws, "SELECT a, count(*) FROM h GROUP BY a ORDER BY a NULLS FIRST") == [(None, 2), (1, 1)]
     assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]
+
+
+def test_a_table_is_made_of_a_query(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE z AS SELECT a, b FROM t")
+    assert rows(ws, "SELECT * FROM z ORDER BY a, b") == [(2, "x"), (2, "y"), (5, "x")]
+    assert rows(ws, "DESCRIBE z")[0][:3] == ("a", "INTEGER", "YES")
+
+
+def test_an_order_may_mix_directions_of_texts(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, row_number() OVER (ORDER BY b DESC, k) AS r FROM t")
+    assert list(ws["v"]) == [(1, 2), (2, 1), (3, 3)]
+    ws.sql("UPDATE t SET b = 'zz' WHERE k = 3")
+    assert list(ws["v"]) == [(1, 3), (2, 2), (3, 1)]

@@ -194,8 +194,26 @@ def _ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list
         found.append(builder.define(body, flag).term)
         value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
     if upward and key.desc:
-        value = builder.define(body, _reversed(value))
+        value = _placed(builder, body, value) if value.type == VARCHAR else builder.define(body, _reversed(value))
     return [*found, value.term]
+
+
+def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
+    """Return the place of a text among all texts of a body, from the greatest."""
+    if builder.carried(body):
+        raise SqlError("ORDER BY with a descending text among ascending keys is not kept in correlated subqueries")
+    texts = builder.stored(body, [("text", value)], distinct=True)
+    rows, place = Body(), builder.variable(BIGINT, False).term
+    (text,) = builder.scan(texts, rows)
+    builder.one(rows)
+    result = builder.variable(VARCHAR, False).term
+    assert isinstance(place, Var) and isinstance(result, Var)
+    name = builder.helper()
+    group = builder.define(rows, Typed(Lit(0, "int64"), INTEGER, False))
+    fold = Fold("top", result.name, (text.term, text.term, Lit(MOST, "int64")), place.name)
+    builder.rule(Atom(name, (group.term, place), (result,)), rows, (fold,))
+    columns = (Column("g", INTEGER, False), Column("n", BIGINT, False), Column("text", VARCHAR, False))
+    return builder.scan(Table(name, columns, (0, 1), function=True), body, [None, None, value])[1]
 
 
 def _reversed(value: Typed) -> Typed:
