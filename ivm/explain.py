@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
+from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
 from ivm.join.kernels.tries import EQ, GE, LE, NE
-from ivm.lang.ir import Const, Predicate, Rule, Type, show
+from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
+from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
-from ivm.plan.plan import Index, Plan, permuted, tree_name
+from ivm.plan.expression import Encoder
+from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -78,7 +81,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         if name in rule.writes:
             lines += _span(rule)
             for plan in rule.plans:
-                lines += _plan(plan, rule.granularity, installed.heads[plan].asked is not None)
+                lines += _way_of(plan, rule, installed, snap)
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
@@ -97,7 +100,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
-            lines += _plan(plan, 1, installed.heads[plan].asked is not None)
+            lines += _way_of(plan, rule, installed, sketch)
     return printable("\n".join(lines), kept="\n")
 
 
@@ -167,6 +170,35 @@ def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
 
 def _rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
+    """Describe how a plan is evaluated and maintained."""
+    head = installed.heads[plan]
+    if plan.choice != SCANNED:
+        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity, head.asked is not None)
+    (trie,) = plan.tries
+    names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
+    read = ", ".join(name for name in plan.columns if name in names) or "none"
+    lines = [f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"]
+    if not plan.is_scan:
+        lines = [f"  scan      of {trie.text}: the distinct values of {', '.join(plan.variables)}, in order"]
+    return lines if plan.once else [*lines, f"  deltas    {plan.choice}"]
+
+
+def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
+    """Describe how a plan is evaluated by columns, and which indices wait for a change that needs them."""
+    if not plan.in_columns:
+        return []
+    names = {trie.index.predicate for trie in plan.tries}
+    trees = {name: source.tree(name) for name in names}
+    types, needed = rule.definition.types, installed.heads[plan].needed
+    root, others, summed = ColumnJoin(source.pages, plan, trees, needed, types, Encoder(source)).summary()
+    lines = [f"  columns   the blocks of {root} look up {', '.join(others) or 'what is negated'}"]
+    if summed:
+        lines[0] += f"; summed out: {', '.join(name for name in summed if not name.startswith('$')) or 'constants'}"
+    waiting = sorted(map(tree_name, installed.deferred.intersection(indices_of(plan))))
+    return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
 
 def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:

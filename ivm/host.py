@@ -4,7 +4,7 @@ with workspace.store.transaction() as txn:            or pagestore.open(file).tr
     txn["edge"].delete([(1, 2)])                      its commit maintains the views, in the same version
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import SimpleNamespace
@@ -16,13 +16,17 @@ from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.engine.stored import HOST, built_sizes, dependants_of, layout_in, layouts_of, load, save, saved_rules
 from ivm.errors import EditError, IvmError
+from ivm.installation import refit, refitted
 from ivm.lang.ir import constants
+from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
 from ivm.rope import computed_text, note_erased
 from ivm.transaction import Maintainer
+from pagestore.errors import PagestoreError
 from pagestore.host import (
     Computed,
     Dependants,
+    Schema,
     Snapshot,
     Store,
     Transaction,
@@ -51,17 +55,21 @@ class RuleHost:
         MaintainError.
         """
         same_branch = [one for one in [*maintainers] if one.store.owns(txn)]
+        if any(_schema(txn.base.catalog, name) != _schema(txn.catalog, name) for name in before):
+            rules = _rules_before(txn)
+            if not all(_fits(txn, rules, name) for name in before):
+                return _refit(txn, rules, before, same_branch)
         installed = same_branch[0].rules.of(txn) if same_branch else load(txn)
         watched = {name for one in same_branch for name in one.subscriptions}
         built = built_sizes(txn)
         strict = any(one.strict for one in same_branch)
         engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
         engine.follow_changes(before)
-        if engine.built != built or HOST not in txn.base.catalog.dependants:
-            save(txn, installed, engine.built)
+        if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
+            save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
         told = [one for one in same_branch if one.store.owns(txn, main=True)]
-        return partial(_notify_all, told, engine)
+        return partial(_notify_all, told, engine, engine.evaluated)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
         """Return the dependants that an earlier release installed; None if this release cannot read its rules."""
@@ -82,15 +90,16 @@ class RuleHost:
     def refusal(self, txn: Transaction, name: str) -> str | None:
         """Return why the rules cannot use a relation that was dropped, renamed or recreated; None if they can.
 
-        They can if no rule reads it, or if it only has new value columns after those declared.
+        They can if no rule reads it, or if it still has the key and the value columns that rules read.
         """
-        saved = str(txn.base.catalog.properties[PROPERTY])
-        before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
-        installed = Installed.load(saved, Encoder(txn), layouts_of(before))
+        installed = _rules_before(txn)
         readers = [rule for rule in installed.rules if name in rule.reads]
-        with suppress(EditError):
-            if not readers or layout_in(txn, installed, name) == installed.layouts[name]:
-                return None
+        if not readers or _fits(txn, installed, name):
+            return None
+        if name in txn:
+            with suppress(IvmError, PagestoreError):
+                refitted(txn, installed)
+                return None  # `carry` declares it as it is now
         views = ", ".join(sorted({view.partition("$")[0] for rule in readers for view in rule.writes}))
         blocks = " and ".join(f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules))
         return (
@@ -112,11 +121,45 @@ class RuleHost:
         return found
 
 
-def _notify_all(told: list[Maintainer], engine: Engine) -> None:
+def _schema(catalog: Any, name: str) -> Schema | None:
+    info = catalog.relations.get(name)
+    return info.schema if info else None
+
+
+def _rules_before(txn: Transaction) -> Installed:
+    """Return the rules of a transaction's base version, over the relations that this had."""
+    saved = str(txn.base.catalog.properties[PROPERTY])
+    before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
+    return Installed.load(saved, Encoder(txn), layouts_of(before))
+
+
+def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
+    """Return whether no rule reads a relation, or it has the columns that are declared."""
+    if not any(name in rule.reads for rule in installed.rules):
+        return True
+    with suppress(EditError):
+        return layout_in(txn, installed, name) == installed.layouts[name]
+    return False
+
+
+def _refit(
+    txn: Transaction, rules: Installed, before: Mapping[str, Tree], same_branch: list[Maintainer]
+) -> Callable[[], None]:
+    """Do as `carry`, where relations have got other columns than are declared."""
+    watched = {name for one in same_branch for name in one.subscriptions}
+    done = refit(txn, rules, watched, before)
+    note_erased(done.engine, watched, done.told)
+    told = [one for one in same_branch if one.store.owns(txn, main=True)]
+    return partial(_notify_all, told, done.engine, done.evaluated, done.told)
+
+
+def _notify_all(
+    told: list[Maintainer], engine: Engine, evaluated: Iterable[str], changes: Mapping[str, Delta] = {}
+) -> None:
     """Tell every workspace of a commit, even if telling one of them fails."""
     with ExitStack() as stack:
         for one in told:
-            stack.callback(one.committed, engine, engine.evaluated)
+            stack.callback(one.committed, engine, evaluated, changes)
 
 
 def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
@@ -124,8 +167,8 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)
-            dependants = dependants_of(installed)
-            if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
+            stored, dependants = recorded_dependants(snap.properties).get(HOST), dependants_of(installed)
+            if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:
                     txn.declare_maintained(HOST)
                     record_dependants(txn, dependants)

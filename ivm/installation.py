@@ -17,8 +17,9 @@ from ivm import lang
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
-from ivm.engine.stored import declarations_for, declared_before, layouts_of, save, stored_before
+from ivm.engine.stored import declaration_of, declarations_for, declared_before, layouts_of, save, stored_before
 from ivm.errors import (
+    EditError,
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
@@ -28,7 +29,7 @@ from ivm.errors import (
     Where,
 )
 from ivm.lang import Program
-from ivm.lang.ir import Edit, Predicate, Rule
+from ivm.lang.ir import Edit, Predicate, Rule, Var, atoms, unnamed_in
 from ivm.lang.program import readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
@@ -38,6 +39,7 @@ from ivm.question import Limits
 from ivm.transaction import Transaction
 from ivm.views.layouts import Layout, extensional_layout
 from pagestore.errors import SchemaError
+from pagestore.host import Schema
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -98,6 +100,7 @@ def install(
         txn, after, Encoder(txn), txn.threads, watched=watched, built=rearrange(txn, before, after, kept), strict=strict
     )
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    engine.build_missing()
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
     collected.edit(edits)
@@ -105,6 +108,7 @@ def install(
         edit(collected)
     if composed := collected.composed():
         engine.apply_edits(composed)
+    after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     told = {view: _change(txn, after, view) for view in new & alike if view in watched}
@@ -237,6 +241,101 @@ def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
     """Return how the rows of a rebuilt view differ from its old ones. O(rows)."""
     old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
     return visible_difference(txn.pages, old, txn.tree(view), after.layouts[view].visible)
+
+
+# -- relations that get other columns
+
+
+def refit(txn: StoreTransaction, before: Installed, watched: Container[str], changed: Iterable[str]) -> Installation:
+    """Declare relations as the store has them now, and evaluate what follows from the relations `changed`.
+
+    Raises as `refitted`, and MaintainError.
+    """
+    changed, after = {*changed}, refitted(txn, before)
+    kept = kept_of(before, after, changed)
+    new = {view for rule in after.rules for view in rule.writes} - kept.views
+    scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
+    built = rearrange(txn, before, after, kept)
+    engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=built)
+    engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    _restore_scans(txn, scans)
+    saved = save(txn, after, engine.built)
+    told = {view: _change(txn, after, view) for view in new if view in watched}
+    return Installation(saved, after, engine, frozenset(view for view in new if "$" not in view), told, frozenset())
+
+
+def refitted(txn: StoreTransaction, before: Installed) -> Installed:
+    """Return the rules with declarations of relations as the store has them now.
+
+    Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of a row by position.
+    """
+    after = Installed()
+    for block in before.blocks:
+        rule = next(iter(block.rules), None)
+        options = Options(rule.granularity if rule else 1, AUTO, block.limits)
+        after = _including(txn, before, after, block.name, _refitted_text(txn, before, block), options)
+    for name, predicate in before.program.predicates.items():
+        if predicate.extensional and _read_columns(before, name) != _read_columns(after, name):
+            raise EditError(f"rules read columns of {name} by their positions, which have changed")
+    return after
+
+
+def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> str:
+    """Return a block's text, in which relations that have other columns now are declared with these."""
+    text = block.text
+    declared = [one for one in block.part.predicates.values() if one.extensional and one.name in txn]
+    for predicate in sorted(declared, key=lambda one: (one.where.line, one.where.column), reverse=True):
+        with suppress(EditError):
+            if layouts_of(txn)(predicate) == before.layouts.get(predicate.name):
+                continue
+        made = declaration_of(predicate.name, txn[predicate.name].schema)
+        if made is None or not _has_all_that_is_read(txn[predicate.name].schema, predicate, before):
+            raise EditError(f"rules read a column of {predicate.name} that has changed")
+        lines = text.split("\n")
+        start = sum(len(line) + 1 for line in lines[: predicate.where.line - 1]) + predicate.where.column - 1
+        text = text[:start] + made + text[end_of_statement(text, start) :]
+    return text
+
+
+def end_of_statement(text: str, start: int) -> int:
+    """Return where the declaration that starts at a place of a text ends, after its point.
+
+    >>> text = "p[i] = (a, b) -> int(i), decimal(9, 2)(a), `timestamp(UTC)`(b).  q(i) <- p:a[i] = _."
+    >>> text[end_of_statement(text, 0) :]
+    '  q(i) <- p:a[i] = _.'
+    """
+    quoted = False
+    for place in range(start, len(text)):
+        quoted ^= text[place] == "`"
+        if text[place] == "." and not quoted:
+            return place + 1
+    return len(text)
+
+
+def _has_all_that_is_read(schema: Schema, predicate: Predicate, before: Installed) -> bool:
+    """Return whether a relation has the same key as declared, and all value columns that a rule reads."""
+    keys = before.layouts[predicate.name].keys if predicate.name in before.layouts else len(predicate.keys)
+    columns = dict(zip(predicate.columns, predicate.stored_types, strict=True))
+    have = [(column.name, str(column.type)) for column in schema.stored]
+    read = {name for reads in _read_columns(before, predicate.name) for name in reads}
+    return have[:keys] == [*columns.items()][:keys] and all((name, columns[name]) in have for name in read)
+
+
+def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
+    """Return, for each atom over a relation in order, the columns that it reads by name, each with its term."""
+    columns = installed.program.predicates[name].columns
+    return [
+        {
+            column: str(term)
+            for column, term in zip(columns, atom.terms, strict=True)
+            if not (isinstance(term, Var) and term.name in unnamed_in(rule.definition))
+        }
+        for block in installed.blocks
+        for rule in block.rules
+        for disjunct in rule.definition.body
+        for atom in atoms(disjunct)
+        if atom.predicate == name
+    ]
 
 
 # -- uninstalling a block

@@ -10,7 +10,7 @@ import numpy as np
 
 from ivm.lang.ir import Predicate
 from ivm.maintenance.surgery import Delta
-from pagestore.host import INSERT, Snapshot, differing
+from pagestore.host import INSERT, Snapshot, differing, row_changes, sort_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,11 +86,15 @@ def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array 
     """
     import pyarrow as pa
 
-    columns = zip(predicate.stored_types, delta.rows, strict=True)
+    names = predicate.columns
+    if snap[predicate.name].info.bag:
+        order = sort_order(delta.rows[:-1])
+        delta, names = Delta(*row_changes(delta.actions[order], delta.rows.take(order, axis=1))), names[:-1]
+    columns = zip(predicate.stored_types[: len(names)], delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     if texts is not None:
         arrays[-1] = texts
         changed = differing(delta.actions, delta.rows[:-1], texts)
         arrays, delta = [array.filter(pa.array(changed)) for array in arrays], delta.where(changed)
     kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
-    return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
+    return pa.table([*arrays, kinds], names=[*names, "_change_type"])

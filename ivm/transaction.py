@@ -11,14 +11,14 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
-from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules
+from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
 from ivm.rope import note_erased, texts_of_changes
 from ivm.subscriptions import Subscriptions, changes
-from ivm.views.edit_composition import TAKE, Clash, compose
+from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
 from pagestore.errors import ClosedError
 from pagestore.host import (
     ERASE,
@@ -60,8 +60,11 @@ class Maintainer:
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
+        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
         note_erased(engine, self.subscriptions)
         version = txn.commit()
+        if saved:
+            self.rules.remember(saved, engine.installed)
         self.committed(engine, engine.evaluated)
         return version
 
@@ -106,22 +109,27 @@ class Transaction:
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises FunctionConflictError: use `set`.
 
-        Raises EditError for a view, ClosedError.
+        A bag then holds each row once more.  Raises EditError for a view, ClosedError.
         """
         relation, rows = self._relation(name), given_rows(rows, columns)
         if self._is_read(name):
-            self._add(name, INSERT, relation.encode(rows))
+            words = relation.encode(rows)
+            self._add(name, INSERT, _once(words) if relation.info.bag else words)
         else:
             relation.insert(rows)
 
-    def delete(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
+    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
         """Remove rows, or a function's keys.  A row that does not exist is ignored, as is a key with another value.
 
-        The one key of a function f[] = t is ().  Raises EditError for a view, ClosedError.
+        The one key of a function f[] = t is ().  A bag loses one row for each that is given, or, with `every`, all that
+        are equal to it.  Raises EditError for a view, ClosedError.
         """
         relation, rows = self._relation(name), given_rows(rows, columns)
         if not self._is_read(name):
-            relation.delete(rows)
+            relation.delete(rows, every=every)
+            return
+        if relation.info.bag:
+            self._add(name, ERASE if every else TAKE, _once(relation.encode(rows, add=False)))
             return
         if self._installed.layouts[name].bare and _are_empty(rows):
             words = np.empty((0, 1), np.int64)
@@ -137,7 +145,7 @@ class Transaction:
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
         relation, rows = self._relation(name), given_rows(rows, columns)
-        if self._is_read(name):
+        if self._is_read(name) and not relation.info.bag:
             self._add(name, SET, relation.encode(rows))
         else:
             relation.set(rows)
@@ -227,6 +235,8 @@ class Transaction:
         """Return one sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
         actions, rows = one_batch(parts)
         tree = self._txn.tree(name)
+        if self._txn[name].info.bag:
+            return compose_bag(self._txn.pages, tree, actions, rows)
         if self._is_read(name) and self._installed.layouts[name].bare:
             return self._compose_bare(name, actions, rows)
         try:
@@ -254,6 +264,11 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
+
+
+def _once(words: np.ndarray) -> np.ndarray:
+    """Return rows int64[K, n] with the multiplicity 1."""
+    return np.concatenate([words, np.ones((1, words.shape[1]), np.int64)])
 
 
 def _are_empty(rows: Any) -> bool:

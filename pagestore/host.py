@@ -22,6 +22,7 @@ from pagestore.pages.operators import (
 )
 from pagestore.pages.operators import code_of as operator_code
 from pagestore.printable import message, printable
+from pagestore.relations.bags import row_changes
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
@@ -152,6 +153,7 @@ __all__ = [
     "recorded_dependants",
     "register_host",
     "repeats",
+    "row_changes",
     "rows_of",
     "select",
     "select_weighted",

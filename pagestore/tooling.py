@@ -6,7 +6,9 @@ They belong to this project, change with it, and are the only ones to import fro
 from pagestore.admin.history import VersionInfo
 from pagestore.admin.tree_check import Walk
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT
-from pagestore.relations.snapshot import values_of_both, visible_changes, was_made_anew
+from pagestore.relations.bags import repeated
+from pagestore.relations.relation import BAG_ROWS
+from pagestore.relations.snapshot import changes_between, values_of_both, was_made_anew
 from pagestore.relations.texts import end_words
 from pagestore.runtime.library import library
 from pagestore.storage.file import beside, neighbours, sync_folder, written
@@ -25,8 +27,9 @@ from pagestore.values.types import DIGITS_MAX, type_of_arrow
 from pagestore.versions.hosts import hosts
 
 __all__ = [
-    "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "VersionInfo", "Walk", "applications", "apply",
-    "batch_rows", "beside", "bounds_of", "build_segment", "damage_of", "empty_store", "end_words", "hosts", "in_words",
-    "library", "naming_path", "neighbours", "numbers_of", "overlaps_counted", "read", "sync_folder", "type_of_arrow",
-    "unnamed_index", "values_of_both", "visible_changes", "was_made_anew", "written",
+    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "VersionInfo", "Walk",
+    "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between", "damage_of",
+    "empty_store", "end_words", "hosts", "in_words", "library", "naming_path", "neighbours", "numbers_of",
+    "overlaps_counted", "read", "repeated", "sync_folder", "type_of_arrow", "unnamed_index", "values_of_both",
+    "was_made_anew", "written",
 ]  # fmt: skip

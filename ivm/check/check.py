@@ -141,7 +141,8 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
 
 def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
     """Check that the version records which trees depend on which relations."""
-    if installed.blocks and sketch.base.catalog.dependants.get(HOST) != dependants_of(installed):
+    stored = sketch.base.catalog.dependants.get(HOST)
+    if installed.blocks and (stored is None or stored.content != dependants_of(installed).content):
         yield _violation(
             "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
         )

@@ -10,7 +10,7 @@ the new trees of everything that it reads, and both are final.
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import Any
 
@@ -25,7 +25,7 @@ from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import binding_difference, maintain
 from ivm.maintenance.surgery import Delta, net_changes, visible_difference
-from ivm.plan.plan import Index, Plan, indices_of
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of
 from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import APART, INVERTED, SUM, State
@@ -75,6 +75,7 @@ class Engine(Filler):
         Raises MaintainError; in particular DivergenceError if a stored tree contradicts the relations.
         O(changes of traces or probes * log n).
         """
+        self._build_deferred(edits, {})
         self._check_trees()
         schedule = schedule_of(self.installed, frozenset(edits))
         try:
@@ -91,6 +92,7 @@ class Engine(Filler):
 
         Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was rebuilt.
         """
+        self._build_deferred(before, before)
         self._check_trees()
         changed = [name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)]
         try:
@@ -99,6 +101,13 @@ class Engine(Filler):
             self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
         except EditError as error:
             raise divergence(str(error)) from error
+
+    def _build_deferred(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
+        """Build the deferred indices that changes of some predicates need, from the old trees of those."""
+        if needed := self.installed.needed_for(names):
+            self.installed = replace(self.installed, deferred=self.installed.deferred - needed)
+            for index in sorted(needed):
+                self.build_index(index, before.get(index.predicate))
 
     def change_of(self, name: str) -> Delta | None:
         """Return the delta of a watched predicate in this transaction; None if it has not changed."""
@@ -318,7 +327,7 @@ class Engine(Filler):
             return
         new = dict(zip(indices, map(self.tree, indices), strict=True))
         old = {**new, **self.before}
-        if self.has_large_delta and self._is_reevaluation_cheaper(rule, plan, old):
+        if self.has_large_delta and plan.choice != SCANNED and self._is_reevaluation_cheaper(rule, plan, old):
             yield from self._reevaluate(rule, number, old, new)
             return
         names = rule.sensitivity_names(number)
@@ -362,6 +371,12 @@ class Engine(Filler):
         self._note_evaluation(rule.writes)
         plan = rule.plans[number]
         head = self.installed.heads[plan]
+        if plan.in_columns and head.asked is not None:
+            for action, versions in ((ERASE, self.before), (INSERT, {})):
+                own = {name: self.installed.stored[name].indices[0] for name in rule.reads}
+                trees = {name: versions.get(index, self.txn.tree(name)) for name, index in own.items()}
+                yield from ((name, edit) for name, edit in self.in_columns(rule, plan, trees, action) if len(edit[0]))
+            return
         before = self._evaluate_plan(plan, old, head.asked)
         after = self._evaluate_and_record(rule, number, new, head.asked)
         for name in rule.writes:

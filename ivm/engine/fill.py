@@ -22,7 +22,7 @@ Evaluate one view from its own rules over the stored trees, without storing anyt
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -35,15 +35,18 @@ from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import concatenated, within_memory
+from ivm.join.groups import summed
+from ivm.join.join import MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
-from ivm.plan.evaluation import evaluate_in_full
+from ivm.plan.columns import ColumnJoin
+from ivm.plan.evaluation import choice, evaluate_in_full, pairs
 from ivm.plan.expression import Encoder
-from ivm.plan.plan import Index, Plan, indices_of, tree_name
+from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
+from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
 from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
@@ -54,6 +57,7 @@ from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
     INSERT,
+    NULL,
     Edits,
     Pages,
     Spec,
@@ -122,7 +126,9 @@ class Filler:
         """
         waiting: dict[str, list[Edits]] = {}
         filled: set[str] = set()
-        for rule in rules:
+        scanned: set[Plan] = set()
+        rules = [*rules]
+        for place, rule in enumerate(rules):
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
@@ -139,7 +145,16 @@ class Filler:
                     waiting[name] = [self._evaluate_unplanned(name, rule)]
                 continue
             for number, plan in enumerate(rule.plans):
+                if plan.is_scan:
+                    if plan not in scanned:
+                        scanned |= self._scan_for(plan, rules[place:], waiting)
+                    continue
                 with naming_the_rule(rule.definition):
+                    if plan.in_columns and not self._counts_what_lacks(plan):
+                        trees = {name: self.txn.tree(name) for name in rule.reads}
+                        _add(waiting, self.in_columns(rule, plan, trees))
+                        self._build_indices(() if self.once else indices_of(plan))
+                        continue
                     self._build_indices(indices_of(plan))
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
@@ -147,24 +162,82 @@ class Filler:
             self._fill_view(name, parts)
         self._newest = NO_STATE
 
+    def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> set[Plan]:
+        """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
+
+        Add their edits to `waiting`, summed block by block.
+        """
+        name, memory = first.tries[0].index.predicate, MemoryUse().begin()
+        plans = {
+            plan: rule
+            for rule in rules
+            for plan in rule.plans
+            if plan.is_scan and plan.tries[0].index.predicate == name
+        }
+        heads = [self.installed.heads[plan] for plan in plans]
+        wanted = [
+            Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
+        ]
+        tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
+        with naming_the_rule(rules[0].definition):
+            for batches in scan(self.txn.pages, tree, wanted, self.encode):
+                for head, batch in zip(heads, batches, strict=True):
+                    _add(waiting, self._summed(head.insertions(batch, self.encode), memory))
+        for rule in plans.values():
+            for view in rule.writes:
+                self.accounts[view].operations += tree.count
+        return {*plans}
+
+    def in_columns(
+        self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree], action: int = INSERT
+    ) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert or erase all bindings of an acyclic plan over the trees of its relations."""
+        head, memory = self.installed.heads[plan], MemoryUse().begin()
+        for view in rule.writes:
+            self.accounts[view].operations += sum(tree.count for tree in trees.values())
+        join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
+        for batch, times in join.parts():
+            yield from self._summed(head.insertions(batch, self.encode, times, action), memory)
+
+    def _counts_what_lacks(self, plan: Plan) -> bool:
+        """Return whether counting finds the rows that a subset lacks, so that the rest is not looked at."""
+        found = pairs(plan)
+        if not found or any(permuted(trie.index) for trie in plan.tries):
+            return False
+        rules, trees = self.installed.program.rules, [self.tree(trie.index) for trie in plan.tries]
+        return any(choice(plan, trees, rules, pair).taken for pair in found)
+
+    def _summed(self, edits: Mapping[str, Edits], memory: MemoryUse) -> Iterator[tuple[str, Edits]]:
+        """Yield edits by view, those of equal rows summed if that makes them fewer."""
+        for view, (actions, rows) in edits.items():
+            if _adds_up(layout := self.installed.layouts[view]):
+                rows = summed(rows, head_spec(layout, len(rows)).keys)
+                actions = np.broadcast_to(ADD, rows.shape[1])
+            memory.add(rows.shape[1], rows.nbytes)
+            yield view, (actions, rows)
+
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:
-            if tree_name(index) not in self.txn:
+            if tree_name(index) not in self.txn and index not in self.installed.deferred:
                 self.build_index(index)
 
-    def build_index(self, index: Index) -> None:
-        """Create the tree of a permuted index from its relation; O(n log n)."""
+    def build_missing(self) -> None:
+        """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
+        self._build_indices(index for indices in self.installed.indices.values() for index in indices)
+
+    def build_index(self, index: Index, relation: Tree | None = None) -> None:
+        """Create the tree of a permuted index from its relation, or from an older tree of that; O(n log n)."""
         layout = self.installed.layouts[index.predicate]
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
-        relation = self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
+        relation = relation or self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
         batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
     def tree(self, index: Index) -> Tree:
-        """Return the current tree of an index."""
-        return self.txn.tree(tree_name(index))
+        """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
+        return self.txn.tree(index.predicate if index in self.installed.deferred else tree_name(index))
 
     def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
         """Yield the rows that a rule's plan inserts into its views, by view."""
@@ -358,6 +431,13 @@ class Filler:
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
 
+def _add(waiting: dict[str, list[Edits]], edits: Iterable[tuple[str, Edits]]) -> None:
+    """Add edits to those that wait, by view; each view has some, though they may be empty."""
+    for view, (actions, rows) in edits:
+        if rows.shape[1] or view not in waiting:
+            waiting.setdefault(view, []).append((actions, rows))
+
+
 def unordered(name: str) -> str:
     """Return the key in `built` that marks a recursive aggregate with values not in order (Fixpoint.ordered)."""
     return f"$unordered:{name}"
@@ -462,8 +542,10 @@ def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None
     assert predicate.value is not None
     least, greatest = word_range(predicate.value)
     keys = len(predicate.keys)
+    absent = NULL if predicate.nullable else least  # a sum of nothing may be null
     for rows in parts:
-        for i in np.flatnonzero((rows[keys] < least) | (rows[keys] > greatest)).tolist():
+        beyond = ((rows[keys] < least) & (rows[keys] != absent)) | (rows[keys] > greatest)
+        for i in np.flatnonzero(beyond).tolist():
             raise out_of_range(source, predicate, SumOverflow(rows[:keys, i], int(rows[keys, i])))
 
 

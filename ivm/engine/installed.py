@@ -9,7 +9,7 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import recursive_names, strata_of
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct
-from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refusing
 from ivm.plan.rewrite.levels import lift_levels
@@ -32,8 +32,9 @@ from ivm.views.layouts import RANGED, TEXT, Layout, ranked_layout, state_names, 
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 6  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_TEXTS = 5  # the same, but no rule reads the text of a concat
+PLANNING = 7  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_SCANS = 6  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
@@ -132,7 +133,8 @@ class Block:
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts)
+        scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans)
 
 
 class Rewrites(NamedTuple):
@@ -140,13 +142,15 @@ class Rewrites(NamedTuple):
 
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
-    `texts` reads the texts of concats, which earlier releases refuse.
+    `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
+    that the relation is stored in, and evaluates joins by columns.
     """
 
     ranges: bool = True
     levels: bool = True
     columns: bool = True
     texts: bool = True
+    scans: bool = True
 
 
 ALL = Rewrites()
@@ -154,11 +158,15 @@ ALL = Rewrites()
 
 @dataclass(frozen=True)
 class Installed:
-    """All installed blocks. Immutable: installing or uninstalling returns a new value."""
+    """All installed blocks. Immutable: installing or uninstalling returns a new value.
+
+    `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
+    """
 
     blocks: tuple[Block, ...] = ()
     program: lang.Program = field(default_factory=lambda: lang.NOTHING)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    deferred: frozenset[Index] = frozenset()
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
@@ -187,9 +195,33 @@ class Installed:
         for rule in self.rules:
             for index in rule.indices:
                 known = found.setdefault(index.predicate, [])
-                if index not in known and permuted(index):
+                if index not in known and permuted(index) and index not in self.deferred:
                     known.append(index)
         return found
+
+    def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
+        """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
+        found, reached = set[Index](), {*names}
+        if not self.deferred:
+            return frozenset()
+        for stratum in self.strata:
+            for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
+                reached.update(rule.writes)
+                for plan in rule.plans:
+                    for trie, probe in zip(plan.tries, plan.probes, strict=False):
+                        if trie.index.predicate in reached:
+                            found.update(one.index for one in probe.tries)
+        return self.deferred & found
+
+    def _deferring(self, deferred: Iterable[Index]) -> "Installed":
+        """Return this with those of some indices deferred that only the probes of plans in columns read."""
+        probing, others = set[Index](), set[Index]()
+        for rule in self.rules:
+            others.update(rule.span.indices if rule.span else ())
+            for plan in (*rule.plans, *rule.searches):
+                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
+                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
+        return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
 
     @cached_property
     def scans(self) -> dict[str, set[str]]:
@@ -244,7 +276,8 @@ class Installed:
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
-        indices = {tree_name(index) for rule in rules for index in rule.indices if permuted(index)}
+        read = {index for rule in rules for index in rule.indices}
+        indices = {tree_name(index) for index in read - self.deferred if permuted(index)}
         return frozenset(views | state | sensitivity | indices)
 
     @cached_property
@@ -314,12 +347,16 @@ class Installed:
                     predicates[definition.heads[0].predicate], [(definition, ())]
                 )
                 continue
-            plans = make_plans(definition, predicates, stored_keys, distinct, encode, saved, maintenance)
+            plans = make_plans(
+                definition, predicates, stored_keys, distinct, encode, saved, maintenance, rewrites.scans
+            )
             rules.append(InstalledRule(first + i, definition, plans, granularity))
             for view in writes(definition):
                 writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
                 layouts[view] = view_layout(predicates[view], writers)
-        return Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
+        built = {index for rule in self.rules for index in rule.indices} - self.deferred
+        made = Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
+        return made._deferring({index for rule in made.rules for index in rule.indices} - built)
 
     def _rewritten(
         self, part: lang.Program, layouts: Mapping[str, Layout], distinct: Distinct, encode: Encode,
@@ -345,7 +382,8 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        return Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        return left._deferring(self.deferred)
 
     @property
     def next_number(self) -> int:
@@ -368,7 +406,8 @@ class Installed:
         ]
         used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
-        return json.dumps({"planning": planning, "blocks": blocks})
+        deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
+        return json.dumps({"planning": planning, "blocks": blocks, **deferred})
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
@@ -377,7 +416,8 @@ class Installed:
             found = json.loads(saved)
             planning = found["planning"] if isinstance(found, dict) else None
             if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-                return cls._loaded(found["blocks"], encode, layout_of)
+                deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
+                return cls._loaded(found["blocks"], encode, layout_of)._deferring(deferred)
         except IvmError:
             raise
         except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:

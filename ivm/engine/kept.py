@@ -10,7 +10,7 @@ a changed name are renamed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from re import fullmatch
 from typing import Any, NamedTuple
@@ -38,13 +38,16 @@ class Kept(NamedTuple):
         return self.names.get(name, name)
 
 
-def kept_of(before: Installed, after: Installed) -> Kept:
-    """Return what is kept when the rules `before` become `after`: views with the same rules, plans and inputs."""
+def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -> Kept:
+    """Return what is kept when the rules `before` become `after`: views with the same rules, plans and inputs.
+
+    Nothing that follows from the relations `changed` is kept.
+    """
     twins, names = _twins(before, after)
     old, new = _writers(before), _writers(after)
     alike = {n for n in after.program.predicates if _is_stored_alike(before, after, n, names)}
     kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
-    fixed = {name for name in alike if after.program.predicates[name].extensional}
+    fixed = {name for name in alike if after.program.predicates[name].extensional and name not in changed}
     together = defaultdict[str, set[str]](set)  # the views that share a state
     for view in new:
         if fold := after.layouts[view].fold:

@@ -178,8 +178,8 @@ class Schedule:
             table[:, :PINNED] += sum(len(words) for words in static)
             static.append(laid.static)
             probes += table.tolist()
-            indices += map(self.trees.__getitem__, laid.indices)
-            sources += [self.trees[index] for index, _ in probed(step.plan)]
+            indices += map(self._number_of, laid.indices)
+            sources += [self._number_of(index) for index, _ in probed(step.plan)]
             for name, counted, columns in self._installed.heads[step.plan].copies:
                 heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
                 copies += columns
@@ -187,6 +187,10 @@ class Schedule:
         return ScheduleTable(
             np.concatenate(static), *(np.array(words, np.int64) for words in (steps, plans, *lists, copies))
         )
+
+    def _number_of(self, index: Index) -> int:
+        """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
+        return self.firsts[index.predicate] if index in self._installed.deferred else self.trees[index]
 
     def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""

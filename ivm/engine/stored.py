@@ -27,7 +27,7 @@ from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, 
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
-# Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
+# Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
@@ -132,10 +132,13 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
         )  # fmt: skip
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
-    schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
-    scans = sorted(installed.scans.get(predicate.name, ()))
+    columns = tuple(Column(name, type_) for name, type_ in typed)
     key = predicate.columns[: layout.keys]
-    txn.create(predicate.name, schema, key=key, scans=scans, hidden=layout.hidden, keys_null=True)
+    if predicate.bag:
+        txn.create(predicate.name, Schema(columns[:-1], key), hidden=layout.hidden, keys_null=True, bag=True)
+        return
+    scans = sorted(installed.scans.get(predicate.name, ()))
+    txn.create(predicate.name, Schema(columns, key), key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
@@ -162,7 +165,8 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
     def layout(predicate: Predicate) -> Layout:
         if predicate.name not in source:
             return extensional_layout(predicate)
-        schema = source[predicate.name].info.schema
+        info = source[predicate.name].info
+        schema = function_schema(info)
         types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
@@ -200,7 +204,7 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
     names = sorted(name for name in needed if name in source)
     for name in names:
         _refuse_unread(name, source[name].info.schema)
-    found = (declaration_of(name, source[name].info.schema) for name in names)
+    found = (declaration_of(name, function_schema(source[name].info)) for name in names)
     lines = [declaration for declaration in found if declaration]
     return declared_before("", *lines) if lines else ""
 
@@ -208,7 +212,7 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
     """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
     names = [name for name in source if name not in known or known[name].extensional]
-    return {name: declaration_of(name, source[name].schema) for name in names}
+    return {name: declaration_of(name, function_schema(source[name].info)) for name in names}
 
 
 def declared_before(text: str, *lines: str) -> str:
@@ -236,6 +240,16 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
         keys, values = ", ".join(columns[: len(schema.key)]), ", ".join(columns[len(schema.key) :])
         return f"{name}[{keys}] = ({values}) -> {typed}."
     return f"{name}({', '.join(columns)}) -> {typed}."
+
+
+def function_schema(info: Any) -> Schema:
+    """Return the schema of a relation as rules read it: of a bag, a function from its rows to their multiplicities."""
+    schema: Schema = info.schema
+    if not info.bag:
+        return schema
+    names = (f"times{n}" if n else "times" for n in count())
+    value = Column(next(name for name in names if name not in schema.names), Type("int64"))
+    return Schema((*schema.columns, value), schema.key)
 
 
 def _refuse_unread(name: str, schema: Schema | None) -> None:

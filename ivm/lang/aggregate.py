@@ -139,6 +139,7 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
         raise AggregateError(
             aggregate.where, f"{op} gives each group {'some rows' if operation.numbered else 'one row'}: write {form}"
         )
+    _check_absent(head, aggregate)
     keys = head.args if aggregate.place is None else head.args[:-1]
     if aggregate.place is not None and (not head.args or head.args[-1] != aggregate.place or aggregate.place in keys):
         name = aggregate.place.name
@@ -153,6 +154,21 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     for one in aggregate.results:
         if any(one in variables(*disjunct) for disjunct in rule.body):
             raise AggregateError(one.where, f"{one.name} is the result, so the body cannot use it")
+
+
+def _check_absent(head: Atom, aggregate: Aggregate) -> None:
+    """Raise AggregateError unless `else` has a value for a function without keys."""
+    if aggregate.absent is None:
+        return
+    if head.args:
+        keys = ", ".join(map(str, head.args))
+        shown = f"agg<<{aggregate.result.name} = {aggregate.op}(...) else ... for groups({keys})>>"
+        raise AggregateError(
+            aggregate.where, f"{head.predicate} has a row for each group in its body; say of which groups there is one "
+            f"in any case, as in {shown}"
+        )  # fmt: skip
+    if aggregate.op == "concat" or isinstance(aggregate.absent.value, str):
+        raise AggregateError(aggregate.where, "without keys, `else` takes a number, a date or null, and no text")
 
 
 def operation_of(aggregate: Aggregate) -> Operation:

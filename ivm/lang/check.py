@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError, SafetyError
+from ivm.errors import RecursionRefusedError, RedefinitionError, RuleSyntaxError, RuleTypeError, SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
 from ivm.lang.columns import check_neighbours, check_ordered, with_columns, with_neighbours, with_one_atom_a_row
 from ivm.lang.declarations import check_arity, check_names, declare, edit, split
@@ -24,7 +24,7 @@ from ivm.lang.normalise import normalise
 from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.recursion import check_recursion, prepare
-from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
+from ivm.lang.syntax_tree import BAG, Application, Change, Clause, Declaration, Statement
 from ivm.lang.types import common
 
 
@@ -34,6 +34,7 @@ def check(statements: Sequence[Statement], known: Program, merging: bool = True)
     Without `merging`, each column of a row is read by an atom of its own.
     """
     predicates = dict(known.predicates)
+    statements, bags = _without_bags(statements)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
     names = {*predicates, *(split(head)[0].name for s in statements if isinstance(s, Clause) for head in s.heads)}
     rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s, names)]
@@ -47,9 +48,39 @@ def check(statements: Sequence[Statement], known: Program, merging: bool = True)
         for stratum in strata_of((*known.rules, *rules))
         for rule in _typed_stratum(stratum, [r for r in stratum.rules if id(r) not in installed], predicates)
     )
+    for variable in bags:
+        predicates[variable.name] = _as_bag(variable, predicates, typed)
     edits = tuple(edit(s, predicates) for s in statements if isinstance(s, Change))
     added = {name: p for name, p in predicates.items() if known.predicates.get(name) is not p}
     return Program(added, typed, edits, merged=merged)
+
+
+def _without_bags(statements: Sequence[Statement]) -> tuple[list[Statement], list[Var]]:
+    """Return the statements but `lang:bag(v).`, and the names in these."""
+    others, bags = list[Statement](), list[Var]()
+    for statement in statements:
+        head = statement.heads[0] if isinstance(statement, Clause) else None
+        if not (isinstance(head, Application) and head.name == BAG):
+            others.append(statement)
+        elif len(head.args) == 1 and isinstance(head.args[0], Var):
+            bags.append(head.args[0])
+        else:
+            raise RuleSyntaxError(head.where, f"{BAG} takes the name of a view, as in {BAG}(v).")
+    return others, bags
+
+
+def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[Rule]) -> Predicate:
+    """Return a view of this text as a bag.  Raises RuleTypeError unless it counts or adds."""
+    name = variable.name
+    ops = [one.op for rule in rules for head, one in zip(rule.heads, rule.aggregates, strict=False)
+           if head.predicate == name]  # fmt: skip
+    found = predicates.get(name)
+    if found is None or ops not in (["count"], ["sum"]) or found.value != "int64" or not found.keys:
+        raise RuleTypeError(
+            variable.where, f"{name} is not a view of this text that counts rows, as in {name}[x] = n <- "
+            "agg<<n = count()>> edge(x, _), or adds multiplicities by sum"
+        )  # fmt: skip
+    return replace(found, bag=True)
 
 
 def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, Predicate]) -> None:

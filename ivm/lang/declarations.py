@@ -16,6 +16,7 @@ from ivm.lang.infer import typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import (
+    BAG,
     And,
     Anonymous,
     Application,
@@ -54,7 +55,7 @@ def split(head: Application | Operation) -> tuple[Application, Node | None]:
 def last_head(statements: Iterable[Statement]) -> str:
     """Return the name of the last rule's first head; "" if there is no rule."""
     heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
-    return heads[-1] if heads else ""
+    return next((name for name in reversed(heads) if name != BAG), "")
 
 
 def _declared(declaration: Declaration) -> Predicate:
@@ -174,13 +175,13 @@ def mentioned(text: str, source: str) -> set[str]:
                 own.add(split(statement.head)[0].name)
             case Clause():
                 own |= {split(head)[0].name for head in statement.heads}
-                parts = (statement.body, *(split(head)[1] for head in statement.heads))
+                parts = (statement.body, statement.groups, *(split(head)[1] for head in statement.heads))
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Change():
                 needed |= set(_names(statement.head))
-    return needed - own
+    return {name for name in needed - own if name.rpartition(":")[0] not in own}
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:

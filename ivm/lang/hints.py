@@ -13,7 +13,7 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.declarations import split
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
-from ivm.lang.syntax_tree import And, Application, Change, Clause, Not, Operation, Or
+from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -44,8 +44,8 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     """
     found: list[RuleWarning] = []
     for statement in parse(text, source):
-        if isinstance(statement, Clause):
-            uses = [*_variables((statement.heads, statement.body, statement.aggregates))]
+        if isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
+            uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]

@@ -54,7 +54,10 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     body = tuple(_typed_body(disjunct, known, types) for disjunct in rule.body)
     for aggregate in rule.aggregates:
         types |= result_types(aggregate, types)
-    return replace(rule, body=body, types=types)
+    aggregates = tuple(
+        replace(one, absent=one.absent and adapt(one.absent, types[one.result.name])) for one in rule.aggregates
+    )
+    return replace(rule, body=body, aggregates=aggregates, types=types)
 
 
 def is_literal(term: Term) -> bool:

@@ -63,7 +63,8 @@ class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
     The columns at positions `nullable` may be null: a function's value, or a non-key column of a stored relation. A
-    function of several values is a relation whose first `key_count` columns are the function's keys.
+    function of several values is a relation whose first `key_count` columns are the function's keys.  A view that is a
+    `bag` is a function whose value says how often it holds the row of its keys; users read the rows.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Predicate(Placed):
     columns: tuple[str, ...] = ()
     nullable: tuple[int, ...] = ()
     key_count: int | None = None
+    bag: bool = False
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -319,10 +321,11 @@ def _function(name: str, variables: tuple[Var, ...]) -> Atom:
 
 
 def show_aggregate(aggregate: Aggregate) -> str:
-    """`t = sum(c)`, `(n, v) = top(v, 3)`"""
+    """`t = sum(c)`, `n = count() else 0`, `(n, v) = top(v, 3)`"""
     terms = ", ".join([*map(str, aggregate.arguments), *map(str, aggregate.constants)])
     names = ", ".join(show_name(v.name) for v in aggregate.results)
-    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms})"
+    absent = "" if aggregate.absent is None else f" else {show_constant(aggregate.absent)}"
+    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms}){absent}"
 
 
 def show_literal(literal: Literal) -> str:

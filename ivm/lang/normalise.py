@@ -22,7 +22,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ivm.errors import ConstructError, RuleSyntaxError, SafetyError, Where
+from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
 from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import (
@@ -230,7 +230,7 @@ def _names(node: object) -> set[str]:
         case tuple():
             return set().union(*map(_names, node))
         case Clause():
-            return _names((node.heads, node.body, node.aggregates))
+            return _names((node.heads, node.body, node.aggregates, node.groups))
         case Application():
             return _names(node.args)
         case Operation():
@@ -262,10 +262,39 @@ def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
-    if not aggregates or _counts_once(disjuncts, scope):
-        return [rule]
-    *helpers, rule = _through_auxiliary(rule, scope)
-    return [*helpers, rule]
+    made = [rule]
+    if aggregates and not _counts_once(disjuncts, scope):
+        made = _through_auxiliary(rule, scope)
+    return _for_groups(made, clause) if clause.groups.items else made
+
+
+def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
+    """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the groups of a clause.
+
+    n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
+
+    n$some[x] = c <- agg<<c = count()>> edge(x, _).
+    n$for(x) <- node(x).
+    n[x] = c <- n$for(x), n$some[x] = c ; n$for(x), !n$some[x] = _, c = 0.
+    """
+    *made, rule = rules
+    some = tuple(replace(head, predicate=f"{head.predicate}$some") for head in rule.heads)
+    plain = tuple(replace(one, absent=None) for one in rule.aggregates)
+    made.append(replace(rule, heads=some, aggregates=plain, text=f"{clause.text}  (what is there)"))
+    for head, there, aggregate in zip(rule.heads, some, rule.aggregates, strict=True):
+        if aggregate.absent is None or not head.args:
+            reason = "has no `else`" if head.args else "has no keys, so it has no groups"
+            raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
+        call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
+        text = f"{clause.text}  (its groups)"
+        made += normalise(Clause((call,), clause.groups, (), where=clause.where, text=text))
+        other = replace(aggregate.result, name=f"{aggregate.result.name}$")
+        groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
+        lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)
+        absent = Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)
+        body = (groups, known), (groups, lacks, absent)
+        made.append(Rule((head,), body, where=clause.where, text=clause.text))
+    return made
 
 
 def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:

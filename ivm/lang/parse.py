@@ -140,9 +140,10 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause:
         """`heads <- aggregate body.`"""
-        heads, aggregates, body = parts
-        text = self.text[meta.start_pos : meta.end_pos]
-        return Clause(heads, _conjunction(body), aggregates or (), where=self.at(meta), text=text)
+        heads, aggregation, body = parts
+        aggregates, groups = aggregation or ((), None)
+        text, where = self.text[meta.start_pos : meta.end_pos], self.at(meta)
+        return Clause(heads, _conjunction(body), aggregates, where=where, text=text, groups=_conjunction(groups))
 
     def fact(self, meta: Meta, parts: list[Any]) -> Clause:
         """A rule without a body, as `c[x] = a[x] + b[x].`"""
@@ -179,19 +180,25 @@ class Builder(Transformer[Token, list[Statement]]):
         """An edit whose head has no value: `-f[x]`."""
         return self.edit(meta, parts)
 
-    def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[tuple[Aggregate, tuple[Node, ...]], ...]:
-        """`agg<<result = op(terms), ...>>`: each aggregate with its terms."""
-        return tuple(parts[1:])
+    def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[tuple[Any, ...], Formula | None]:
+        """`agg<<result = op(terms), ... for body>>`: each aggregate with its terms, and the body."""
+        *folds, groups = parts[1:]
+        return tuple(folds), groups
 
     def fold(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, tuple[Node, ...]]:
-        """`result = op(terms)`, and the terms."""
-        *names, _, op, terms = parts
-        *place, result = (Var(str(name), where=self.at(name)) for name in names)
-        return Aggregate(str(op), result, place=place[0] if place else None, where=self.at(op)), terms or ()
+        """`result = op(terms) else constant`, and the terms."""
+        name, _, op, terms, absent = parts
+        if isinstance(absent, Var) and absent.name == "null":
+            absent = Const(None, "int64", where=absent.where)
+        if absent is not None and not isinstance(absent, Const):
+            raise RuleSyntaxError(absent.where, "`else` takes a constant, or null")
+        return Aggregate(str(op), Var(str(name), where=self.at(name)), absent=absent, where=self.at(op)), terms or ()
 
     def placed(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, tuple[Node, ...]]:
         """`(place, result) = op(terms)`, and the terms."""
-        return self.fold(meta, parts)
+        place, result, _, op, terms = parts
+        place, result = (Var(str(name), where=self.at(name)) for name in (place, result))
+        return Aggregate(str(op), result, place=place, where=self.at(op)), terms or ()
 
     # -- formulas
 
@@ -378,6 +385,7 @@ def _end(text: str, source: str) -> Where:
 def _expected(terminals: set[str]) -> str:
     """Describe the terminals that a place admits; those that start a term are one word, as are operators."""
     words = set()
+    terminals = terminals - {"ELSE", "FOR"}
     if "MOMENT" in terminals:
         words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
         terminals = terminals - _TERM - {"NAME", "LPAR", "MINUS", "BANG"}

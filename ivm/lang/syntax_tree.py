@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
+BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -77,6 +78,7 @@ class Clause(Placed):
     body: And
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # each with its terms
     text: str = ""
+    groups: And = And(())  # the body after `for`, which says which groups have a row in any case
 
 
 @dataclass(frozen=True, slots=True)

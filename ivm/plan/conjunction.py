@@ -19,10 +19,10 @@ from functools import cached_property
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
-from ivm.lang.nulls import may_be_null
+from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import Bound, Index, Plan, Read, Trie, permuted
-from pagestore.host import KEYS_MAX
+from ivm.plan.plan import SCANNED, Bound, Index, Plan, Read, Trie, permuted
+from pagestore.host import KEYS_MAX, NULL
 
 
 @dataclass
@@ -56,10 +56,12 @@ class Conjunction:
         """
         self._whole = whole
         self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
+        self.disjunct = disjunct
         self.atoms: list[Arguments] = []
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
         self.equal: dict[str, tuple[str | None, int]] = {}
         self.bounds: list[Linear] = []
+        self.not_null: list[Linear] = []  # bounds that hold for nearly all values, so that they pin none
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Compare] = []
         self._fresh = 0
@@ -225,6 +227,14 @@ class Conjunction:
 
     def _compare(self, literal: Compare) -> None:
         """Add a comparison of known variables as an equality, a bound or a filter."""
+        if (
+            literal.op == "!="
+            and tests_null(literal)
+            and isinstance(literal.left, Var)
+            and literal.left.name in self.keys
+        ):
+            self.not_null.append(Linear({literal.left.name: 1}, ">=", -(NULL + 1)))  # null is the least word
+            return
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
@@ -253,7 +263,7 @@ class Conjunction:
             Bound(level[name], EQ, () if other is None else ((level[other], 1),), constant)
             for name, (other, constant) in self.equal.items()
         ]
-        bounds = equalities + [form.bound(level) for form in self.bounds]
+        bounds = equalities + [form.bound(level) for form in (*self.bounds, *self.not_null)]
         reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered,
@@ -286,6 +296,67 @@ class Conjunction:
         if permuted(index) and predicate.key_count is not None:  # the key identifies rows
             return Index(predicate.name, (*first, *(c for c in others if c < keys)))
         return index
+
+
+class ScanConjunction(Conjunction):
+    """The literals of a body of one relation, whose rows are read in the order of the relation's own key.
+
+        total[b] = t <- agg<<t = sum(d)>> r(a, b, c, d), c < 7.        r has the key (a)
+
+        levels [a]        reads b, c, d        filter c < 7
+
+    All comparisons are filters, and no index is permuted: a change of the relation is all that maintenance needs.
+    """
+
+    @staticmethod
+    def applies(disjunct: Disjunct) -> bool:
+        """Return whether a disjunct reads one relation only, once."""
+        found = [literal for literal in disjunct if not isinstance(literal, Compare)]
+        return len(found) == 1 and isinstance(found[0], Atom)
+
+    def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
+        (atom,) = (literal for literal in disjunct if isinstance(literal, Atom))
+        keys = atom.terms[: self.stored_keys[atom.predicate]]
+        return {term.name for term in keys if isinstance(term, Var)}
+
+    def _joined_values(self, disjunct: Disjunct) -> set[str]:
+        return set()
+
+    def _add_atom(self, atom: Atom, negated: bool) -> None:
+        names = list[str]()
+        for term in atom.terms[: self.stored_keys[atom.predicate]]:
+            names.append(self._column(term, names))
+        unread, keys = _used_once(self.rule, self.disjunct, True, self.predicates), len(names)
+        for place, term in enumerate(atom.terms[keys:], keys):
+            if not isinstance(term, Var) or term.name not in unread:
+                names.append(self._column(term, names))
+                self.reads.append((0, place, names[-1]))
+        del names[keys:]
+        while not self.reads and len(names) > 1 and names[-1] in self.used_once:
+            names.pop()  # bindings are the distinct prefixes of keys
+        self.atoms.append(Arguments(atom, [*names], negated))
+
+    def _column(self, term: Var | Const, known: Sequence[str]) -> str:
+        """Return the variable of a column: a fresh one, and a filter, for a constant or a repeated variable."""
+        if isinstance(term, Var) and term.name not in known:
+            return term.name
+        name = self._fresh_name()
+        self.filters.append(Compare(SAME, Var(name), term))
+        return name
+
+    def _compare(self, literal: Compare) -> None:
+        self.filters.append(literal)
+
+    def scan(self) -> Plan:
+        """Return the only plan."""
+        (atom,) = self.atoms
+        keys, index = self.stored_keys[atom.atom.predicate], atom.atom.predicate
+        names = [name for name in atom.names if name is not None]  # all are
+        trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
+        reads = tuple(Read(0, place, name) for _, place, name in self.reads)
+        return Plan(
+            (*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED, nulls=self.nulls
+        )
 
 
 def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:

@@ -20,7 +20,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, N
 from ivm.lang.nulls import tests_null
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.functions import CHOICES, Operands, evaluate
-from ivm.plan.plan import Bound
+from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
 from pagestore.host import Type as ColumnType
@@ -85,6 +85,11 @@ def finder(txn: Transaction) -> Encode:
     return lambda const: _word(
         const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, known)
     )
+
+
+def plain_word(const: Const) -> int:
+    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
+    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
@@ -195,6 +200,16 @@ class Evaluator:
         high, low = high - more, low - rest
         high += low >> 32
         return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
+
+    def passes(self, filter_: Filter, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """Return where a filter holds, as `holds` does; each comparison of a choice is evaluated once."""
+        if not isinstance(filter_, Choice):
+            return self.holds(filter_, batch)
+        masks = {one: self.holds(one, batch)[0] for one in dict.fromkeys(compared([filter_]))}
+        found = np.zeros(batch.n, bool)
+        for option in filter_.options:
+            found |= np.logical_and.reduce([masks[one] for one in option])
+        return found, None
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
         """Return where a comparison of texts holds, bool[n]; a constant need not be in the dictionary."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import variables
-from ivm.plan.conjunction import Conjunction
+from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted
 from pagestore.host import distinct, read_blocks
@@ -22,6 +22,7 @@ from pagestore.host import distinct, read_blocks
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
 SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
 PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
+FAR = 2.0**40  # more rows than relations have: a product comes after all that is joined
 BEAM_WIDTH = 1 << 10  # for n variables, above PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
 
 Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
@@ -51,6 +52,36 @@ class JoinOrders:
         weighed = [(self._cost(order), order) for order in map(self._with_held, self._candidates(()))]
         cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
+
+    def nearest(self, t: int) -> tuple[str, ...]:
+        """Return an order that starts with the variables of atom t, and goes on to the atom with the fewest rows for
+        what is bound, each by its columns in order, so that few indices are permuted.  O(atoms²).
+        """
+        left = [a for n, a in enumerate(self._atoms) if n != t and not a.negated]
+        order, best = list[str](), self._atoms[t]
+        while True:
+            for name in best.names:
+                if name and name not in order and self._equal.get(name, (None, 0))[0] in (None, *order):
+                    order.append(name)
+            if not left:
+                break
+            best = min(left, key=lambda a: self._rows_for(a, self._equal.keys() | {*order}))
+            left.remove(best)
+        rest = [n for a in self._atoms for n in a.names if n and n not in order]
+        while rest:  # each is fixed by another variable, or by a constant
+            ready = next(n for n in rest if self._equal[n][0] in (None, *order))
+            order.append(ready)
+            rest = [n for n in rest if n != ready]
+        return (*order,)
+
+    def _rows_for(self, a: Arguments, bound: Collection[str]) -> float:
+        """Estimate the rows of an atom for one binding of some variables."""
+        predicate, columns = a.atom.predicate, tuple(c for c, n in enumerate(a.names) if n in bound)
+        keys = self._conjunction.stored_keys[predicate]
+        if {*range(keys)}.issubset(columns):
+            return 1.0
+        rows = self._distinct(predicate, tuple(range(keys)))
+        return rows / max(1.0, self._distinct(predicate, columns)) if columns else FAR * rows
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
         """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
@@ -229,6 +260,9 @@ class Cardinality:
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
         if predicate not in self._source or not self._source.tree(predicate).count:
             return float(1000.0 ** min(1.0, len(columns) / 2))
+        tree = self._source.tree(predicate)
+        if {*range(tree.spec.keys)}.issubset(columns):
+            return float(tree.count)
         sample, scale = self._sample(predicate)
         seen = distinct(sample[list(columns)]).shape[1]
         saturated = seen < 0.1 * sample.shape[1]  # values repeat, so more rows would add few new ones

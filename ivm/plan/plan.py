@@ -15,15 +15,18 @@ An index of a function of several values holds only the columns that a plan uses
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Compare, Term
+from ivm.lang.ir import Compare, Const, Term, Var
+
+SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
 
 class Index(NamedTuple):
@@ -69,6 +72,18 @@ class Bound(NamedTuple):
     constant: int
 
 
+class Choice(NamedTuple):
+    """A filter that holds where all comparisons of one of its options hold; none has arithmetic."""
+
+    options: tuple[tuple[Compare, ...], ...]
+
+    def __str__(self) -> str:
+        return f"({' ; '.join(', '.join(map(str, option)) for option in self.options)})"
+
+
+Filter = Compare | Choice
+
+
 class Sensor(NamedTuple):
     """A sensitivity index of a trie's depth; the interval is on the values of `level`."""
 
@@ -94,8 +109,8 @@ class Plan:
     batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
 
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
-    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  The
-    variables `nulls` may be null.
+    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
+    `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
     """
 
     variables: tuple[str, ...]
@@ -103,18 +118,30 @@ class Plan:
     bounds: tuple[Bound, ...]
     reads: tuple[Read, ...]
     computed: tuple[tuple[str, Term], ...]
-    filters: tuple[Compare, ...]
+    filters: tuple[Filter, ...]
     cost: float = 0.0
     considered: int = 0
     probes: tuple["Plan", ...] = ()
     choice: str = ""
     once: bool = False
     nulls: frozenset[str] = frozenset()
+    in_columns: bool = False
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns of a batch of bindings."""
         return self.variables + tuple(read.variable for read in self.reads)
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether the body is one relation of whose rows each is a binding, read in the relation's own order."""
+        return self.choice == SCANNED and len(self.tries[0].levels) == len(self.tries[0].index.order)
+
+    @cached_property
+    def sure(self) -> tuple[Filter, ...]:
+        """The filters without arithmetic, of what a binding holds: these cannot fail, so they may be applied early."""
+        known = {*self.columns}
+        return tuple(f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -167,6 +194,18 @@ class Plan:
             for t, trie in enumerate(self.tries)
             for depth in range(len(trie.levels))
         )
+
+
+def is_sure(comparison: Compare, known: Container[str]) -> bool:
+    """Return whether a comparison has no arithmetic, and only variables that are known."""
+    sides = comparison.left, comparison.right
+    return all(isinstance(side, Const) or (isinstance(side, Var) and side.name in known) for side in sides)
+
+
+def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
+    """Yield the comparisons of some filters."""
+    for one in filters:
+        yield from chain(*one.options) if isinstance(one, Choice) else (one,)
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:

@@ -1,15 +1,18 @@
 """Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or probed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
-from ivm.lang.ir import Atom, Predicate, Rule
-from ivm.plan.conjunction import Conjunction
+from ivm.join.kernels.tries import EQ, GE, LE
+from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
+from ivm.plan.columns import is_supported, lists_pairs
+from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Choice, Filter, Plan, permuted
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -19,18 +22,21 @@ RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as ab
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
 # independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
+NO_SENSORS = "matched: all tries follow the key order, so no sensitivity index is needed"
+COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: for its plan and for each probe."""
+    """The key orders chosen for a conjunction: for its plan and for each probe; whether it is evaluated by columns."""
 
     plan: Sequence[str]
     probes: Sequence[Sequence[str]] = ()
+    in_columns: bool = False
 
 
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
-    return Chosen(plan.variables, [probe.variables for probe in plan.probes])
+    return Chosen(plan.variables, [probe.variables for probe in plan.probes], plan.in_columns)
 
 
 def make_plans(
@@ -41,21 +47,48 @@ def make_plans(
     encode: Encode,
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
+    scans: bool = True,
 ) -> tuple[Plan, ...]:
     """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
     `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH, PROBE, AUTO for the
-    cheaper of both, or ONCE.  Raises ConstructError, with the place, for a literal that cannot be evaluated.
+    cheaper of both, or ONCE. With `scans` a body of one relation is read in the order that it is stored in.  Raises
+    ConstructError, with the place, for a literal that cannot be evaluated.
     """
-    plans = []
-    for i, disjunct in enumerate(rule.body):
+    plans = list[Plan]()
+    for disjunct in rule.body:
+        if scans and ScanConjunction.applies(disjunct):
+            plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
+            _add_scan(plans, replace(plan, once=maintenance == ONCE))
+            continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
-            plan, *probes = map(conjunction.plan, (saved[i].plan, *saved[i].probes))
-            plans.append(replace(plan, probes=tuple(probes)))
+            chosen = saved[len(plans)]
+            plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
+            plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
             plans.append(_cheapest(conjunction, distinct, maintenance))
     return tuple(plans)
+
+
+def _add_scan(plans: list[Plan], new: Plan) -> None:
+    """Add a plan that scans a relation; if it differs from another by filters that cannot fail, that gets a choice."""
+    for place, old in enumerate(plans):
+        alike = (old.variables, old.tries, old.reads) == (new.variables, new.tries, new.reads)
+        if alike and all(p.is_scan and not p.computed and set(p.filters) == set(p.sure) for p in (old, new)):
+            plans[place] = replace(old, filters=_either(old.filters, new.filters), nulls=old.nulls | new.nulls)
+            return
+    plans.append(new)
+
+
+def _either(filters: tuple[Filter, ...], others: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    """Return filters that hold where all of some filters hold or all others: those that both have, and a choice."""
+    common = [one for one in filters if not isinstance(one, Choice)]
+    options = next((one.options for one in filters if isinstance(one, Choice)), ((),))
+    whole = [*((*common, *option) for option in options), [one for one in others if isinstance(one, Compare)]]
+    shared = [one for one in whole[0] if all(one in option for option in whole)]
+    left = tuple(tuple(one for one in option if one not in shared) for option in whole)
+    return (*shared, Choice(left)) if all(left) else (*shared,)
 
 
 class Recursive(NamedTuple):
@@ -112,6 +145,8 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
     orders = JoinOrders(conjunction, distinct)
+    if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
+        return planned
     plan = conjunction.plan(*orders.cheapest())
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")
@@ -125,7 +160,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     if maintenance == MATCH:
         return replace(plan, choice="matched, as requested")
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
+        return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     if maintenance == PROBE:
@@ -135,6 +170,40 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
+
+
+def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
+    """Return the plan of a conjunction that is evaluated by columns; None if its join is better.
+
+    A range with two ends that depends on another relation is sought by the join, and columns would be filtered by it
+    only after all that is equal is paired.  Constants may leave a query little to read.
+    """
+    positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
+    plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
+    ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
+    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]):
+        return None
+    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms)
+    needed = frozenset(
+        v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plans[0].computed))
+    )
+    if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
+        return None  # where all pairs are listed, flat tries list them faster
+    if maintenance == ONCE:
+        rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
+        constant = any(b.kind == EQ and not b.others for b in plans[0].bounds)
+        if constant and rows > COLUMN_ROWS * orders.cheapest()[1]:
+            return None
+        return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
+    sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
+    held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
+    costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
+    plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
+    if maintenance == AUTO and not plan.sensors:
+        return replace(plan, in_columns=True, choice=NO_SENSORS)
+    probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]
+    choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
+    return replace(plan, probes=tuple(probes), in_columns=True, choice=choice)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

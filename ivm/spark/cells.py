@@ -234,6 +234,7 @@ class Cells:
 
     # -- batches
 
+    @sentence_first()
     def apply(self, number: int, changes: Mapping[str, Any], query: str | None = None) -> Applied:
         """Apply a batch of changes to all cells and bring every view up to date; do nothing for a batch that is done.
 

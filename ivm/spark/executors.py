@@ -17,6 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -176,11 +177,25 @@ def use_this_python(spark: "SparkSession") -> None:
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """In a worker, make Spark report our errors by their message, without the traceback."""
+    """Make Spark report our errors by their message: in a worker without the traceback, in `foreachBatch` before it."""
     try:
         yield
     except Exception as error:
-        ours = isinstance(error, PagestoreError | IvmError) or (isinstance(error, OSError) and error.errno is None)
-        if ours and IN_WORKER in os.environ:
-            os.environ[HIDE] = "1"
+        if isinstance(error, PagestoreError | IvmError) or (isinstance(error, OSError) and error.errno is None):
+            if IN_WORKER in os.environ:
+                os.environ[HIDE] = "1"
+            elif streaming_query() is not None:
+                _lead(error)
         raise
+
+
+def _lead(error: BaseException) -> None:
+    """Give an error a copy of itself as its first cause, since Python shows causes first, and Spark what Python shows.
+
+    The copy has no traceback, so the message comes first.
+    """
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    with suppress(Exception):  # an error of another package may refuse to be copied
+        first.__cause__ = copy(error)

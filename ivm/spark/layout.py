@@ -155,7 +155,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: lang.Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not support: recursion, concat, edits, names with @."""
+    """Raise ConstructError or AggregateError for what cells do not support, such as recursion and bags."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
@@ -165,6 +165,11 @@ def refuse(program: lang.Program) -> None:
                 "supported: derive it in one store"
             )  # fmt: skip
     for predicate in program.predicates.values():
+        if predicate.bag:
+            raise ConstructError(
+                predicate.where, f"{predicate.name} is a bag, and cells keep sets: leave the statement out, and read "
+                "the multiplicities"
+            )  # fmt: skip
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
             raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
         for column in sorted(OF_CHANGES.intersection(predicate.columns)):
@@ -178,6 +183,11 @@ def refuse(program: lang.Program) -> None:
                 raise AggregateError(
                     one.where, "concat over cells is not supported, since its texts are read piece by piece from "
                     "one store: derive it there from the rows that cells.read gives"
+                )  # fmt: skip
+            if one.absent is not None:
+                raise AggregateError(
+                    one.where, "`else` without keys is not evaluated over cells, each of which would have the row: "
+                    "derive the aggregate without it, and let the reader of the view supply the value"
                 )  # fmt: skip
             if one.op not in COMBINED_BY and one.op not in GATHERED:
                 raise AggregateError(

@@ -71,6 +71,7 @@ def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
     return table.append_column("_commit_version", pa.repeat(did.version, table.num_rows))
 
 
+@sentence_first()
 def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
     incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,

@@ -98,6 +98,8 @@ def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.nda
     """
     fold = layout.fold
     assert fold
+    if not rows.shape[1] and fold.absent is not None:
+        return np.array([[fold.absent]])
     if fold.state.kind == ALONE:
         return rows[1:2]
     if fold.state.kind == INVERTED:
@@ -124,6 +126,8 @@ def view_edits(
     """
     fold = layout.fold
     assert fold
+    if fold.absent is not None and rows.shape[1] and (fold.state.kind in (ALONE, INVERTED) or not state.count):
+        return _instead(pages, view, view_rows(name, layout, pages, state, _all_rows(pages, state), order))
     if fold.state.kind == ALONE:
         return actions, rows[1:2]
     if fold.state.kind == INVERTED:
@@ -142,12 +146,21 @@ def view_edits(
     new, which = _Rows(name, layout, pages, state, order).of(found, records)
     new = in_key_order(fold, new)
     if layout.bare:
-        old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
-        gone = old[:, : keys.shape[1]]  # empty if the state did not change
-        return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
+        return _instead(pages, view, new) if keys.shape[1] else (np.empty(0, np.int64), new)
     gone = _surplus(pages, view, fold, keys, np.bincount(there[which], minlength=keys.shape[1]))
     gone = np.concatenate([in_key_order(fold, gone), np.zeros((1, gone.shape[1]), np.int64)])
     return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate([new, gone], axis=1)
+
+
+def _instead(pages: Pages, view: Tree, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edits that give a view without keys the row int64[1, n], with n <= 1."""
+    old = _all_rows(pages, view)
+    return np.repeat([ERASE, INSERT], [old.shape[1], new.shape[1]]), np.concatenate([old, new], axis=1)
+
+
+def _all_rows(pages: Pages, tree: Tree) -> np.ndarray:
+    """Return all records of a tree, int64[C, n]."""
+    return np.concatenate([*read_batches(pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1)
 
 
 def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -54,6 +54,30 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
     return composed, final
 
 
+def compose_bag(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:
+    """Return one edit per row of a bag, sorted, given edits of rows (..., n).  O(n log n).
+
+    INSERT adds n equal rows and TAKE removes n of them, if there are so many; SET leaves n, and ERASE none.
+    """
+    order = sort_order(rows[:-1])
+    actions, rows = actions[order], rows.take(order, axis=1)
+    starts = np.flatnonzero(begins(rows[:-1]))
+    found, stored = get(pages, tree, rows[:-1, starts])
+    times = np.where(found, stored[0], 0)
+    if (actions == INSERT).all():
+        times += np.add.reduceat(rows[-1], starts) if len(starts) else 0
+    else:
+        ends = np.append(starts[1:], len(actions))
+        for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            left = int(times[group])
+            for action, n in zip(actions[start:end].tolist(), rows[-1, start:end].tolist(), strict=True):
+                left = max(0, {INSERT: left + n, TAKE: left - n, SET: n, ERASE: 0}[action])
+            times[group] = left
+    final = rows[:, starts]
+    final[-1] = times
+    return np.where(times > 0, SET, ERASE), final
+
+
 def _check_single(
     actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, single: np.ndarray, keys: int
 ) -> None:

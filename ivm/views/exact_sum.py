@@ -129,6 +129,9 @@ def round_parts(
 def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float | None:
     count = pairs[-1][1] if pairs[-1][0] == COUNTED else 1
     infinite = {place for place, _ in pairs if INFINITE <= place < SQUARES}
+    freedom = count - (op in ("variance", "stddev"))
+    if not freedom:
+        return None
     if infinite:
         if len(infinite) > 1 or op not in ("total", "avg"):
             what = "inf and -inf" if len(infinite) > 1 else "inf"
@@ -139,9 +142,6 @@ def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float 
     try:
         if op in ("total", "avg"):
             return numbers / (unit * (count if op == "avg" else 1))  # rounded correctly by Python
-        freedom = count - (op in ("variance", "stddev"))
-        if not freedom:
-            return None
         squares = sum(amount << 32 * (place - SQUARES) for place, amount in pairs if SQUARES <= place < COUNTED)
         above, below = count * squares - numbers * numbers, count * freedom * unit * unit
         return square_root(above, below) if op.startswith("stddev") else above / below

@@ -14,8 +14,9 @@ A function F[s] = t that is not an aggregate has t among its key columns, so a d
 value; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -23,10 +24,13 @@ from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var, variables
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Batch, Codes, Encoder, Evaluator, binaries, either, place, refusal, risk
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Choice, Filter, Plan, compared
 from ivm.views.exact_sum import parts_of
 from ivm.views.layouts import ALONE, COUNT, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
-from pagestore.host import ADD, INSERT, WORD_MIN, one_batch
+from pagestore.host import ADD, INSERT, WORD_MIN, Edits, one_batch
+
+Node = Term | Filter
+Steps = Sequence[tuple[str, Node]]  # filters ("", comparison) and computed variables (name, term)
 
 
 class Head:
@@ -51,7 +55,7 @@ class Head:
     def copies_all(self) -> bool:
         """Whether the rows of the only head are the bindings themselves, in order and each once."""
         plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
-        return plain and self._copies == [list(range(len(self._plan.columns)))]
+        return plain and not self._steps and self._copies == [list(range(len(self._plan.columns)))]
 
     @cached_property
     def copies(self) -> list[tuple[str, bool, list[int]]]:
@@ -59,7 +63,7 @@ class Head:
 
         Empty if some head does more than copy columns.
         """
-        if not all(self._copies):
+        if self._steps or not all(self._copies):
             return []
         names = [head.predicate for head in self._rule.heads]
         return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
@@ -74,15 +78,42 @@ class Head:
         """
         if self.copies_all:
             return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
-        if all(self._copies):
+        batch = Batch(len(delta.actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
+        return self._edits_of(self._steps, delta.actions, batch, encode, times)
+
+    def insertions(
+        self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int = INSERT
+    ) -> dict[str, Edits]:
+        """Return the edits that insert or erase bindings which pass the plan's `sure` filters; otherwise like `edits`.
+
+        The batch has a column for each of `needed`.  Raises RangeError.
+        """
+        return self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The variables of a binding from which its edits follow, apart from those of the plan's `sure` filters."""
+        rule, plan = self._rule, self._plan
+        late = [node for _, node in self._late_steps]
+        found = variables(
+            *rule.heads, *rule.aggregates, *chain(*map(_parts, late)), *([rule.failed] if rule.failed else [])
+        )
+        return frozenset(v.name for v in found).intersection(plan.columns)
+
+    def _edits_of(
+        self, steps: Steps, actions: np.ndarray, batch: Batch, encode: Encoder, times: np.ndarray | None
+    ) -> dict[str, Edits]:
+        if all(self._copies) and not steps:
             copies = zip(self._rule.heads, self._copies, strict=True)
-            edits = [self._copy(head, columns, delta, times) for head, columns in copies]
+            edits = [self._copy(head, columns, actions, batch, times) for head, columns in copies]
         else:
             evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
-            actions, batch, codes = self._computed(delta, evaluator)
-            failed = [] if codes is None else [self._failed(actions, batch, codes, evaluator)]
+            which, batch, codes = self._computed(steps, batch, evaluator)
+            actions, times = actions[which], times if times is None else times[which]
+            failed = [] if codes is None else [self._failed(_weights(actions, times), batch, codes, evaluator)]
             if codes is not None:
                 actions, batch = actions[codes == 0], batch.only(codes == 0)
+                times = times if times is None else times[codes == 0]
             if self._rule.refuses and batch.n:
                 (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
                 raise refusal(self._rule.refuses[place(code)], code)
@@ -100,10 +131,11 @@ class Head:
         if `strict`, else it is left out.
         """
         (head,) = self._rule.heads
-        if self._copies[0]:
+        if self._copies[0] and not self._steps:
             return np.arange(rows.shape[1]), rows[self._copies[0]]
         evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
-        which, batch, codes = self._computed(Delta(np.arange(rows.shape[1]), rows), evaluator)
+        batch = Batch(rows.shape[1], dict(zip(self._plan.columns, rows, strict=True)), {})
+        which, batch, codes = self._computed(self._steps, batch, evaluator)
         if codes is not None:
             if strict:
                 self._failed(which, batch, codes, evaluator)
@@ -115,73 +147,74 @@ class Head:
         """Return the columns of a binding that a head copies: all, or some if its rows have supports; else empty."""
         plan, rule = self._plan, self._rule
         names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
-        if rule.aggregate or rule.refuses or plan.filters or plan.computed or len(names) < len(head.terms):
+        if rule.aggregate or rule.refuses or len(names) < len(head.terms):
             return []
         if self._layouts[head.predicate].kind == PLAIN and set(names) < set(plan.columns):
             return []
         return [plan.columns.index(name) for name in names]
 
     def _copy(
-        self, head: Atom, columns: list[int], delta: Delta, times: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, head: Atom, columns: list[int], actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> Edits:
+        words = [batch.columns[self._plan.columns[column]] for column in columns]
         if self._layouts[head.predicate].kind == PLAIN:
-            return delta.actions, delta.rows if columns == list(range(len(delta.rows))) else delta.rows[columns]
-        words = np.empty((len(columns) + 1, len(delta.actions)), np.int64)
-        for i, column in enumerate(columns):
-            words[i] = delta.rows[column]
-        words[-1] = _weights(delta.actions, times)
-        return np.full(len(delta.actions), ADD), words
+            return actions, np.stack(words)
+        return np.full(batch.n, ADD), np.stack([*words, _weights(actions, times)])
 
     @cached_property
-    def _steps(self) -> list[tuple[str, Term | Compare]]:
+    def _late_steps(self) -> Steps:
+        """The steps that are left once the `sure` filters are applied."""
+        return [step for step in self._steps if step[1] not in self._plan.sure]
+
+    @cached_property
+    def _steps(self) -> Steps:
         """The filters ("", comparison) and computed variables (name, term), each after those that it depends on.
 
         Of those that may come next, one that cannot fail comes first, since a filter may exclude failures.
         """
         plan, known = self._plan, set(self._plan.columns)
-        waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
-        steps = []
+        waiting: list[tuple[str, Node]] = [*(("", f) for f in plan.filters), *plan.computed]
+        steps = list[tuple[str, Node]]()
         while waiting:
-            ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
-            step = min(
-                ready, key=lambda step: risk(step[1])
-            )  # min takes the first of several: a filter, if there is one
+            ready = (step for step in waiting if known.issuperset(v.name for v in variables(*_parts(step[1]))))
+            step = min(ready, key=lambda step: max(map(risk, _parts(step[1]))))  # the first of several: a filter
             waiting.remove(step)
             steps.append(step)
             known.add(step[0])
         return steps
 
-    def _computed(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
-        """Return actions and columns of the bindings that pass the filters, and failure codes if a step failed."""
-        actions, codes = delta.actions, None
-        batch = Batch(len(actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
-        for computed, node in self._steps:
-            if not isinstance(node, Compare):
+    @staticmethod
+    def _computed(steps: Steps, batch: Batch, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
+        """Return which bindings pass the filters, int64[m], their columns, and failure codes if a step failed."""
+        which, codes = np.arange(batch.n), None
+        batch = batch._replace(columns={**batch.columns}, failures={})
+        for computed, node in steps:
+            if not isinstance(node, Compare | Choice):
                 batch.columns[computed], failed = evaluator.words(node, batch)
                 if failed is not None:
                     batch.failures[computed] = failed
                 codes = either(codes, failed)
                 continue
-            keep, failed = evaluator.holds(node, batch)
+            keep, failed = evaluator.passes(node, batch)
             codes = either(codes, failed)
             if failed is not None:
                 keep = keep | (failed != 0)
-            actions, batch = actions[keep], batch.only(keep)
+            which, batch = which[keep], batch.only(keep)
             codes = None if codes is None else codes[keep]
-        return actions, batch, codes if codes is not None and codes.any() else None
+        return which, batch, codes if codes is not None and codes.any() else None
 
     def _failed(
-        self, actions: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
+        self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the edits of the rule's view of failing bindings (failure.py).  Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
-            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
+            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(*_parts(node))}
             code = int(codes[which[0]])
             raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
         *told, _ = variables(self._rule.failed)
         words = [*(batch.columns[v.name][which] for v in told), codes[which]]
-        return np.full(len(which), ADD), np.stack([*words, _weights(actions[which], None)])
+        return np.full(len(which), ADD), np.stack([*words, weights[which]])
 
     def _edits(
         self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
@@ -235,6 +268,8 @@ class Head:
         if not words:
             words = [np.zeros(batch.n, np.int64)]  # the state of a bare aggregate has the key 0
         if layout.kind == PLAIN:  # a row may be erased and inserted, if only a value changed: ERASE first
+            if (actions == INSERT).all():
+                return actions, np.stack(words)
             order = np.argsort(actions == INSERT, kind="stable")
             return actions[order], np.stack(words).take(order, axis=1)
         if layout.kind == SUM:
@@ -258,8 +293,15 @@ class Head:
         return np.full(len(which), ADD), np.stack([*keys, found * weights, weights])
 
 
+def _parts(node: Node) -> tuple[Term | Compare, ...]:
+    """Return the comparisons of a filter, or a term itself."""
+    return (*compared([node]),) if isinstance(node, Compare | Choice) else (node,)
+
+
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
     """Return the columns to add to sums and supports; WORD_MIN has no negative, so minus its half is added twice."""
+    if int(np.abs(weights).max(initial=0)) > 1:
+        words, values, weights = _in_parts(words, values, weights)
     table = [*words, values * weights, weights]
     halved = np.flatnonzero((values == WORD_MIN) & (weights < 0))
     if len(halved):
@@ -267,6 +309,19 @@ def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) ->
         table[-1][len(values) :] = 0
         table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(WORD_MIN // 2)
     return table
+
+
+def _in_parts(
+    words: list[np.ndarray], values: np.ndarray, weights: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Repeat what is added so often that its product exceeds 64 bits, until each product is below 2^62."""
+    times = np.ceil(np.abs(values.astype(np.float64) * weights) / 2.0**61).astype(np.int64).clip(1)
+    if not len(times) or times.max() == 1:
+        return words, values, weights
+    which = np.repeat(np.arange(len(times)), times)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
+    share, more = np.divmod(weights, times)
+    return [word[which] for word in words], values[which], share[which] + (number < more[which])
 
 
 def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:

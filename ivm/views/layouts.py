@@ -48,6 +48,7 @@ from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, variables
 from ivm.lang.types import TEXTS
+from ivm.plan.expression import plain_word
 from ivm.plan.plan import Plan
 from pagestore.host import CARRY, CHECKSUM, KEYS_MAX, MAX, MIN, THEN, Spec, has_inverse, is_operator, operator_code
 from pagestore.host import COUNT as COUNT_FOLD
@@ -160,7 +161,8 @@ class Fold(NamedTuple):
     it numbers the rows of a group; `grouped` is False if there is one group.
 
     With several levels of detail, the view's group is the state's key without the last `between` words, and `order` has
-    the position of each of the view's keys in it; it is empty if the order is the same.
+    the position of each of the view's keys in it; it is empty if the order is the same.  A view without keys has the
+    word `absent` if there is nothing to aggregate, if that is not None.
     """
 
     op: str
@@ -171,6 +173,7 @@ class Fold(NamedTuple):
     grouped: bool = True
     between: int = 0
     order: tuple[int, ...] = ()
+    absent: int | None = None
 
     @property
     def group(self) -> int:
@@ -392,6 +395,7 @@ def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
         tuple(const.value for const in aggregate.constants),
         aggregate.place is not None,
         len(predicate.keys) > (aggregate.place is not None),
+        absent=None if aggregate.absent is None else plain_word(aggregate.absent),
     )
     if fold and fold.state.levels:
         keys = [fold.state.levels.index(v) for v in group_of(rule.heads[place], aggregate)]

@@ -29,6 +29,7 @@ from pagestore.pages.layout import (
     RECORDS_A_WORD,
     SCAN,
     TYPE,
+    WORD_MAX,
     page_type_fields,
     pointer_birth,
 )
@@ -93,6 +94,7 @@ class Walk:
         for info in version.catalog.relations.values():
             if info.schema:
                 bounds = [(*bounds_of(column.type), column.type.nullable) for column in info.schema.stored]
+                bounds += [(0, WORD_MAX, False)] * info.bag
                 self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
                 strings = {i: c.name for i, c in enumerate(info.schema.stored) if c.type.name == "string"}
                 self._strings[info.spec.tree_id] = strings

@@ -20,6 +20,7 @@ import numpy as np
 
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
+from pagestore.relations.bags import repeated
 from pagestore.relations.frames import Frames
 from pagestore.relations.texts import NO_TEXT, Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
@@ -144,8 +145,11 @@ class Range(Frames):
         pages, tree = self.view()
         if rows is None:
             rows = batch_rows(tree.spec.columns if columns is None else len(columns))
+        if self.info.bag:
+            columns = (*(range(tree.spec.keys) if columns is None else columns), tree.spec.keys)
         with naming_path(pages, tree):
-            for batch in self._read_batches(pages, tree, columns, rows):
+            batches = self._read_batches(pages, tree, columns, rows)
+            for batch in repeated(batches, rows) if self.info.bag else batches:
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may have been reused
 
@@ -153,7 +157,10 @@ class Range(Frames):
         """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            for batch in self._read_backward(pages, tree, rows):
+            batches = self._read_backward(pages, tree, rows)
+            if self.info.bag:
+                batches = repeated((batch[: tree.spec.keys + 1] for batch in batches), rows)
+            for batch in batches:
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may have been reused
 
@@ -193,6 +200,9 @@ class Range(Frames):
 
     def _all_words(self) -> np.ndarray:
         """Return the stored words of all records, int64[C, n]."""
+        if self.info.bag:
+            none = np.empty((self.info.spec.keys, 0), np.int64)
+            return np.concatenate([none, *self.words()], axis=1)
         pages, tree = self.view()
         with naming_path(pages, tree):
             return self._text_range(pages, tree).read() if self._texts else read(pages, tree, self._lo, self._hi)
@@ -493,7 +503,9 @@ class Keyed(Range):
         return zip(_joined(columns, key, len(batch)), _joined(columns, values, len(batch)), strict=True)
 
     def cursor(self) -> Cursor:
-        """Return a cursor over the range, which moves forward and back."""
+        """Return a cursor over the range, which moves forward and back. Raises SchemaError for a bag."""
+        if self.info.bag:
+            raise SchemaError(f"{self.name!r} is a bag, whose rows have no places of their own: iterate over it")
         return Cursor(self)
 
     def mapping(self) -> RelationMapping:

@@ -36,6 +36,7 @@ from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_
 from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
+BAG_ROWS = 1 << 16  # multiplicities that are added up at a time
 
 
 class Relation(Keyed):
@@ -120,7 +121,12 @@ class Relation(Keyed):
         return Relation(self._source, self.info, low, high, self)
 
     def __len__(self) -> int:
-        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without."""
+        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without.
+
+        O(its leaves) for a bag, too, whose rows count as often as it holds them."""
+        if self.info.bag:
+            pages, tree = self.view()
+            return sum(int(batch.sum()) for batch in self._read_batches(pages, tree, (tree.spec.keys,), BAG_ROWS))
         if not self._lo and not self._hi:
             return self.tree.count
         pages, tree = self.view()
@@ -159,7 +165,9 @@ class Relation(Keyed):
         return values is not None and values[: len(words) - keys] == words[keys:]
 
     def get(self, keys: Any, default: Any = None) -> Any:
-        """Return the values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
+        """Return the values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n).
+
+        For a row of a bag, return how often it is there."""
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) == self._plain and are_ints(row):
             try:
@@ -176,6 +184,8 @@ class Relation(Keyed):
         words = self._find(self._words_of(row))
         if words is None:
             return default
+        if self.info.bag:
+            return words[0]
         out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words come after these
         if self._computed:
             record = self._tuples(np.array([*self._words_of(row), *out], np.int64)[:, None])[0]
@@ -321,9 +331,10 @@ class Relation(Keyed):
         Raises MissingError without a "count" scan. O(records) where the range is not contiguous in the tree.
         """
         pages, tree = self.view()
-        count_rows(tree)
+        if not self.info.bag:
+            count_rows(tree)
         bound = self._bound(key)
-        if self._texts:
+        if self._texts or self.info.bag:
             behind = min((b for b in (bound, self._hi) if b), default=None)
             return 0 if behind is None or not bound else len(Relation(self._source, self.info, self._lo, behind, self))
         start, stop = _places(pages, tree, *(self._stored(pages, tree) or ((), ())))
@@ -337,9 +348,10 @@ class Relation(Keyed):
         "count" scan.
         """
         pages, tree = self.view()
-        count_rows(tree)
+        if not self.info.bag:
+            count_rows(tree)
         stored = self._stored(pages, tree)
-        in_tree = stored is not None and self._kept_in_order(pages, tree)
+        in_tree = stored is not None and self._kept_in_order(pages, tree) and not self.info.bag
         words = np.empty((0, 0), np.int64) if in_tree else self._all_words()
         start, stop = _places(pages, tree, *stored) if stored and in_tree else (0, words.shape[1])
         place = index(rank) + (start if rank >= 0 else stop)
@@ -396,7 +408,7 @@ class Relation(Keyed):
         scan = parse_scan(text, self.schema)
         if self._computed and self.schema.stored[self._computed.place] in scan.columns:
             raise SchemaError(f"{text!r}: the values of {self.name!r} are computed when they are read; fold the rows")
-        if not scan.carried:
+        if not scan.carried or self.info.bag:
             return scan, None
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import starmap
 from sys import is_finalizing
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from pagestore.errors import ClosedError, MissingError, SchemaError, VersionError
 from pagestore.pages.layout import Pages
 from pagestore.printable import printable
+from pagestore.relations.bags import row_changes
 from pagestore.relations.frames import html_table
 from pagestore.relations.range import Range
 from pagestore.relations.relation import Relation
@@ -263,6 +265,13 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
         yield held
 
 
+def changes_between(pages: Pages, before: Range, after: Range) -> Iterator[Edits]:
+    """Yield the difference of two versions of a relation: actions int64[n], words int64[columns, n]."""
+    bag = after.info.bag
+    changes = visible_changes(pages, before.tree, after.tree, len(after.schema.columns) + bag)
+    return starmap(row_changes, changes) if bag else changes
+
+
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
     """Yield the edits without erasures that the next insertion restores; nothing if none are left."""
     taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
@@ -276,7 +285,7 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = pages_of_both(old, new)
     latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # its dictionary has the texts of both
-    changes = visible_changes(pages, old.tree(relation), new.tree(relation), len(schema) - 1)
+    changes = changes_between(pages, old[relation], new[relation])
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:

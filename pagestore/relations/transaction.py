@@ -84,8 +84,11 @@ class Transaction(WorkingTrees):
         hidden: int = 0,
         if_not_exists: bool = False,
         keys_null: bool = False,
+        bag: bool = False,
     ) -> WritableRelation:
         """Create an empty relation. Without `key` all columns are the key.
+
+        A `bag` has no key and may hold a row several times: an insertion adds one, a deletion takes one away.
 
         With `keys_null`, columns of the key whose type has a question mark may be null: null is one value, the first
         in the order, and equal to itself.
@@ -106,6 +109,8 @@ class Transaction(WorkingTrees):
                 raise SchemaError(f"there is a relation {name!r} with other columns or another key: ({there}), "
                                   f"key {', '.join(there.key)}; drop it first, or change it")  # fmt: skip
             return self[name]
+        if bag and (key is not None or scans or intervals):
+            raise SchemaError(f"{name!r}: a bag has neither a key nor scans nor intervals")
         stored = [column.name for column in parsed.stored]
         scans = [scans] if isinstance(scans, str) else list(scans)
         if intervals:
@@ -120,7 +125,8 @@ class Transaction(WorkingTrees):
             if f"max:{intervals[1]}" not in scans:
                 scans.append(f"max:{intervals[1]}")
         folds = _rows(scans, parsed)
-        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, folds, intervals)
+        values = len(stored) - len(parsed.key) + hidden + bag
+        self._create(name, parsed, len(parsed.key), values, folds, intervals, bag)
         return self[name]
 
     def create_intervals(
@@ -154,6 +160,8 @@ class Transaction(WorkingTrees):
         """
         info = self._info(name)
         self._grows()
+        if info.bag:
+            raise SchemaError(f"{name!r} is a bag, which has no scans: make a view of it, or a relation with a key")
         rows = _rows([scan], self[name].schema)
         if rows_of(info.spec, rows):
             raise ExistsError(f"{name!r} has the scan {scan!r} already")

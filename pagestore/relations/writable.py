@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from pagestore.errors import MissingError, PagestoreError, SchemaError, WordError
+from pagestore.relations.bags import counted, removals
 from pagestore.relations.range import WritableMapping
 from pagestore.relations.relation import Relation, overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
@@ -47,7 +48,9 @@ class WritableRelation(Relation):
         self._edit(INSERT, given_rows(rows, columns))
 
     def set(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add records, replacing the values of existing keys."""
+        """Add records, replacing the values of existing keys. Raises SchemaError for a bag, which has none."""
+        if self.info.bag:
+            raise SchemaError(f"{self.name!r} is a bag, which has no keys to set: insert and delete rows")
         self._edit(SET, given_rows(rows, columns))
 
     def add(self, rows: Any = None, *, columns: Any = None) -> None:
@@ -57,6 +60,8 @@ class WritableRelation(Relation):
         edits are applied, for a last value that would fall below 0 or a sum beyond 64 bits.
         """
         values = self.schema.stored[len(self.schema.key) :]
+        if self.info.bag:
+            raise SchemaError(f"{self.name!r} is a bag: an insertion adds a row")
         for column in values:
             if column.type.name not in ("int64", "decimal") or column.type.nullable:
                 raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
@@ -71,10 +76,17 @@ class WritableRelation(Relation):
                 if column.type.name == "decimal" and (np.abs(sums) >= 10**column.type.precision).any():
                     raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
 
-    def delete(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same."""
+    def delete(self, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
+        """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same.
+
+        A bag loses one row for each that is given, or, with `every`, all that are equal to it.
+        """
         words = self.encode(given_rows(rows, columns), keys_allowed=True, add=False)
         keys = len(self.schema.key)
+        if self.info.bag:
+            pages, tree = self.view()
+            self._source.edit(self.info, *removals(pages, tree, words, every))
+            return
         if len(words) > keys:
             found, values = self._look_up(words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
@@ -156,6 +168,10 @@ class WritableRelation(Relation):
         """
         if self.tree.count:
             raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
+        if self.info.bag:
+            for batch in batches:
+                self.insert(batch)
+            return len(self)
         encoded = (self.encode(batch) for batch in batches)
         if self.sorts_texts:  # their order in the tree differs
             words = np.concatenate([np.empty((self.info.spec.columns, 0), np.int64), *encoded], axis=1)
@@ -169,7 +185,7 @@ class WritableRelation(Relation):
         problems of all columns; `first` is the number of the first row.
         """
         schema = self.schema
-        if self.info.spec.columns != len(schema.columns):
+        if self.info.spec.columns != len(schema.columns) + self.info.bag:
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
         if schema.plain and (words := plain_rows(rows, schema)) is not None:
             return words
@@ -203,6 +219,8 @@ class WritableRelation(Relation):
                 first += len(batch)
 
     def _edit_words(self, action: int, words: np.ndarray) -> None:
+        if self.info.bag:
+            action, words = ADD, counted(words)
         self._source.edit(self.info, np.full(words.shape[1], action), words)
 
 

@@ -41,6 +41,7 @@ from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.commit_record import lie_within
 
 PROPERTY = "pagestore.dependants"
+BAG = ("",)  # instead of the names of an interval's ends
 
 
 class Dependants(NamedTuple):
@@ -56,6 +57,11 @@ class Dependants(NamedTuple):
     properties: tuple[str, ...] = ()
     edit: str = "load that host first"
     release: str = "have that host release it"
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What is recorded, without the sentences, in which releases may differ."""
+        return self[:4]
 
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
@@ -74,12 +80,16 @@ FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # tree numbers of relations; lower 
 
 
 class Info(NamedTuple):
-    """A relation: its name, its tree's shape, and its schema; trees of raw words have none."""
+    """A relation: its name, its tree's shape, and its schema; trees of raw words have none.
+
+    The first word after the key of a `bag` says how often it holds the row.
+    """
 
     name: str
     spec: Spec
     schema: Schema | None
     intervals: tuple[str, str] | None = None  # the columns that are an interval's ends
+    bag: bool = False
 
     @property
     def hidden(self) -> bool:
@@ -152,7 +162,7 @@ def _put_info(out: RecordWriter, info: Info) -> None:
         out.put_text(column.name, "column's name")
         out.put_text(str(column.type))
     key = info.schema.key if info.schema else ()
-    for names in (key, info.intervals or ()):
+    for names in (key, BAG if info.bag else info.intervals or ()):
         out.put(len(names))
         for name in names:
             out.put_text(name)
@@ -171,7 +181,9 @@ def _take_info(source: RecordReader) -> Info:
         if columns:
             raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
         schema = None
-    info = Info(name, Spec(tree_id, keys, values, scans), schema, intervals or None)  # type: ignore[arg-type]
+    bag = intervals == BAG
+    ends = None if bag or not intervals else intervals
+    info = Info(name, Spec(tree_id, keys, values, scans), schema, ends, bag)  # type: ignore[arg-type]
     fault = _fault(info)
     if fault:
         raise CorruptionError(f"the catalog's relation {name!r}: {fault}")
@@ -193,6 +205,8 @@ def _fault(info: Info) -> str | None:
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
     if not _are_scans(scans, len(stored) or info.spec.columns) or (info.schema and not _have_names(scans, info.schema)):
         return f"{[*scans]} are not scans"
+    if info.bag and (len(stored) != keys or not values or scans):
+        return "a bag has a key of all its columns, a multiplicity and no scans"
     return _interval_fault(info) if info.intervals else None
 
 

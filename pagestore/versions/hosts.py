@@ -190,7 +190,7 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
     what = f"{one.host} depends on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
-    raise DependantsError(f"{name!r} was dropped, renamed or made anew, and {what}; nothing is changed: {one.release}")
+    raise DependantsError(f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}")
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:

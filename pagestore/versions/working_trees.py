@@ -261,7 +261,7 @@ class WorkingTrees:
     @step
     def _create(
         self, name: str, schema: Schema | None, keys: int, values: int,
-        scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
+        scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None, bag: bool = False,
     ) -> None:  # fmt: skip
         self._grows()
         self._refuse_name(name, hidden=schema is None)
@@ -269,7 +269,7 @@ class WorkingTrees:
             raise SchemaError(f"{name!r}: a record cannot have {values} more words")
         spec = self._fitting(name, Spec(self._next_tree, keys, values, scans))
         self._next_tree += 1
-        self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
+        self._changed_catalog().relations[name] = Info(name, spec, schema, intervals, bag)
         self._trees[spec.tree_id] = Tree.empty(spec)
 
     def _refuse_name(self, name: str, hidden: bool) -> None:

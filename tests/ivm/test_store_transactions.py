@@ -13,6 +13,7 @@ import pagestore
 from ivm.engine.installed import PROPERTY
 from ivm.errors import FunctionConflictError
 from pagestore.errors import DependantsError
+from pagestore.host import record_dependants
 from pagestore.versions import catalog
 from tests.support.hosts import without_host
 
@@ -166,14 +167,39 @@ def test_a_process_that_has_not_imported_ivm(ws):
         "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
     )
     assert drop.startswith(
-        "'e' was dropped, renamed or made anew, and ivm depends on it (c, p); nothing is changed: `ivm unin"
+        "'e' was dropped, renamed or replaced, and ivm depends on it (c, p); nothing is changed: `ivm unin"
     )
-    assert drop_view.startswith("'c' was dropped, renamed or made anew, and it belongs to ivm")
+    assert drop_view.startswith("'c' was dropped, renamed or replaced, and it belongs to ivm")
     assert (
         edit_view
         == "'p' belongs to ivm, which keeps it as it follows from e; nothing is changed: edit that, and it will follow"
     )
     assert scan == "committed" and rows == "[(1,)] False []"
+
+
+def test_a_store_with_the_sentences_of_an_earlier_release_opens_as_it_is(ws):
+    """They are no difference: nothing is written, nothing is reported, and the next commit that says it has the new."""
+    path = ws.store.path
+    with ws.store.transaction() as txn:
+        txn.declare_maintained("ivm")
+        (said,) = catalog.recorded_dependants(txn.properties).values()
+        record_dependants(txn, said._replace(edit="first that", release="lets go"))
+    version = ws.store.version
+    ws.close()
+    with ivm.open(path) as ws:
+        assert ws.store.version == version
+        clean(ws)
+        with ws.store.transaction() as txn:
+            txn["e"].insert([(1, 2)])
+        assert (list(ws["p"]), ws.store.version) == ([(1,)], version + 1)
+        with pytest.raises(DependantsError, match="lets go"), ws.store.transaction() as txn:
+            txn.properties["ivm"] = "nothing"
+        ws.install("q(x) <- p(x).", "more")
+        with (
+            pytest.raises(DependantsError, match="removes rules and all that"),
+            ws.store.transaction() as txn,
+        ):
+            txn.properties["ivm"] = "nothing"
 
 
 def test_a_process_that_imports_ivm_and_opens_no_workspace(ws):

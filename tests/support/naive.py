@@ -408,9 +408,20 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
             return [(reduce(registered(operator_code(op)).call, in_order),)]
         if op in CHOOSING:  # a value that exists fits its type
             return [(AGGREGATE[op](in_order if op in ENDS else taken),)]
+        if op in WITH_INFINITIES and not all(map(math.isfinite, taken)):
+            return [(with_infinities(op, sorted(taken)),)]
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
+
+
+def with_infinities(op: str, values: list[float]) -> float:
+    """What an aggregate makes of sorted floats, some infinite, as IEEE 754 has it; a NaN is an error."""
+    middle = values[(len(values) - 1) // 2], values[len(values) // 2]
+    found = sum(middle) / 2 if op == "median" else sum(values) if op in ("total", "avg") else math.nan
+    if math.isnan(found):
+        raise RangeError(f"{op} of infinities is not a number")
+    return found
 
 
 def exact(values: list) -> list[Fraction]:
@@ -418,6 +429,7 @@ def exact(values: list) -> list[Fraction]:
 
 
 ENDS = ("argmin", "argmax", "first", "last")
+WITH_INFINITIES = ("total", "avg", "variance", "var_pop", "stddev", "stddev_pop", "median")
 CHOOSING = (*ENDS, "min", "max")
 AGGREGATE = {
     "sum": sum,

@@ -91,8 +91,8 @@ def catalog(reader: Reader) -> list[dict]:
         reader.rows(2)
         columns = [(reader.text().decode(), reader.text().decode()) for _ in range(reader.number())]
         key = reader.texts()
-        reader.texts()
-        relations.append({"name": name, "tree": tree, "keys": keys, "columns": columns, "key": key})
+        bag = reader.texts() == [""]
+        relations.append({"name": name, "tree": tree, "keys": keys, "columns": columns, "key": key, "bag": bag})
     return relations
 
 
@@ -163,7 +163,8 @@ def relations(path: str) -> dict[str, list[tuple]]:
         rows = []
         for record in records(pages, *roots.get(relation["tree"], (0, 0)), relation["keys"]):
             words = dict(zip(stored, record, strict=False))
-            rows.append(tuple(value(kind, words[name], dictionary) for name, kind in relation["columns"]))
+            row = tuple(value(kind, words[name], dictionary) for name, kind in relation["columns"])
+            rows += [row] * (record[relation["keys"]] if relation["bag"] else 1)
         if relation["columns"]:
             out[relation["name"]] = rows
     return out

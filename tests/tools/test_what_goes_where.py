@@ -404,6 +404,99 @@ def test_values_of_json(written, tmp_path):
                 assert meaning(relation.to_arrow()["x"][0]) == expected, text
 
 
+CSV = [
+    *(text.strip('"') for text in JSON), "-0", "007", "0x10", "1_000", "9223372036854775808", "1e30", "inf", "nan",
+    "True", "false", "0", "1", "2020-13-01", "24:00:00", "1.5", " 7", "caf\N{LATIN SMALL LETTER E WITH ACUTE}",
+]  # fmt: skip
+
+
+def expected_of_csv(written: str, text: str) -> Meaning | None:
+    """What a text of CSV is in a column whose type is given; None for what is refused."""
+    if text in ("string", "bytes"):
+        return ("text", written) if text == "string" else ("bytes", written.encode())
+    if text == "bool":
+        return {"true": ("bool", True), "1": ("bool", True), "false": ("bool", False), "0": ("bool", False)}.get(
+            written.lower()
+        )
+    if (text, written) == ("duration", "24:00:00"):
+        return "length", DAY
+    if text in ("date", "time", "timestamp", "timestamp(Europe/Berlin)", "duration"):
+        return AS_TEXT.get((text, written))
+    if text == "float64" and written == "inf":
+        return "beyond", "inf"
+    if not re.fullmatch(r"-?\d+(\.\d+)?(e\d+)?", written.strip()):
+        return None
+    what = "number", Fraction(written.strip())
+    if text == "float64" and not written.strip().lstrip("-").isdigit():
+        return "number", Fraction(float(written))  # the nearest one
+    return what if goes(what, Type.parse(text)) else None
+
+
+@pytest.mark.parametrize("written", dict.fromkeys(CSV))
+def test_texts_of_csv(written, tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text(f'x\n"{written}"\n')
+    with pagestore.open(":memory:") as store, store.transaction() as txn:
+        for i, text in enumerate(PLAIN):
+            relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_of_csv(written, text)
+            try:
+                load(txn, relation.name, file, ["x"], "append")
+            except PagestoreError as error:
+                assert expected is None, (text, str(error))
+                assert "column x" in str(error)
+            else:
+                assert meaning(relation.to_arrow()["x"][0]) == expected, text
+
+
+def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
+    """The cells where a batch write of Spark does otherwise than it should; types that Spark lacks are left out."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    from pagestore_tools.spark.source.options import WRITING, Options
+    from pagestore_tools.spark.source.types import arrow_schema
+    from pagestore_tools.spark.source.write import RelationWriter, target_of
+
+    with pagestore.open(path, sync="off") as store, store.transaction() as txn:
+        for i, text in enumerate(PLAIN):
+            txn.create(f"r{i}", f"x: {text}")
+    for text, one in cells("Spark", share):
+        name, expected = f"r{PLAIN.index(text)}", goes(meaning(one[0]), Type.parse(text))
+        try:
+            spark: StructType = from_arrow_schema(pa.schema([pa.field("x", one.type, nullable=False)]))
+            given = one.cast(arrow_schema(spark).field(0).type)
+        except Exception:  # whatever that library says
+            continue
+        if meaning(given[0]) != meaning(one[0]):
+            continue
+        options = Options({"path": str(path), "relation": name}, WRITING)
+        try:
+            writer = RelationWriter(target_of(options, spark, True), options)
+            writer.commit([writer.write(iter([pa.record_batch({"x": given})]))])
+        except PagestoreError as error:
+            expected &= "cast it to one of at most 18 digits" not in str(
+                error
+            )  # refused by its type, whatever it holds
+            fault = f"refused, {error}" if expected else "" if "'x'" in str(error) else f"without a place, {error}"
+        else:
+            with pagestore.open(path, mode="r") as store:
+                found = meaning(store.snapshot()[name].to_arrow()["x"][0]) if expected else "taken"
+            fault = "" if found == meaning(one[0]) else str(found)
+        if fault:
+            yield f"{spark.simpleString()} {meaning(one[0])} into {text}: {fault}"
+
+
+def test_a_sample_of_spark(tmp_path):
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    assert [*faults_of_spark(SAMPLE, tmp_path / "s.pages")] == []
+
+
+@pytest.mark.campaign
+def test_all_of_spark(tmp_path):
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    assert [*faults_of_spark(None, tmp_path / "s.pages")] == []
+
+
 def test_a_transaction_of_a_workspace_is_such_a_way():
     """It hands rows to the same conversions; what it takes and refuses is what a relation does."""
     with ivm.open(":memory:") as ws:

@@ -10,7 +10,7 @@ from .casts import DatasetError, bad_rows, cast_to, fits, held_as, may_hold, rem
 from .dataset import Column, Dataset, Reading
 from .files import Part, find_files
 from .formats import open_part
-from .json_values import NoType, merged
+from .json_values import NoType, in_lists, merged
 from .opened import Wanted, is_nested
 
 NAMED = 3  # columns in a message
@@ -32,9 +32,10 @@ def open_dataset(
     hints = {**(dict(zip(wanted.names, wanted.types, strict=True)) if wanted else {}), **(lists or {}), **kinds}
     dataset = Dataset(", ".join(map(str, paths)), parts, reading, notes=notes, wanted=hints)
     back = {new: old for old, new in reading.renames.items()}
+    inside = {path: kind for name, kind in kinds.items() for path in in_lists(name)}
     types = Wanted(
-        {back.get(name, name): kind for name, kind in hints.items()},
-        frozenset(back.get(name, name) for name in kinds),
+        {**inside, **{back.get(name, name): kind for name, kind in hints.items()}},
+        frozenset([*inside, *(back.get(name, name) for name in kinds)]),
         reading.thorough,
     )
     agreed = _Agreed(dataset, hints, set(kinds))
@@ -151,7 +152,8 @@ class _Agreed:
         for name in (name for name in dataset.parts[0].values if name not in self.hints):
             if self.types.get(name) == pa.string() and all(_is_integer(p.values.get(name)) for p in dataset.parts):
                 self.types[name] = pa.int64()
-        for name in (name for name in self.hints if name in self.casts and name not in self.types):
+        absent = [name for name in self.hints if name in self.casts and name not in self.types]
+        for name in (one for one in absent if not any(one.startswith(f"{column}:") for column in dataset.nested)):
             self._refuse(name, f"{dataset.name} has no column {name}; it has {', '.join(self.types)}", "mend --cast")
         self._settle_renames()
         order = dataset.reading.columns or (wanted and [n for n in wanted.names if n in self.types]) or self.types

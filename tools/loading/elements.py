@@ -51,7 +51,18 @@ class Elements:
             **{name: self.rows_of.columns[name] for name in self.key},
             **place,
             **{name: _column_for(held_as(kind, utc), known.get(name)) for name, (_, kind) in self._fields.items()},
+            **{name: self.rows_of.reading.casts[one].arrow for name, one in self.casts.items()},
         }
+
+    @property
+    def names_of_casts(self) -> dict[str, str]:
+        """The names by which a cast names the columns of elements: `tags:value`, `lines:sku`."""
+        return {name: f"{self.column}:{':'.join(path) or VALUE}" for name, (path, _) in self._fields.items()}
+
+    @property
+    def casts(self) -> dict[str, str]:
+        """Those of `names_of_casts` that are cast."""
+        return {name: one for name, one in self.names_of_casts.items() if one in self.rows_of.reading.casts}
 
     @property
     def schema(self) -> Schema:
@@ -109,7 +120,8 @@ class Elements:
                 array = pc.struct_field(values, list(path)) if path else values
                 where = f"{self.name}: {name}"
                 first = self.rows_of.rows - len(batch)
-                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, asked=self.rows_of.untyped)
+                asked = self.rows_of.untyped or name in self.casts
+                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, asked=asked)
                 if (
                     cast is not None
                     and cast.null_count

@@ -88,8 +88,8 @@ def _two(kinds: set[type]) -> list[type]:
 
 
 def _mixed(path: Path_, one: str, other: str) -> str:
-    remedy = f"--cast {named(path)}=string takes both as they are written"
-    if ELEMENT in path or {one, other} & {KINDS[list], KINDS[dict]}:
+    remedy = f"--cast {_name_of_cast(path)}=string takes both as they are written"
+    if path.count(ELEMENT) > 1 or {one, other} & {KINDS[list], KINDS[dict]}:
         remedy = "write one of them in the source, or leave it out with --columns"
     return f"column {named(path)} has {other} where other rows have {one}: {remedy}"
 
@@ -140,14 +140,29 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
     if wanted is not None and not is_nested(wanted):
         return wanted
     if pa.types.is_null(kind):
-        names = [name.split(":") for name in types]
+        if (element := types.get(":".join((*path, ELEMENT)))) is not None:
+            return pa.list_(element)
+        names = [parts for name in types if ELEMENT not in (parts := name.split(":"))[len(path) :]]
         inner = dict.fromkeys(
             name[len(path)] for name in names if len(name) > len(path) and (*name[: len(path)],) == path
         )
         return pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner]) if inner else wanted or kind
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, as_wanted(field.type, (*path, field.name), types)) for field in kind])
+    if pa.types.is_list(kind):
+        kind = pa.list_(as_wanted(kind.value_type, (*path, ELEMENT), types))
     return _like(kind, wanted)
+
+
+def in_lists(name: str) -> list[str]:
+    """Return the paths that a name such as `lines:sku` or `tags:value` may mean within lists.
+
+    >>> in_lists("tags:value"), in_lists("lines:sku")
+    (['tags:[]:value', 'tags:[]'], ['lines:[]:sku'])
+    """
+    parts = name.split(":")
+    found = [":".join([*parts[:at], ELEMENT, *parts[at:]]) for at in range(1, len(parts))]
+    return [*found, ":".join([*parts[:-1], ELEMENT])] if len(parts) > 1 and parts[-1] == "value" else found
 
 
 def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
@@ -165,6 +180,11 @@ def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
 def named(path: Path_) -> str:
     """Return the name of the column at a path in structs and lists."""
     return ":".join(name for name in path if name != ELEMENT)
+
+
+def _name_of_cast(path: Path_) -> str:
+    """Return the name by which --cast names the column at a path: `tags:value` for the elements of a list."""
+    return f"{named(path)}:value" if path[-1:] == (ELEMENT,) else named(path)
 
 
 def space_end(text: str, at: int) -> int:
@@ -220,7 +240,7 @@ class Rows:
             elements = self._array(inner, kind.value_type, (*path, ELEMENT), of)
             empty = pa.array([value is None for value in values], pa.bool_())
             return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *counts]), pa.int32()), elements, mask=empty)
-        values = self._taken(values, kind, _takes(kind, named(path) in self.wanted.asked), path, rows)
+        values = self._taken(values, kind, _takes(kind, ":".join(path) in self.wanted.asked), path, rows)
         try:
             return _texts(values)
         except UnicodeEncodeError:
@@ -271,8 +291,8 @@ def _any(kind: pa.DataType) -> str:
 
 
 def _remedy(have: type, kind: pa.DataType, path: Path_) -> str:
-    name = named(path)
-    if have in (list, dict) or pa.types.is_nested(kind) or ELEMENT in path:
+    name = _name_of_cast(path)
+    if have in (list, dict) or pa.types.is_nested(kind) or path.count(ELEMENT) > 1:
         return "mend the source, or leave the column out with --columns"
     if is_string(kind):
         return f"--cast {name}=string takes it as it is written"

@@ -288,10 +288,14 @@ def _lists(
         name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
         if name in there:
             elements.held = txn[name].schema.arrow
+        known = elements.names_of_casts.values()
+        for one in dataset.reading.casts:
+            if one.startswith(f"{column}:") and one not in {*known, *dataset.columns}:
+                dataset.problems.add(f"{elements.name}: no {one} to cast; there is {', '.join(known)}", "mend --cast")
         bad = [field for field, held in elements.columns.items() if held is None]
         if bad and pa.types.is_null(elements.kind.field(0).type):
             dataset.problems.add(f"{elements.name}: all its lists are empty, so nothing says what is in them",
-                                 "leave it out with --columns, until some are not")  # fmt: skip
+                                 f"say it with --cast {column}:value=TYPE, or leave it out with --columns")  # fmt: skip
             continue
         if bad:
             dataset.problems.add(f"{elements.name}: {bad[0]} is of a type that a relation cannot hold ({kind})",

@@ -132,7 +132,7 @@ class _Rewriting:
         inner = Atom(self._name("range"), core, result, where=head.where)
         types = self._rule.types
         self._define(inner, {**types, result.name: types[aggregate.result.name]})
-        folded = Aggregate(FOLDS[aggregate.op], aggregate.result, (result,), where=aggregate.where)
+        folded = replace(aggregate, op=FOLDS[aggregate.op], arguments=(result,))
         outer = replace(
             self._rule,
             heads=(head,),
@@ -140,7 +140,7 @@ class _Rewriting:
             body=((*parts.points, inner),),
             types={**types, result.name: types[aggregate.result.name]},
         )
-        return [*self._rules(inner, replace(aggregate, result=result), parts, False), outer]
+        return [*self._rules(inner, replace(aggregate, result=result, absent=None), parts, False), outer]
 
     # -- recognition of ranges
 

@@ -100,6 +100,7 @@ least[x] = m <- agg<<m = min(y)>> edge(x, y).
 mass[] = w <- agg<<w = total(v)>> weight[_] = v.
 all[] = n <- agg<<n = count()>> edge(_, _).
 named(t) <- name[x] = t, reach(x).
+to(x, y) <- edge(x, z), edge(y, z), x < y.
 """
 
 

@@ -1,14 +1,17 @@
-"""A rule with one atom and no condition reads an index: nothing is joined, and the rows are those of the join."""
+"""A rule with one atom reads its relation: nothing is joined, and the rows are those of the join."""
 
 import numpy as np
 import pytest
 
 import ivm
+from ivm.engine import fill
 from ivm.join import evaluate as module
 
 RULES = {
     "v(x, y, z) <- t(x, y, z).": lambda rows: rows,
     "v(x, y) <- t(x, y, _).": lambda rows: np.unique(rows[:, :2], axis=0),
+    "v(z) <- t(_, 4, z), z < 100.": lambda rows: np.unique(rows[(rows[:, 1] == 4) & (rows[:, 2] < 100), 2:], axis=0),
+    "v(y) <- t(2, y, z), z >= 39000.": lambda rows: np.unique(rows[(rows[:, 0] == 2) & (rows[:, 2] >= 39_000), 1:2]),
     "v(x) <- t(x, _, _).": lambda rows: np.unique(rows[:, :1], axis=0),
     "v[x] = n <- agg<<n = count()>> t(x, y, _), r(x, y).": None,  # two atoms are joined
     "v[y] = n <- agg<<n = count()>> t(_, y, _).": lambda rows: counted(rows[:, 1]),
@@ -35,12 +38,14 @@ def test_reading_finds_what_a_join_finds(rule, tmp_path, monkeypatch):
             txn.insert("t", [*rows.T])
             txn.insert("r", [*np.unique(rows[:, :2], axis=0).T])
             txn.set("f", [(x, x * x) for x in range(9)])
-        read, reads = module._read, []
-        monkeypatch.setattr(module, "_read", lambda *args: reads.append(1) or read(*args))
+        reads = list[int]()
+        for place, name in ((module, "_read"), (fill, "scan")):  # the latter where each row is a binding
+            read = getattr(place, name)
+            monkeypatch.setattr(place, name, lambda *args, read=read: reads.append(1) or read(*args))
         ws.install(rule, "rule")
         assert len(reads) == (RULES[rule] is not None)
         found = [list(row) for row in ws["v"]]
         monkeypatch.setattr(module, "_is_reading", lambda shape: False)
         ws.verify("v")  # by a join
         if RULES[rule]:
-            assert found == RULES[rule](rows).tolist()
+            assert found == RULES[rule](rows).reshape(len(found), -1).tolist()

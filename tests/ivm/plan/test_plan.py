@@ -129,7 +129,7 @@ def test_few_rows_are_sorted_rather_than_much_searched(tmp_path):
         with ws.transaction() as txn:
             txn.insert("long", [(i % 100, i) for i in range(10_000)])
             txn.insert("few", [(3,), (7,)])
-        ws.install("found(x, y) <- long(y, x), few(y).", name="found")
+        ws.install("found(x, y) <- long(y, x), few(y).", name="found", maintenance="match")
         assert "[y, x], the best of 2" in ws.explain("found")
         assert ws.stats("found")["operations"] < 500
         assert list(ws["found"]) == sorted((i, i % 100) for i in range(10_000) if i % 100 in (3, 7))
@@ -265,12 +265,15 @@ def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
 
 def test_bounds_are_explained_in_the_words_of_rules(tmp_path):
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
-        ws.install("""
+        ws.install(
+            """
             day(d, n) -> date(d), int(n).
             name(s, d, p) -> string(s), date(d), decimal(9,2)(p).
             v(n) <- day(d, n), name("é", e, p), e > d - 3, d < #2013-02-01#, d >= #0001-01-01#, n != 3, p < 4.50, p > 1.
             w(p) <- name(_, d, p), name(_, d, q), p + q = 2.50, d < #0001-01-01#.
-        """)
+        """,
+            maintenance="match",
+        )
         lines = [line.split(maxsplit=1) for name in "vw" for line in ws.explain(name).splitlines()]
         assert sorted(text for kind, text in lines if kind == "bound") == sorted([
             '$1 = "é"', "d <= #2013-01-31#", "d >= #0001-01-01#", "n != 3", "d <= e + 2", "p <= 4.49", "p >= 1.01",

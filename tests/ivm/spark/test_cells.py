@@ -291,6 +291,8 @@ def test_resharding(tmp_path: Path) -> None:
         ),
         ("e(x) -> int(x). +e(1).", ConstructError, "send them as a batch"),
         ("e(x) -> string(x). c[] = s <- agg<<s = concat(x)>> e(x).", AggregateError, "concat over cells"),
+        ("e(x) -> int(x). c[] = s <- agg<<s = count() else 0>> e(x).", AggregateError, "`else` without keys is not"),
+        ("e(x) -> int(x). lang:bag(c). c[x] = n <- agg<<n = count()>> e(x).", ConstructError, "c is a bag, and cells"),
         ("`e @1`(x) -> int(x).", ConstructError, "names with @"),
         ("e[x] = _change_type -> int(x), int(_change_type).", ConstructError, "is named _change_type"),
     ],

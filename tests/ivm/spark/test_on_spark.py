@@ -1,8 +1,9 @@
 """Cells as tasks of Spark, views of its tables, and the sink of its streams, with one session for all."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -86,6 +87,26 @@ def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
         run("first", (3, 4))
         assert list(cells["edge"]) == [(1, 2), (1, 3), (2, 3), (3, 4)]
         assert list(cells["tri"]) == [(1, 2, 3)] and cells.done == 1
+
+
+def test_an_error_in_a_batch_of_a_stream_begins_with_its_sentence(spark: "SparkSession", tmp_path: Path) -> None:
+    """Before the traceback, of views and of cells; the error of a batch that is applied by itself has no copy."""
+    spark.createDataFrame(edges((1, 2))).write.parquet(str(tmp_path / "rows"))
+    with Cells.create(tmp_path / "c", RULES, 2, options={"threads": 1}) as cells:
+        ways: list[Callable[[Any, int], object]] = [
+            lambda frame, number: cells.apply(number, {"edges": frame}),
+            lambda frame, number: materialize(spark, "graph", RULES, {"edges": frame}, tmp_path / "v.pages"),
+        ]
+        for number, way in enumerate(ways):
+            stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / "rows")).writeStream
+            stream = stream.foreachBatch(way).option("checkpointLocation", str(tmp_path / f"point {number}"))
+            with pytest.raises(Exception, match="foreach batch sink") as caught:
+                stream.trigger(availableNow=True).start().awaitTermination()
+            with pytest.raises(Exception, match="edges") as alone:
+                way(spark.createDataFrame(edges((1, 2))), 7)
+            assert alone.value.__cause__ is None
+            sentence = f"{type(alone.value).__module__}.{type(alone.value).__name__}: {alone.value}"
+            assert f"Return Message: {sentence}\n" in str(caught.value)
 
 
 def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_path: Path) -> None:

@@ -153,3 +153,110 @@ def test_what_no_rule_reads_changes_freely(change, tmp_path):
                 with ws.transaction() as txn:
                     txn.insert("unread", [(9,) * width])
                 assert (9,) * width in list(ws["unread"])
+
+
+BY_NAME = """
+p[i] = (a, x, c) -> int(i), int(a), decimal(9, 2)?(x), string(c).  // columns. With points
+w[i] = (u, v) -> int(i), int(u), int(v).
+total[c] = s <- agg<<s = sum(a)>> p:c[i] = c, p:a[i] = a.
+other(i) <- w:v[i] = v, !p:a[i] = v.
+none(i) <- w[i] = (_, _).
+"""
+FREE = {  # changes of p: its columns, as rows of (i, a, c) fill them
+    "a column less": "i: int64, a: int64, c: string",
+    "another name": "i: int64, a: int64, note: decimal(9,2)?, c: string",
+    "another type": "i: int64, a: int64, x: bool?, c: string",
+    "another order": "i: int64, c: string, x: decimal(9,2)?, a: int64",
+    "more columns": "i: int64, y: date?, a: int64, z: float64?, c: string",
+}
+BOUND = {  # changes that rules do not survive
+    "a column that is read": "i: int64, a: int64, x: decimal(9,2)?",
+    "its type": "i: int64, a: float64, x: decimal(9,2)?, c: string",
+    "its nulls": "i: int64, a: int64?, x: decimal(9,2)?, c: string",
+}
+
+
+def made_again(txn, schema: str, rows: set[tuple[int, int, str]]) -> None:
+    """The relation p with other columns, of which those that rows lack are null."""
+    txn.drop("p")
+    relation = txn.create("p", schema, key="i")
+    for i, a, c in rows:
+        known = {"i": i, "a": a, "c": c}
+        relation.set([tuple(known.get(column.name) for column in relation.schema.stored)])
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "of the store"])
+@pytest.mark.parametrize("change", FREE)
+def test_columns_that_no_rule_reads_change_in_any_way(change, declared, tmp_path):
+    """In one commit with edits of this relation and others; subscribers and later processes follow."""
+    path, rows = tmp_path / "w.pages", {(1, 2, "a"), (2, 3, "b")}
+    with ivm.open(path, sync="off") as ws:
+        text = BY_NAME
+        if not declared:
+            with ws.store.transaction() as txn:
+                txn.create("p", "i: int64, a: int64, x: decimal(9,2)?, c: string", key="i")
+            text = "".join(line for line in BY_NAME.splitlines(True) if not line.startswith("p["))
+        ws.install(text, "sums")
+        ws.install("names(c) <- p:c[_] = c. twice(i) <- other(i), p:a[i] = _.", "more")
+        with ws.store.transaction() as txn:
+            txn["p"].set([(i, a, None, c) for i, a, c in rows])
+            txn["w"].set([(1, 0, 2), (2, 0, 5)])
+        told = []
+        ws.subscribe("total", lambda table: told.extend(table.to_pylist()))
+        rows |= {(3, 4, "b")}
+        with ws.store.transaction() as txn:
+            made_again(txn, FREE[change], rows)
+            txn["w"].set([(3, 1, 4), (4, 1, 1)])
+        assert {row["s"] for row in told if row["c"] == "b" and row["_change_type"] == "insert"} == {7}
+        compare(ws)
+        assert {*ws.query("q(c) <- p:c[_] = c.")} == {("a",), ("b",)} and ws.check() == []
+    with ivm.open(path, sync="off") as ws:
+        with ws.store.transaction() as txn:
+            made_again(txn, FREE[change], rows | {(9, 5, "z")})
+        compare(ws)
+        ws.install("names(c) <- p:c[_] = c.", "more", replace=True)
+        assert ws.check() == [] == ws.store.check()
+        ws.uninstall("more")
+        ws.uninstall("sums")
+
+
+def compare(ws) -> None:
+    p = {row["i"]: row for row in ws["p"].to_arrow().to_pylist()}
+    w = {i: v for i, _, v in ws["w"]}
+    assert dict(ws["total"]) == {
+        c: sum(r["a"] for r in p.values() if r["c"] == c) for c in {r["c"] for r in p.values()}
+    }
+    other = {(i,) for i, v in w.items() if i not in p or p[i]["a"] != v}
+    assert ({*ws["other"]}, {*ws["none"]}) == (other, {(i,) for i in w})
+    assert ({*ws["names"]}, {*ws["twice"]}) == ({(r["c"],) for r in p.values()}, {(i,) for (i,) in other if i in p})
+
+
+@pytest.mark.parametrize("change", BOUND)
+def test_columns_that_rules_read_stay(change, tmp_path):
+    with ivm.open(tmp_path / "w.pages", sync="off") as ws:
+        ws.install(BY_NAME, "sums")
+        ws.exec('+p[1] = (2, 0.50, "a").')
+        with pytest.raises(DependantsError, match="rules of other, total read"), ws.store.transaction() as txn:
+            made_again(txn, BOUND[change], {(1, 2, "a")})
+        assert (list(ws["total"]), ws.check(), ws.blocks["sums"]) == ([("a", 2)], [], BY_NAME)
+
+
+def test_columns_that_rules_read_by_position_do_not_move(tmp_path):
+    """Where they have the same types nothing else would show it."""
+    with ivm.open(tmp_path / "w.pages", sync="off") as ws:
+        ws.install("p[i] = (x, a, b) -> int(i), string(x), int(a), int(b). d(a) <- p[_] = (_, a, _).", "sums")
+        ws.exec('+p[1] = ("s", 2, 3).')
+        with pytest.raises(DependantsError, match="rules of d read"), ws.store.transaction() as txn:
+            txn.drop("p")
+            txn.create("p", "i: int64, b: int64, z: int64, a: int64", key="i").set([(1, 3, 0, 2)])
+        assert (list(ws["d"]), ws.check()) == ([(2,)], [])
+
+
+def test_a_text_that_declares_a_relation_and_reads_its_columns_is_installed_again(tmp_path):
+    """The store has the relation by then, and the text's own declaration counts."""
+    with ivm.open(tmp_path / "w.pages", sync="off") as ws:
+        for _ in range(2):
+            ws.install(BY_NAME, "sums")
+            ws.exec('+p[1] = (2, 0.50, "a").')
+            assert (list(ws["total"]), ws.blocks["sums"]) == ([("a", 2)], BY_NAME)
+            ws.uninstall("sums")

@@ -8,7 +8,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.errors import RuleSyntaxError, RuleTypeError
+from ivm.errors import AggregateError, RuleSyntaxError, RuleTypeError
 
 TABLES = {  # each with its columns and the values that they take
     "item": ("k: int64, x: int64?, s: string?, d: decimal(6,2)?", "k", (range(9), (1, 2, 3), ("", "a", "b"), (1, 2))),
@@ -80,6 +80,26 @@ VIEWS = {
         "SELECT a.k, sum(b.x) FROM item a JOIN item b ON b.k <= a.k GROUP BY a.k",
     "before[x, k] = n <- agg<<n = count()>> item(k, x?, _, _), item(j, x?, _, _), j < k.":
         "SELECT a.x, a.k, count(*) FROM item a JOIN item b ON a.x IS NOT DISTINCT FROM b.x AND b.k < a.k GROUP BY ALL",
+    "counted[] = n <- agg<<n = count() else 0>> item(_, x, _, _), x > 2.": "SELECT count(*) FROM item WHERE x > 2",
+    "summed[] = n, topmost[] = m <- agg<<n = sum(x) else null, m = max(s) else null>> "
+    "item(_, x?, s?, _), edge(x?, _).": {
+        "summed": "SELECT sum(i.x) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
+        "topmost": "SELECT max(i.s) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
+    },
+    "mean[] = n, paid[] = t <- agg<<n = avg(d) else null, t = sum(d) else null>> item(_, _, _, d?).": {
+        "mean": "SELECT avg(d) FROM item", "paid": "SELECT sum(d) FROM item",
+    },
+    "fewest[] = n <- agg<<n = min(x) else 0>> item(_, x?, _, _).": "SELECT coalesce(min(x), 0) FROM item",
+    "later[] = n <- agg<<n = count() else 0>> whole(x), whole(y), y > x.":
+        "SELECT count(*) FROM whole a JOIN whole b ON b.x > a.x",
+    "for_each[k] = n, for_sum[k] = t <- agg<<n = count(y) else 0, t = sum(y) else null for item(k, _, _, _)>> "
+    "item(k, x, _, _), edge(x, y?).": {
+        "for_each": "SELECT k, count(y) FROM item i LEFT JOIN edge e ON i.x = e.x GROUP BY k",
+        "for_sum": "SELECT k, sum(y) FROM item i LEFT JOIN edge e ON i.x = e.x GROUP BY k",
+    },
+    "for_text[s] = n <- agg<<n = count() else 0 for item(_, _, s?, _) ; pair(_, s), s = \"a\">> pair(_, s?).":
+        "SELECT s, (SELECT count(*) FROM pair p WHERE p.s IS NOT DISTINCT FROM i.s) FROM "
+        "(SELECT s FROM item UNION SELECT s FROM pair WHERE s = 'a') i",
     "reach(x, y) <- edge(x?, y?). reach(x, z) <- reach(x?, y), edge(y, z?).":
         "WITH RECURSIVE r AS (SELECT x, y FROM edge UNION SELECT r.x, e.y FROM r JOIN edge e ON r.y = e.x) FROM r",
     "through(x, y) <- edge(x, y). through(x, z) <- through(x?, y?), edge(y?, z?).":
@@ -132,6 +152,13 @@ class Beside:
                         given = row
                     getattr(txn[name], how)([given]) if beside else getattr(txn, how)(name, [given])
 
+    def empty(self) -> None:
+        """Delete all rows."""
+        with self.ws.transaction() as txn:
+            for name in TABLES:
+                txn.delete(name, [*self.ws[name]])
+                self.sql.execute(f"DELETE FROM {name}")
+
     def compare(self) -> None:
         for name, sql in self.expected.items():
             found, wanted = rounded(self.ws[name]), rounded(self.sql.execute(sql).fetchall())
@@ -156,6 +183,9 @@ def test_views_are_what_sql_says(tmp_path, maintenance):
     for step in range(14):
         beside.edit(rng, rng.choice([1, 2, 8]), bool(step % 2))
         beside.compare()
+    for change in (beside.empty, lambda: beside.edit(rng, 8, False), beside.empty):
+        change()
+        beside.compare()
     assert beside.ws.check() == [] and beside.ws.store.check() == []
     beside.ws.repair()
     beside.compare()
@@ -179,6 +209,20 @@ def test_queries_are_what_sql_says(tmp_path):
         ("p(x?) <- e(x, _).", RuleSyntaxError, "1:3: `.` marks an argument or a value of an atom"),
         ("p(x) <- e(x, y), y = x?.", RuleSyntaxError, "1:22: `.` marks an argument"),
         ("t[] = n <- agg<<n = sum(x?)>> e(x, _).", RuleSyntaxError, "1:25: `.` marks an argument"),
+        (
+            "t[x] = n <- agg<<n = count() else 0>> e(x, _).",
+            AggregateError,
+            "say of which groups there is one in any case",
+        ),
+        (
+            "t[] = n <- agg<<n = count() else 0 for e(x, _)>> e(x, _).",
+            AggregateError,
+            "t has no keys, so it has no groups",
+        ),
+        ("t[x] = n <- agg<<n = count() for e(_, x)>> e(x, _).", AggregateError, "t has no `else`: leave `for` out"),
+        ("t[] = n <- agg<<n = count() else x>> e(x, _).", RuleSyntaxError, "`else` takes a constant, or null"),
+        ('t[] = n <- agg<<n = sum(x) else "a">> e(x, _).', AggregateError, "a number, a date or null, and no text"),
+        ("t[] = n <- agg<<n = sum(x) else 1.5>> e(x, _).", RuleTypeError, "where int64 is wanted"),
         ("p(x?) -> int(x).", RuleTypeError, r"1:3: the question mark belongs to the type of x, as in int\?\(x\)"),
         ("p(x) -> int?(x).", RuleTypeError, "x, as every column of a declared relation, is a key, and a key is never"),
     ],

@@ -20,7 +20,7 @@ import pagestore
 from ivm import lang
 from ivm.engine import fill
 from ivm.engine import fill as head_edits
-from ivm.errors import AggregateError, RuleTypeError, UnknownViewError
+from ivm.errors import AggregateError, RangeError, RuleTypeError, UnknownViewError
 from ivm.views import aggregates
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
@@ -462,3 +462,19 @@ def test_a_concat_is_in_the_order_of_texts_whenever_they_came(seed: int) -> None
             assert str(workspace.rope("plain", g)) == "".join(t for _, t in sorted(mine))  # the unnamed variable, too
             assert str(workspace.rope("tied", g)) == ", ".join(t for _, t in sorted(mine))
         assert str(workspace.rope("named")) == ";".join(t for t, _ in sorted((t, i) for _, i, t in said))
+
+
+def test_infinities_follow_ieee_754():
+    """A sample of one has no variance, whatever its value; the mean of infinities of one sign is that infinity."""
+    workspace = ivm.open(":memory:")
+    workspace.install(
+        "e(x, y) -> int(x), float(y).  v[x] = r <- agg<<r = variance(y)>> e(x, y)."
+        "a[x] = r <- agg<<r = avg(y)>> e(x, y).  m[x] = r <- agg<<r = median(y)>> e(x, y)."
+    )
+    inf = float("inf")
+    with workspace.transaction() as txn:
+        txn.insert("e", [(1, inf), (2, -inf), (3, 1.5)])
+    assert list(workspace["v"]) == []
+    assert list(workspace["a"]) == list(workspace["m"]) == [(1, inf), (2, -inf), (3, 1.5)]
+    with pytest.raises(RangeError, match="variance of inf is not a number"), workspace.transaction() as txn:
+        txn.insert("e", [(1, 2.0)])

@@ -135,14 +135,14 @@ def test_records_that_go(store, host, door, loaded):
 
 
 REFUSED = {
-    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or made anew, and totals depends on it \\(totals\\)"),
+    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or replaced, and totals depends on it \\(totals\\)"),
     "anew": (
         lambda txn: (txn.drop("a"), txn.create("a", "x: int64, y: int64", key="x")),
-        "'a' was dropped, renamed or made anew, .*drop them by hand",
+        "'a' was dropped, renamed or replaced, .*drop them by hand",
     ),
     "kept dropped": (
         lambda txn: txn.drop("totals"),
-        "'totals' was dropped, renamed or made anew, and it belongs to totals",
+        "'totals' was dropped, renamed or replaced, and it belongs to totals",
     ),
     "kept edited": (lambda txn: txn["totals"].set([("a", 7)]), "'totals' belongs to totals.*as it follows from a, b"),
     "mark": (lambda txn: txn.properties.update({"totals.mark": "2"}), "property 'totals.mark' belongs to totals"),

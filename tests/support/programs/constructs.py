@@ -212,6 +212,8 @@ class Folds(Draw):
             keys = self.some(held, 2, 0)
             own = name if letter == "a" else f"{name}{letter}"
             args = [*keys, f"n{letter}"] if numbered else keys
+            if not args and op != "concat" and self.once_in(2):
+                text += " else null"
             heads.append(f"{own}[{', '.join(args)}] = r{letter}")
             terms.append(f"(n{letter}, r{letter}) = {text}" if numbered else f"r{letter} = {text}")
             made.append(self.made(own, op, {**held, f"n{letter}": "int"}, args, tag))

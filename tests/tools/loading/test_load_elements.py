@@ -2,7 +2,10 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -203,3 +206,58 @@ def test_elements_and_parts_of_structs_may_be_null(tmp_path: Path) -> None:
         assert [list(snap[name]) for name in ("d", "d:tags", "d:prices", "d:lines")] == [
             [(1, "Ada", 0)], [(1, 0, "a")], [(1, "de", 1.5)], []
         ]  # fmt: skip
+
+
+CAST = [  # a file's text, the casts, and the rows of its lists, or what is refused
+    ('{"id": 1, "tags": [1, 2.50]}', ["tags:value=string"], ["1", "2.50"]),
+    ('{"id": 1, "tags": [1.10, 2]}', ["tags:value=decimal(9,2)"], [Decimal("1.10"), Decimal("2.00")]),
+    ('{"id": 1, "tags": [1, "a"]}', ["tags:value=string"], ["1", "a"]),
+    ('{"id": 1, "tags": ["2020-01-31"]}', ["tags:value=date"], [date(2020, 1, 31)]),
+    ('{"id": 1, "tags": []}\n{"id": 2, "tags": null}', ["tags:value=int64"], []),
+    ('{"id": 1, "tags": null}', ["tags:value=int64"], []),
+    ('{"id": 1, "tags": [{"a": 1, "b": "7"}, {"a": "x", "id": 5}]}',
+     ["tags:a=string", "tags:b=int64", "tags:id=string"], [("1", 7, None), ("x", None, "5")]),
+    ('{"id": 1, "tags": [1, "a"]}', [], "column tags has a text where .*: --cast tags:value=string takes both"),
+    ('{"id": 1, "tags": []}', [], "say it with --cast tags:value=TYPE"),
+    ('{"id": 1, "tags": [{"a": 1}]}', ["tags:b=string"], "no tags:b to cast; there is tags:a: mend --cast"),
+    ('{"id": 1, "tags": [1]}', ["other:value=string"], "has no column other:value"),
+    ('{"id": 1, "tags": ["a"]}', ["tags:value=int64"], "column tags: value .* int64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "casts", "expected"), CAST)
+def test_casts_name_elements_of_json(text, casts, expected, tmp_path, capsys):
+    """Numbers stay as they are written."""
+    source = tmp_path / "rows.json"
+    source.write_text(text)
+    assert cast_elements(source, casts, capsys, expected)
+
+
+PARQUET = [
+    (pa.array([[1, 2]]), ["tags:value=string"], ["1", "2"]),
+    (pa.array([["1", "a"]]), ["tags:value=string"], ["1", "a"]),
+    (pa.array([[]], pa.list_(pa.null())), ["tags:value=int64"], []),
+    (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), ["tags:value=decimal(9,2)"], [Decimal("1.00")]),
+    (pa.array([[{"a": 1, "id": 2}]]), ["tags:a=decimal(9,2)", "tags:id=string"], [(Decimal("1.00"), "2")]),
+    (pa.array([["a"]]), ["tags:value=int64"], "column tags: value .* int64"),
+    (pa.array([[{"a": 1}]]), ["tags:b=string"], "no tags:b to cast; there is tags:a: mend --cast"),
+]
+
+
+@pytest.mark.parametrize(("tags", "casts", "expected"), PARQUET)
+def test_casts_name_elements_of_parquet(tags, casts, expected, tmp_path, capsys):
+    pq.write_table(pa.table({"id": [1], "tags": tags}), source := tmp_path / "rows.parquet")
+    assert cast_elements(source, casts, capsys, expected)
+
+
+def cast_elements(source: Path, casts: list[str], capsys, expected: list | str) -> bool:
+    """Whether a load has these elements of the column tags, or is refused with this sentence."""
+    file = source.with_name("s.pages")
+    code = run("load", file, "r", source, "--key", "id", *(word for cast in casts for word in ("--cast", cast)))
+    said = capsys.readouterr().err
+    if isinstance(expected, str):
+        return code == 1 and re.search(expected, said) is not None
+    assert code == 0, said
+    with pagestore.open(file, mode="r") as store:
+        found = [row[2:] for row in store.snapshot()["r:tags"]]
+    return found == [one if isinstance(one, tuple) else (one,) for one in expected]

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pagestore.errors import SchemaError, VersionError
 from pagestore.host import ERASE, INSERT, MAIN, Edits, Relation, Snapshot, Store, pages_of_both, read_batches
-from pagestore.tooling import VersionInfo, values_of_both, visible_changes, was_made_anew
+from pagestore.tooling import BAG_ROWS, VersionInfo, changes_between, repeated, values_of_both, was_made_anew
 
 from .options import Options, OptionsError, held, store_at
 from .read import batches_of, places_of
@@ -211,7 +211,7 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
     before, after = old[name], new[name]
     if was_made_anew(before, after):
         raise _made_anew(name, new.version)
-    return visible_changes(pages_of_both(old, new), before.tree, after.tree, len(after.schema.columns))
+    return changes_between(pages_of_both(old, new), before, after)
 
 
 def _made_anew(name: str, version: int) -> SchemaError:
@@ -224,7 +224,10 @@ def _made_anew(name: str, version: int) -> SchemaError:
 def _all(relation: Relation, action: int) -> Iterator[Edits]:
     """Yield all records of a relation as edits."""
     pages, tree = relation.view()
-    for words in read_batches(pages, tree):
+    batches = read_batches(pages, tree)
+    if relation.info.bag:
+        batches = repeated((words[: tree.spec.keys + 1] for words in batches), BAG_ROWS)
+    for words in batches:
         yield np.full(words.shape[1], action), words
 
 

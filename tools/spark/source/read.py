@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import Column, Relation, Snapshot, Tree, read_batches
-from pagestore.tooling import Walk, naming_path
+from pagestore.tooling import Walk, naming_path, repeated
 
 from .options import Options, held, snapshot_at, store_at
 from .sentences import sentences_first
@@ -130,8 +130,12 @@ def words_of(relation: Relation, part: KeyRange | None, places: tuple[int, ...] 
         yield from relation.words(places, BATCH_ROWS)
         return
     pages, tree = relation.view()
+    bag = relation.info.bag
+    if bag:
+        places = (*(range(tree.spec.keys) if places is None else places), tree.spec.keys)
     with naming_path(pages, tree):
-        yield from read_batches(pages, tree, part.lo, part.hi, places, BATCH_ROWS)
+        batches = read_batches(pages, tree, part.lo, part.hi, places, BATCH_ROWS)
+        yield from repeated(batches, BATCH_ROWS) if bag else batches
 
 
 def relation_asked_for(snapshot: Snapshot, options: Options) -> Relation:

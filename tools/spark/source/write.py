@@ -144,13 +144,23 @@ def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], op
     only_keys = operation == DELETE and set(names) <= set(there.key)
     for missing in [one for one in (there.key if only_keys else there.names) if one not in names]:
         raise SchemaError(f"{name!r} has a column {missing!r} ({columns[missing].type}), and the DataFrame has not: "
-                          f"{', '.join(names)}")  # fmt: skip
+                          f"{', '.join(names)}; add it, as in withColumnRenamed(\"...\", \"{missing}\")")  # fmt: skip
     for field in given:
         if field.name not in columns:
             raise SchemaError(
-                f"the DataFrame has a column {field.name!r}, and {name!r} has not ({there}): drop it first"
+                f"the DataFrame has a column {field.name!r}, and {name!r} has not ({there}): leave it out, as in "
+                f'drop("{field.name}"), or add it to the relation first, as in '
+                f'txn.add_column("{name}", "{field.name}: {_nullable(field)}")'
             )
         _fits(field, columns[field.name])
+
+
+def _nullable(field: StructField) -> str:
+    """Return the type of a new column that takes a DataFrame's column and nulls."""
+    try:
+        return f"{str(stored_type(field)).removesuffix('?')}?"
+    except SchemaError:
+        return "..."
 
 
 class _NoTexts:

@@ -1,0 +1,387 @@
+"""Evaluate an acyclic conjunction by columns: filter each relation, look up keys, and sum out what no head needs.
+
+    total[r] = t <- agg<<t = sum(v)>> sale(i, s, p, v), store(s, r), part(p, 7).
+
+    join tree     sale ── store          sale is the root, whose blocks pass by
+                       └─ part
+    store         s -> r                 looked up for each row of sale
+    part          s such that ... 7      leaves rows of sale out, and has no column that is needed
+    bindings      (r, v), of which each stands for as many as its `times` says
+
+A relation other than the root becomes a table over the variables that it shares with its parent and those that are
+needed above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of
+paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.join.groups import FAR, Lookup, Matches, summed
+from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.ir import Type, variables
+from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
+from ivm.plan.plan import Bound, Filter, Index, Plan, compared
+from pagestore.host import Pages, Tree, distinct, read_batches
+
+OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
+STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
+SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
+
+
+class Source(NamedTuple):
+    """An atom as columns: the relation, the column of each variable, and whether it is negated."""
+
+    predicate: str
+    places: Mapping[str, int]
+    levels: frozenset[str]
+    negated: bool
+
+
+class Condition(NamedTuple):
+    """What bindings must satisfy, given the columns of some variables."""
+
+    names: frozenset[str]
+    holds: Callable[[Batch], np.ndarray]
+
+
+Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
+
+
+def sources_of(plan: Plan) -> list[Source]:
+    """Return the atoms of a plan as columns of their relations."""
+    found = []
+    for t, trie in enumerate(plan.tries):
+        names = [plan.variables[level] for level in trie.levels]
+        places = dict(zip(names, trie.index.order, strict=False))
+        places |= {r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t}
+        found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
+    return found
+
+
+def _relation_column(index: Index, column: int) -> int:
+    """Return the relation's column at a position of an index's records: its keys, then the columns that are left."""
+    if column < len(index.order):
+        return index.order[column]
+    left = (c for c in range(len(index.order) + column + 1) if c not in index.order)
+    return [c for _, c in zip(range(column - len(index.order) + 1), left, strict=False)][-1]
+
+
+def join_tree(names: Sequence[frozenset[str]]) -> list[tuple[int, int]] | None:
+    """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some share nothing.
+
+    >>> join_tree([frozenset("xy"), frozenset("yz"), frozenset("zw")]), join_tree([*map(frozenset, ("xy", "yz", "zx"))])
+    ([(0, 1), (1, 2)], None)
+    """
+    left, edges = [*range(len(names))], list[tuple[int, int]]()
+    while len(left) > 1:
+        for one in left:
+            shared = names[one].intersection(frozenset().union(*(names[i] for i in left if i != one)))
+            parent = next((i for i in left if i != one and shared and shared <= names[i]), None)
+            if parent is not None:
+                edges.append((one, parent))
+                left.remove(one)
+                break
+        else:
+            return None
+    return edges
+
+
+def is_supported(plan: Plan) -> bool:
+    """Return whether a plan's bindings can be found by columns: it is acyclic, and negations have what they look up."""
+    sources = sources_of(plan)
+    positive = [s for s in sources if not s.negated]
+    bound = frozenset().union(*(s.places for s in positive))
+    if (len(positive) < 2 and len(sources) < 2) or join_tree([frozenset(s.places) for s in positive]) is None:
+        return False
+    fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
+    for source in sources:
+        own = frozenset(source.places)
+        held = {name for name, names in fixed if names <= own}
+        if source.negated and not (own & bound and own - bound <= held):
+            return False
+    names = [_names(plan, b) for b in plan.bounds]
+    return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
+
+
+def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
+    """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
+    tree = JoinTree(plan, keys)
+    return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
+
+
+def _names(plan: Plan, bound: Bound) -> frozenset[str]:
+    return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
+
+
+def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
+    """Return a plan's bounds and `sure` filters as conditions on columns."""
+    found, evaluator = list[Condition](), Evaluator(types, encode)
+    for b in plan.bounds:
+        name = plan.variables[b.level]
+        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
+        if op and [sign for _, sign in b.others] == [1]:
+            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
+        elif b.others:
+            times = {name: 1}
+            for other, sign in b.others:
+                times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
+            form = Linear(times, OPS[b.kind], -b.constant)
+            holds = partial(_linear_holds, form)
+        else:
+            holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
+        found.append(Condition(_names(plan, b), holds))
+    for one in plan.sure:
+        names = frozenset(v.name for v in variables(*compared([one])))
+        found.append(Condition(names, partial(_passes, evaluator, one)))
+    return found
+
+
+def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
+    return evaluator.passes(filter_, batch)[0]
+
+
+def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
+    return holds
+
+
+def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
+    return form.holds(batch.columns, batch.n)
+
+
+def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
+    return holds
+
+
+class JoinTree:
+    """The positive atoms of a plan as a tree, with the number of key columns of each relation."""
+
+    def __init__(self, plan: Plan, keys: Mapping[str, int]) -> None:
+        self.sources = [s for s in sources_of(plan) if not s.negated]
+        self._keys = keys
+        self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
+        self.near: list[list[int]] = [[] for _ in self.sources]
+        for a, b in join_tree([frozenset(s.places) for s in self.sources]) or ():
+            self.near[a].append(b)
+            self.near[b].append(a)
+
+    def below(self, node: int, parent: int) -> frozenset[str]:
+        """Return the variables of the subtree of a relation."""
+        inner = (self.below(child, node) for child in self.near[node] if child != parent)
+        return frozenset(self.sources[node].places).union(*inner)
+
+    def is_cut(self, source: Source) -> bool:
+        """Return whether a relation's key has columns that no variable of the binding holds."""
+        keys = self._keys[source.predicate]
+        return not source.negated and not {*range(keys)}.issubset(source.places.values())
+
+    def identifying(self, node: int) -> frozenset[str]:
+        """Return the variables that tell the rows of a relation apart."""
+        source = self.sources[node]
+        keys = self._keys[source.predicate]
+        own = (name for name, column in source.places.items() if column < keys or self.is_cut(source))
+        return frozenset(own) - self._constants
+
+    def shared(self, node: int, parent: int) -> list[str]:
+        """Return the variables that a relation shares with its parent."""
+        return [name for name in self.sources[node].places if name in self.sources[parent].places]
+
+    def kept(self, node: int, parent: int, needed: frozenset[str]) -> list[str]:
+        """Return the needed variables of a subtree that the relation above lacks."""
+        return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
+
+    def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
+        """Count the relations below one with several rows for a key, of which columns are needed."""
+        found = 0
+        for child in self.near[node]:
+            if child != parent:
+                several = not self.identifying(child) <= {*self.shared(child, node)}
+                found += several and bool(self.kept(child, node, needed))
+                found += self.expanding(needed, child, node)
+        return found
+
+
+class ColumnJoin:
+    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have."""
+
+    def __init__(
+        self, pages: Pages, plan: Plan, trees: Mapping[str, Tree], needed: frozenset[str],
+        types: Mapping[str, Type], encode: Encoder,
+    ) -> None:  # fmt: skip
+        self._pages, self._trees, self._needed = pages, trees, needed
+        self._negated = [s for s in sources_of(plan) if s.negated]
+        self._given = conditions_of(plan, types, encode)
+        self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+
+    def parts(self) -> Iterator[Part]:
+        """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
+        return self._stream(self.root, -1, self._needed)
+
+    @cached_property
+    def root(self) -> int:
+        """The relation whose blocks pass by: the largest of those from which fewest keys lead to several rows."""
+        return min(range(len(self.tree.sources)), key=self._unfit)
+
+    def summary(self) -> tuple[str, list[str], list[str]]:
+        """Return the relation whose blocks pass by, those that are looked up, and the variables that are summed out."""
+        names = frozenset().union(*(s.places for s in self.tree.sources))
+        others = [s.predicate for n, s in enumerate(self.tree.sources) if n != self.root]
+        return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
+
+    def _unfit(self, node: int) -> tuple[int, int]:
+        count = self._trees[self.tree.sources[node].predicate].count
+        return self.tree.expanding(self._needed, node), -count
+
+    # -- conditions
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        """What bindings must satisfy, negated atoms included."""
+        bound = frozenset().union(*(s.places for s in self.tree.sources))
+        found = [c for c in self._given if c.names <= bound]
+        return found + [self._absence(s, bound, self._given) for s in self._negated]
+
+    @cached_property
+    def _late(self) -> list[Condition]:
+        """The conditions on variables that no relation has together."""
+        return [c for c in self._conditions if not any(c.names <= s.places.keys() for s in self.tree.sources)]
+
+    def _absence(self, source: Source, bound: frozenset[str], conditions: Sequence[Condition]) -> Condition:
+        """Return the condition that a negated atom has no row for a binding."""
+        names = [name for name in source.places if name in bound]
+        own = [c for c in conditions if c.names <= source.places.keys()]
+        columns = frozenset(names).union(*(c.names for c in own))
+        rows = [_table(batch, names) for batch in self._blocks(source, columns, own)]
+        lookup = Lookup(np.concatenate(rows, axis=1))
+        return Condition(frozenset(names), lambda batch: lookup.find([batch.columns[n] for n in names]).times == 0)
+
+    def _conditions_at(self, node: int, parent: int) -> list[Condition]:
+        """Return the conditions that hold variables of several relations, and can be evaluated here and no lower."""
+        lower = [self.tree.below(child, node) for child in self.tree.near[node] if child != parent]
+        here = self.tree.below(node, parent)
+        return [c for c in self._late if c.names <= here and not any(c.names <= names for names in lower)]
+
+    # -- one relation and what is below it
+
+    def _stream(self, node: int, parent: int, above: frozenset[str]) -> Iterator[Part]:
+        """Yield the bindings of a subtree, with columns for the variables `above` that are in it."""
+        source, late = self.tree.sources[node], self._conditions_at(node, parent)
+        needed = above.union(*(c.names for c in late))
+        children = [Child(self, child, node, needed) for child in self.tree.near[node] if child != parent]
+        children.sort(key=lambda child: child.lookup.share)
+        local = [c for c in self._conditions if c.names <= source.places.keys()]
+        columns = needed.union(*(c.names for c in local), *(child.shared for child in children))
+        for batch in self._blocks(source, columns, local):
+            parts: Iterable[Part] = [(batch, None)]
+            for place, child in enumerate(children):
+                after = needed.union(*(other.shared for other in children[place + 1 :]))
+                parts = child.joined(parts, after)
+            for found, times in parts:
+                yield _passing(late, found, times)
+
+    def _blocks(self, source: Source, columns: frozenset[str], conditions: Sequence[Condition]) -> Iterator[Batch]:
+        """Yield the rows of a relation that pass conditions; one batch at least."""
+        tree, cut = self._trees[source.predicate], self.tree.is_cut(source)
+        names = [*source.levels] if cut else [name for name in source.places if name in columns]
+        read = [source.places[name] for name in names] or [0]
+        none = np.empty((len(read), 0), np.int64)
+        blocks = read_batches(self._pages, tree, columns=tuple(read))
+        if cut:  # a binding is a distinct tuple of the variables
+            blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
+        block: np.ndarray | None = next(blocks, none)
+        while block is not None:
+            batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
+            yield _passing(conditions, batch, None)[0]
+            block = next(blocks, None)
+
+    def table(self, node: int, parent: int, needed: frozenset[str]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the rows int64[C, n] of a subtree by `shared` and `kept`, and how many bindings each represents."""
+        names = self.tree.shared(node, parent) + self.tree.kept(node, parent, needed)
+        parts = [*self._stream(node, parent, frozenset(names))]
+        rows = np.concatenate([_table(batch, names) for batch, _ in parts], axis=1)
+        if all(times is None for _, times in parts) and self.tree.identifying(node) <= {*names}:
+            return rows, None
+        weights = np.concatenate([_weights(batch, times) for batch, times in parts])
+        rows = summed(np.concatenate([rows, weights[None]]), len(names), sorting=True)
+        if not _fits(rows[-1], rows.shape[1]):
+            raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
+        return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
+
+
+class Child:
+    """The table of a subtree, which rows of the relation above look up."""
+
+    def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
+        self.shared, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
+        rows, times = join.table(node, parent, needed)
+        self.lookup = Lookup(rows[: len(self.shared)])
+        self._columns = rows[len(self.shared) :].take(self.lookup.order, axis=1)
+        self._times = None if times is None else times[self.lookup.order]
+
+    def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
+        """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
+        for batch, times in parts:
+            matches = self.lookup.find([batch.columns[name] for name in self.shared])
+            if self.lookup.unique:
+                which = np.flatnonzero(matches.times)
+                yield self._taken(batch, times, which, matches.start[which], after)
+                continue
+            for which, rows in _expanded(matches):
+                yield self._taken(batch, times, which, rows, after)
+
+    def _taken(
+        self, batch: Batch, times: np.ndarray | None, which: np.ndarray, rows: np.ndarray, after: frozenset[str]
+    ) -> Part:
+        columns = {name: column.take(which) for name, column in batch.columns.items() if name in after}
+        columns |= {name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)}
+        times = times if times is None else times[which]
+        if self._times is not None:
+            own = self._times[rows]
+            if times is not None and not _fits(own, int(times.max(initial=0))):
+                raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
+            times = own if times is None else times * own
+        return Batch(len(which), columns, {}), times
+
+
+def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield bindings and the rows that they match, a slice of about SLICE pairs at a time."""
+    ends = np.cumsum(matches.times)
+    total, begin = int(ends[-1]) if len(ends) else 0, 0
+    cuts = np.searchsorted(ends, np.arange(SLICE, total, SLICE)) + 1
+    for end in [*np.unique(cuts).tolist(), len(ends)]:
+        count = matches.times[begin:end]
+        which = np.repeat(np.arange(begin, end), count)
+        before = np.repeat(np.cumsum(count) - count, count)
+        yield which, np.repeat(matches.start[begin:end], count) + np.arange(len(which)) - before
+        begin = end
+
+
+def _fits(times: np.ndarray, by: int) -> bool:
+    return float(times.max(initial=0)) * by < FAR
+
+
+def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | None) -> Part:
+    """Return the bindings that satisfy conditions."""
+    keep: np.ndarray | None = None
+    for condition in conditions:
+        holds = condition.holds(batch)
+        keep = holds if keep is None else keep & holds
+    if keep is None or keep.all():
+        return batch, times
+    which = np.flatnonzero(keep)
+    columns = {name: column.take(which) for name, column in batch.columns.items()}
+    return Batch(len(which), columns, {}), times if times is None else times[which]
+
+
+def _table(batch: Batch, names: Sequence[str]) -> np.ndarray:
+    """Return some columns of a batch as rows int64[C, n]."""
+    return np.stack([batch.columns[name] for name in names]) if names else np.empty((0, batch.n), np.int64)
+
+
+def _weights(batch: Batch, times: np.ndarray | None) -> np.ndarray:
+    return np.ones(batch.n, np.int64) if times is None else times

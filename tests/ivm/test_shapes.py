@@ -1,0 +1,207 @@
+"""Scans, stars, chains and the like: what is filled and maintained is what the slow truth and DuckDB say, each time."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ivm
+import pagestore
+from ivm.errors import RangeError
+from ivm.plan import planner
+from pagestore_tools.bench.meter import Meter
+from tests.support.mirror import Mirror
+from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
+
+EXAMPLES = 40  # campaigns run thousands
+relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+ways = st.sampled_from(["auto", "auto", "probe", "match"])
+FORCED = {
+    "chosen": {},
+    "joined": {"_in_columns": lambda *_: None},
+    "by columns": {"lists_pairs": lambda *_: False, "COLUMN_ROWS": 1e9},
+}
+plans = st.sampled_from([*FORCED])
+
+
+class Database:
+    """The same relations in DuckDB."""
+
+    def __init__(self) -> None:
+        self.connection = pytest.importorskip("duckdb").connect(config={"threads": 1})
+        for name, (width, _) in RELATIONS.items():
+            self.connection.execute(f"create table {name} ({', '.join(f'c{i} bigint' for i in range(width))})")
+
+    def change(self, edits: list) -> None:
+        for name, row, inserted in edits:
+            if inserted:
+                self.connection.execute(f"insert into {name} values {row}")
+            else:
+                where = " and ".join(f"c{i} = {value}" for i, value in enumerate(row))
+                self.connection.execute(f"delete from {name} where {where}")
+
+    def rows(self, query: str) -> list[tuple]:
+        return sorted(tuple(map(int, row)) for row in self.connection.execute(query).fetchall())
+
+
+def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in FORCED[plans].items():
+            patch.setattr(planner, name, value)
+        follow_forced(case, loaded, maintenance)
+
+
+def follow_forced(case: tuple, loaded: bool, maintenance: str) -> None:
+    """Install before or after the first load, then edit, comparing each time; in the end check all that is kept."""
+    rules, queries, transactions = case
+    database = Database()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.pages"
+        with pagestore.open(path, sync="off") as store, store.transaction() as txn:
+            for name, (width, keys) in RELATIONS.items():
+                columns = [f"c{i}" for i in range(width)]
+                txn.create(name, ", ".join(f"{c}: int64" for c in columns), key=tuple(columns[:keys]))
+        mirror = Mirror(path, DECLARATIONS)
+        if not loaded:
+            mirror.install("views", rules, maintenance=maintenance)
+        for number, edits in enumerate(transactions):
+            mirror.change(edits)
+            database.change(edits)
+            if loaded and not number:
+                mirror.install("views", rules, maintenance=maintenance)
+            for view, query in queries.items():
+                rows = database.rows(query)
+                assert sorted(mirror.workspace[view]) == rows, (view, query)
+                assert sorted(tuple(row.values()) for row in asked(mirror, rules, view)) == rows, (view, query)
+            if number == 2:
+                mirror.reopen()
+        assert mirror.workspace.check() == []
+        mirror.close()
+
+
+def asked(mirror: Mirror, rules: str, view: str) -> list[dict]:
+    """The rows that a view's rule has as a query."""
+    (rule,) = (line for line in rules.split("\n") if line.startswith(view))
+    return mirror.workspace.query(f"q{rule}").to_arrow().to_pylist()
+
+
+@relaxed
+@given(shapes(atoms_max=1, rules_max=4), st.booleans(), ways, plans)
+def test_bodies_of_one_relation(case, loaded, maintenance, plans):
+    follow(case, loaded, maintenance, plans)
+
+
+@relaxed
+@given(shapes(), st.booleans(), ways, plans)
+def test_joins(case, loaded, maintenance, plans):
+    follow(case, loaded, maintenance, plans)
+
+
+@pytest.mark.campaign
+@settings(relaxed, max_examples=10_000)
+@given(shapes(atoms_max=1, rules_max=4), st.booleans(), ways, plans)
+def test_campaign_of_bodies_of_one_relation(case, loaded, maintenance, plans):
+    follow(case, loaded, maintenance, plans)
+
+
+@pytest.mark.campaign
+@settings(relaxed, max_examples=10_000)
+@given(shapes(atoms_max=6), st.booleans(), ways, plans)
+def test_campaign_of_joins(case, loaded, maintenance, plans):
+    follow(case, loaded, maintenance, plans)
+
+
+N = 200_000
+STAR = """
+    fact(i, a, b, v) -> int(i), int(a), int(b), int(v).  da(a, y) -> int(a), int(y).  db(b, y) -> int(b), int(y).
+"""
+WORK = {  # pages read by the install and by an edit of fact, rows that pass by, all at most; and a line of `explain`
+    "s[b] = t <- agg<<t = sum(v)>> fact(_, a, b, v), a < 50.": (
+        150, 8, N, "scan      of fact(_1, a, b, v): columns a, b, v",
+    ),
+    "s(a) <- fact(_, a, b, v), b < 50, (v = 1 ; v > 7).": (150, 8, N, "filter    (v = 1 ; v > 7)"),
+    "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _1, _2): columns i, a"),
+    "s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).": (
+        150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _1, a, b",
+    ),
+    "s[] = n <- agg<<n = count()>> fact(_, a, b, _), da(_, a), db(_, b).": (
+        150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: ",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def star(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        txn.create("fact", "i: int64, a: int64, b: int64, v: int64", key=("i",))
+        for name in ("da", "db"):
+            txn.create(name, f"{name[1]}: int64, y: int64", key=(name[1],))
+        drawn = np.random.default_rng(1)
+        txn["fact"].insert([np.arange(N), *drawn.integers(0, 100, (2, N)), drawn.integers(0, 10, N)])
+        for name in ("da", "db"):
+            txn[name].insert([np.arange(100), np.arange(100) % 7])
+    with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
+        workspace.install(STAR, "star")
+        yield workspace
+
+
+def indices(workspace: ivm.Workspace) -> list[str]:
+    with workspace.store.snapshot() as snap:
+        return sorted(name for name in snap._version.catalog.relations if name.startswith("$index"))
+
+
+@pytest.mark.parametrize("rule", WORK)
+def test_the_work_of_a_shape_is_counted(rule, star):
+    """What is read is the relations, once each; what an edit reads does not depend on their sizes."""
+    installing, editing, rows, explained = WORK[rule]
+    with Meter(star.store) as meter:
+        star.install(rule, "rule")
+    assert 0 < meter.counts["pages read"] <= installing
+    assert not any("fact" in name for name in indices(star))
+    assert star.stats("s")["operations"] <= rows
+    assert explained in star.explain("s")
+    (row,) = star["fact"].range((150,), (151,))
+    for edit in ("delete", "insert"):
+        with Meter(star.store) as meter, star.transaction() as txn:
+            getattr(txn, edit)("fact", [row])
+        assert 0 < meter.counts["pages read"] <= editing
+    star.verify("s")
+
+
+def test_an_index_is_built_by_the_first_change_that_needs_it(star, tmp_path):
+    """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
+    star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
+    star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
+    assert not indices(star) and star.explain("s").count("$index:fact") == 2
+    star.exec("-da(4, 4).")
+    assert [name.split(":")[2][0] for name in indices(star)] == ["1"]
+    star.verify("s")
+    star.close()
+    with ivm.open(tmp_path / "s.pages", sync="off") as again:
+        with again.store.transaction() as txn:
+            txn["db"].delete([(5,)])
+            txn["fact"].delete([(7,)])
+        assert [name.split(":")[2][0] for name in indices(again)] == ["1", "2"]
+        again.verify("s")
+        assert again.check() == []
+        again.uninstall("rule")
+        assert not indices(again)
+
+
+def test_what_follows_so_often_that_its_product_exceeds_a_word(tmp_path):
+    """A sum whose parts are far beyond 64 bits is exact where they cancel out, else it is refused."""
+    with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
+        workspace.install("r(k, v) -> int(k), int(v).  e(k, x) -> int(k), int(x).")
+        with workspace.transaction() as txn:
+            txn.insert("r", [(1, 2**62), (1, -(2**62)), (1, 7)])
+            txn.insert("e", [(1, x) for x in range(1000)])
+        rule = "s[k] = t <- agg<<t = sum(v)>> r(k, v), e(k, _)."
+        workspace.install(rule, "sums")
+        assert list(workspace["s"]) == [(1, 7000)]
+        workspace.uninstall("sums")
+        workspace.exec("-r(1, -4611686018427387904).")
+        with pytest.raises(RangeError, match="beyond int64"):
+            workspace.install(rule, "sums")
