@@ -256,8 +256,6 @@ def show_literal(one: Literal, required: frozenset[str]) -> str:
 def _show_atom(atom: Atom, required: frozenset[str]) -> str:
     nullable = (*atom.nullable, *(False,) * (len(atom.terms) - len(atom.nullable)))
     args = [_show_arg(t, null, required) for t, null in zip(atom.terms, nullable, strict=True)]
-    if len(atom.values) != 1:  # only as the one value of a function does `_` ask for a value
-        args = ["_" if arg == "_?" else arg for arg in args]
     keys, values = args[: len(atom.keys)], args[len(atom.keys) :]
     return _shape(atom, keys, values)
 
