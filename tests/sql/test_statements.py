@@ -115,6 +115,8 @@ WRONG = [
     ("DROP TABLE z", "no table or view z exists"),
     ("UPDATE z SET a = 1", "no table z exists"),
     ("SELECT frobnicate(a) FROM t", "frobnicate: this function is not known"),
+    ("SELECT current_date FROM t", "rows follow from what is stored, and not from a clock or chance"),
+    ("SELECT k FROM t FOR VERSION AS OF 3", "time travel is not evaluated"),
     ("SELECT k FROM t WHERE k = ?", "1 parameters are wanted, and 0 given"),
     ("SELECT k FROM t UNION SELECT k, c FROM u", "the queries have 1 and 2 columns"),
     ("GRANT ALL ON t TO ada", "cannot be evaluated as a statement"),
