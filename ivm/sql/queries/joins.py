@@ -16,7 +16,7 @@ from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
-from ivm.sql.rules import KEYS_MAX, Body, Table
+from ivm.sql.rules import KEYS_MAX, Body, Table, column_of
 from ivm.sql.terms import Call, Lit, Not, Typed, variables
 from ivm.sql.types import BIGINT
 
@@ -203,7 +203,7 @@ class _Side:
         if self.picked is not None:
             row = self.builder.scan(self.table, body)
             return [row[place] for place in self.picked]
-        given = [_outer_column(self.outer, name) for name in self.around]
+        given = [column_of(self.outer, name) for name in self.around]
         return self.builder.scan(self.table, body, given)[len(given) :]
 
     def sources_of(self, values: list[Typed]) -> list[Source]:
@@ -291,13 +291,6 @@ class _OuterJoin:
                 value = other if self.side == "RIGHT" else both
                 left.columns = [(n, value if n.lower() == name.lower() else v) for n, v in left.columns]
             theirs.merged.add(name.lower())
-
-
-def _outer_column(body: Body | None, name: str) -> Typed:
-    while body is not None and name not in body.columns:
-        body = body.outer
-    assert body is not None
-    return body.columns[name]
 
 
 def _is_lateral(node: exp.Subquery) -> bool:

@@ -19,7 +19,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.queries.aggregates import copies
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.rules import Body, Builder, Column, Table
+from ivm.sql.rules import Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
 
@@ -47,7 +47,7 @@ def numbered(
 ) -> Table:  # fmt: skip
     """Return a function from the identity of a row to its number in its partition, from 1."""
     inner = body.copy()
-    around = [around(body, name) for name in builder.carried(body)]
+    around = [outer_value(body, name) for name in builder.carried(body)]
     groups = [*around, *(builder.define(inner, p) for p in partition)]
     upward = not (keys and all(k.desc for k in keys))
     by = [term for key in keys for term in _ordered_terms(builder, inner, key, upward)]
@@ -99,12 +99,9 @@ def _put_together(builder: Builder, body: Body, values: list[Typed]) -> Typed:
     return builder.define(body, Typed(term, filled.type, True))
 
 
-def around(body: Body, name: str) -> Typed:
-    outer = body.outer
-    while outer is not None and name not in outer.columns:
-        outer = outer.outer
-    assert outer is not None
-    value = outer.columns[name]
+def outer_value(body: Body, name: str) -> Typed:
+    """Return a variable of a body around this one, which is not null if this body requires it."""
+    value = column_of(body.outer, name)
     return value._replace(nullable=value.nullable and name not in body.required)
 
 
@@ -184,7 +181,7 @@ def limited(
         keys_ = [Key(*k) for k in keys]
     most = last if last is not None else MOST
     table = numbered(builder, body, [], keys_, identity, max(most, 1))
-    around = [around(body, n) for n in builder.carried(body)]
+    around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     if last is not None:
         body.literals.append(Test(Call("<=", (number.term, Lit(last, "int64")))))
@@ -222,7 +219,7 @@ def first_of_each(
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
     table = numbered(builder, body, keys, ordered, identity)
-    around = [around(body, n) for n in builder.carried(body)]
+    around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
     return columns

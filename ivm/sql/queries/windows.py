@@ -14,7 +14,7 @@ from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import MOMENTS, copies
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.queries.numbering import Key, around, numbered, ordering
+from ivm.sql.queries.numbering import Key, numbered, ordering, outer_value
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Column, Table
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Rule, Term, Test, Typed, Var
@@ -93,7 +93,7 @@ class _Partition:
         ]
         self.keys = [k._replace(value=self.builder.define(self.body, k.value)) for k in self.keys]
         self.identity = self.builder.identity(self.body)
-        self.around = [around(self.body, n) for n in self.builder.carried(self.body)]
+        self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
         self._number: Typed | None = None
         self._peers: dict[str, Typed] = {}
 
