@@ -48,7 +48,7 @@ class RuleError(IvmError, ValueError):
     """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the sentence."""
 
     def __init__(self, where: Where, reason: str):
-        super().__init__(f"{where}: {reason}")
+        super().__init__(f"{where}: {reason}" if where.line else reason)  # rules need not come from a text
         self.where = where
         self.reason = reason
 
@@ -80,7 +80,12 @@ class RuleSyntaxError(RuleError):
 
 
 class UnknownPredicateError(RuleError, KeyError):
-    """A rule or an edit names a predicate that nothing declares or derives."""
+    """A rule or an edit names a predicate that nothing declares or derives: `name`, if known."""
+
+    name = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.reason), {"name": self.name}
 
 
 class ArityError(RuleError):

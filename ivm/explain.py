@@ -96,7 +96,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     """
     question = understand(sketch, before, text)
     installed = question.installed
-    lines = [f"{question.answer}: evaluated once", *(f"  needed    {note}" for note in question.needed.notes)]
+    lines = [f"{question.answer}: evaluated once", *(f"  needed    {note}" for note in question.program.notes)]
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:

@@ -14,7 +14,8 @@ from weakref import WeakSet
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, built_sizes, dependants_of, layout_in, layouts_of, load, save, saved_rules
+from ivm.engine.relations import Relations
+from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import EditError, IvmError
 from ivm.installation import refit, refitted
 from ivm.lang.ir import constants
@@ -130,7 +131,7 @@ def _rules_before(txn: Transaction) -> Installed:
     """Return the rules of a transaction's base version, over the relations that this had."""
     saved = str(txn.base.catalog.properties[PROPERTY])
     before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
-    return Installed.load(saved, Encoder(txn), layouts_of(before))
+    return load(txn, saved, before)
 
 
 def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
@@ -138,7 +139,7 @@ def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
     if not any(name in rule.reads for rule in installed.rules):
         return True
     with suppress(EditError):
-        return layout_in(txn, installed, name) == installed.layouts[name]
+        return name in txn and Relations(txn).layout(installed.program.predicates[name]) == installed.layouts[name]
     return False
 
 
@@ -162,11 +163,11 @@ def _notify_all(
             stack.callback(one.committed, engine, evaluated, changes)
 
 
-def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
+def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
     """Record in each branch what its views depend on, if an earlier release did not; mostly this does nothing."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
-            installed = rules_of(snap)
+            installed = rules.of(snap)
             stored, dependants = recorded_dependants(snap.properties).get(HOST), dependants_of(installed)
             if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:

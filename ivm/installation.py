@@ -7,17 +7,18 @@ engine/kept.py decides which views are kept; all others are evaluated.
 """
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from ivm import lang
+from ivm.engine.compile import Given, with_block
 from ivm.engine.engine import Engine
-from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
-from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
-from ivm.engine.stored import declaration_of, declarations_for, declared_before, layouts_of, save, stored_before
+from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
+from ivm.engine.kept import kept_of, rearrange
+from ivm.engine.relations import Relations, declaration_of, declaring, function_schema
+from ivm.engine.stored import save, stored_before
 from ivm.errors import (
     EditError,
     RecursionRefusedError,
@@ -28,27 +29,15 @@ from ivm.errors import (
     UnknownPredicateError,
     Where,
 )
-from ivm.lang import Program
-from ivm.lang.ir import Edit, Predicate, Rule, Var, atoms, unnamed_in
-from ivm.lang.program import readers
+from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
+from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import Cardinality
-from ivm.plan.planner import AUTO, Chosen
-from ivm.question import Limits
+from ivm.plan.planner import AUTO
 from ivm.transaction import Transaction
-from ivm.views.layouts import Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Schema
 from pagestore.host import Transaction as StoreTransaction
-
-
-class Options(NamedTuple):
-    """How a block is maintained; see the parameters of `Workspace.install`."""
-
-    granularity: int = 1
-    maintenance: str = AUTO
-    limits: Limits = (None, None)
 
 
 class Installation(NamedTuple):
@@ -78,7 +67,7 @@ class Removal(NamedTuple):
 
 
 def install(
-    txn: StoreTransaction, before: Installed, name: str, text: str, options: Options, replace: bool,
+    txn: StoreTransaction, before: Installed, name: str, given: Given, options: Options, replace: bool,
     watched: Container[str], strict: bool, edit: Callable[[Transaction], None] | None = None,
 ) -> Installation:  # fmt: skip
     """Install a block over the rules `before`, fill new and changed views, and run the edits.
@@ -92,7 +81,7 @@ def install(
             f"a block `{name}` is installed; replace it (replace=True, `ivm install --replace`), uninstall it first, "
             "or choose another name",
         )
-    after, edits = _with_block(txn, before, name, text, options)
+    after, edits = _with_block(txn, before, name, given, options)
     kept = kept_of(before, after)
     new = {view for rule in after.rules for view in rule.writes} - kept.views
     scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
@@ -117,7 +106,7 @@ def install(
 
 
 def _with_block(
-    txn: StoreTransaction, before: Installed, name: str, text: str, options: Options
+    txn: StoreTransaction, before: Installed, name: str, given: Given, options: Options
 ) -> tuple[Installed, tuple[Edit, ...]]:
     """Return the rules with a block added or replaced, its readers recompiled, and the text's edits.
 
@@ -126,55 +115,29 @@ def _with_block(
     block = before.block(name)
     above = _readers_of(before, block) if block else ()
     left = before.excluding(block, *above) if block else before
+    store = _relations(txn, before)
     try:
-        after = _including(txn, before, left, name, text, options)
+        after = with_block(given, left, store, name, options, before=before, hinting=True)
     except UnknownPredicateError as error:
-        _refuse_circle(error, text, name, above)
+        _refuse_circle(error, name, above)
         raise
     part = after.blocks[-1].part
     refuse_foreign_writers([*left.blocks, *above], part)
     if block:
         _refuse_lost(block, part, above)
     for one in above:
-        after = _again(txn, before, after, one, name)
+        after = _again(store, before, after, one, name)
     return after, part.edits
 
 
-def _including(
-    txn: StoreTransaction, before: Installed, left: Installed, name: str, text: str, options: Options
-) -> Installed:
-    """Return `left` with a block; its rules keep their plans in `before` if these still fit."""
-    views = {n: predicate for n, predicate in before.program.predicates.items() if not predicate.extensional}
-    text += declarations_for(txn, text, {**left.program.predicates, **views}, name)
-    part = lang.compile(text, left.program, name)
-    part.refuse_long()
-    return left.including(
-        name, text, Cardinality(txn).distinct, Encoder(txn), _layouts_beside(txn, views),
-        _orders_in(before, options.maintenance), max(before.next_number, left.next_number), options.granularity,
-        options.maintenance, options.limits, part,
-    )  # fmt: skip
+def _relations(txn: StoreTransaction, before: Installed) -> Relations:
+    """Return the relations of a transaction, without the views of the rules `before`."""
+    return Relations(txn, views={n for n, one in before.program.predicates.items() if not one.extensional})
 
 
-def _layouts_beside(txn: StoreTransaction, views: Container[str]) -> Callable[[Predicate], Layout]:
-    """Return a function like `layouts_of`, except that a relation which was a view gets a new layout."""
-    stored = layouts_of(txn)
-    return lambda predicate: extensional_layout(predicate) if predicate.name in views else stored(predicate)
-
-
-def _orders_in(before: Installed, maintenance: str) -> OrdersOf:
-    """Return the existing key orders of rules, for `Installed.including`; none unless `maintenance` is AUTO."""
-    known = {shape_of(rule.definition): rule for rule in before.rules} if maintenance == AUTO else {}
-
-    def orders(_: int, rule: Rule, layouts: Mapping[str, Layout], recursive: frozenset[str] | None) -> Sequence[Chosen]:
-        old = known.get(shape_of(rule))
-        stratum = old and before.recursion.get(old)
-        if old is None or (stratum.recursive if stratum else None) != recursive:
-            return ()
-        inputs = zip(names_in_body(old.definition), names_in_body(rule), strict=True)
-        fits = all(before.layouts.get(was) == layouts.get(name) for was, name in inputs)
-        return orders_of(old) if fits else ()
-
-    return orders
+def _options_of(block: Block) -> Options:
+    rule = next(iter(block.rules), None)
+    return Options(rule.granularity if rule else 1, AUTO, block.limits)
 
 
 def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
@@ -187,12 +150,10 @@ def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def _refuse_circle(error: RuleError, text: str, name: str, above: Iterable[Block]) -> None:
+def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Block]) -> None:
     """Raise RecursionRefusedError if the new rules read predicates of blocks that read the replaced block."""
-    from ivm.lang.declarations import mentioned
-
     for one in above:
-        for read in sorted(one.part.predicates.keys() & mentioned(text, name)):
+        if (read := error.name) in one.part.predicates:
             raise RecursionRefusedError(
                 error.where, f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of both "
                 "into one block"
@@ -211,12 +172,10 @@ def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
         )
 
 
-def _again(txn: StoreTransaction, before: Installed, after: Installed, block: Block, replaced: str) -> Installed:
+def _again(store: Relations, before: Installed, after: Installed, block: Block, replaced: str) -> Installed:
     """Recompile a block that reads the replaced one; return all rules. Raises RuleError if it no longer fits."""
-    rule = next(iter(block.rules), None)
-    options = Options(rule.granularity if rule else 1, AUTO, block.limits)
     try:
-        return _including(txn, before, after, block.name, block.text, options)
+        return with_block(block.text, after, store, block.name, _options_of(block), before=before)
     except RuleError as error:
         reason = f"{error.reason} (block `{block.name}` reads `{replaced}`, whose new rules it does not fit)"
         raise type(error)(error.where, reason) from None
@@ -269,11 +228,10 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
 
     Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of a row by position.
     """
-    after = Installed()
+    after, store = Installed(), _relations(txn, before)
     for block in before.blocks:
-        rule = next(iter(block.rules), None)
-        options = Options(rule.granularity if rule else 1, AUTO, block.limits)
-        after = _including(txn, before, after, block.name, _refitted_text(txn, before, block), options)
+        text = _refitted_text(txn, before, block)
+        after = with_block(text, after, store, block.name, _options_of(block), before=before)
     for name, predicate in before.program.predicates.items():
         if predicate.extensional and _read_columns(before, name) != _read_columns(after, name):
             raise EditError(f"rules read columns of {name} by their positions, which have changed")
@@ -286,10 +244,11 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
     declared = [one for one in block.part.predicates.values() if one.extensional and one.name in txn]
     for predicate in sorted(declared, key=lambda one: (one.where.line, one.where.column), reverse=True):
         with suppress(EditError):
-            if layouts_of(txn)(predicate) == before.layouts.get(predicate.name):
+            if Relations(txn).layout(predicate) == before.layouts.get(predicate.name):
                 continue
-        made = declaration_of(predicate.name, txn[predicate.name].schema)
-        if made is None or not _has_all_that_is_read(txn[predicate.name].schema, predicate, before):
+        schema = function_schema(txn[predicate.name].info)
+        made = declaration_of(predicate.name, schema)
+        if made is None or not _has_all_that_is_read(schema, predicate, before):
             raise EditError(f"rules read a column of {predicate.name} that has changed")
         lines = text.split("\n")
         start = sum(len(line) + 1 for line in lines[: predicate.where.line - 1]) + predicate.where.column - 1
@@ -387,7 +346,7 @@ def _handed_over(before: Installed, block: Block, gone: Container[str]) -> Insta
             del own[name]
             blocks[block.name] = _with_predicates(blocks[block.name], own)
             heir = _with_predicates(blocks[one.name], {**blocks[one.name].part.predicates, name: predicate})
-            blocks[one.name] = replace(heir, text=heir.text + declared_before(heir.text, str(predicate)))
+            blocks[one.name] = replace(heir, text=declaring(heir.text, predicate))
     return replace(before, blocks=tuple(blocks.values()))
 
 
@@ -398,14 +357,7 @@ def _with_predicates(block: Block, predicates: Mapping[str, Predicate]) -> Block
 # -- warnings
 
 
-def hints_of(text: str, source: str) -> list[RuleWarning]:
-    """Return the warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
-    from ivm.lang.hints import hints  # imports the parser, which opening a workspace does not need
-
-    return hints(text, source)
-
-
-def warn(said: Iterable[RuleWarning]) -> None:
+def warn(said: Iterable[RuleWarning], stacklevel: int = 3) -> None:
     """Issue the warnings of a text, attributed to the caller of a workspace's method."""
     for warning in said:
-        warnings.warn(warning, stacklevel=3)
+        warnings.warn(warning, stacklevel=stacklevel)

@@ -5,49 +5,45 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ivm import lang
 from ivm.answer import Answer
+from ivm.engine.compile import Given, with_block
 from ivm.engine.fill import Filler, naming_the_rule
-from ivm.engine.installed import Installed
-from ivm.engine.stored import create_relation, declarations_for, drop_stray_trees, layouts_of, plant
+from ivm.engine.installed import Installed, Limits, Options
+from ivm.engine.relations import Relations
+from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
 from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE
+from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import Cardinality
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.plan.rewrite.magic import Needed, pass_constants
 from ivm.rope import rope_of
 from pagestore.host import WORD_MAX, EphemeralTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
-
 
 class Question(NamedTuple):
-    """A compiled query: installed rules, rules with its own, the name of its answer, and its magic-set program."""
+    """A compiled query: the installed rules, these with its own as the last block, and the name of its answer."""
 
     before: Installed
     installed: Installed
     answer: str
-    needed: Needed
+
+    @property
+    def program(self) -> Program:
+        """The query's own rules, as they are evaluated."""
+        return self.installed.blocks[-1].part
 
 
-def understand(sketch: EphemeralTransaction, known: Installed, text: str, limits: Limits = (None, None)) -> Question:
+def understand(sketch: EphemeralTransaction, known: Installed, given: Given, limits: Limits = (None, None)) -> Question:
     """Compile and plan a query; `known` are the rules of the sketch's version. Raises RuleError."""
-    layouts, distinct = layouts_of(sketch), Cardinality(sketch).distinct
-    if stored := declarations_for(sketch, text, known.program.predicates, "query"):
-        known = known.including("the store", stored, distinct, Encoder(sketch), layouts)
-    part = lang.query(text, known.program)
-    part.refuse_long()
-    assert part.answer is not None, "a query without a rule was let through"
-    needed = pass_constants(part)
-    installed = known.including(
-        "query", text, distinct, Encoder(sketch), layouts, maintenance=ONCE, limits=limits, part=needed.program
-    )
-    return Question(known, installed, part.answer, needed)
+    options = Options(maintenance=ONCE, limits=limits)
+    installed = with_block(given, known, Relations(sketch), "query", options, hinting=True)
+    answer = installed.blocks[-1].part.answer
+    assert answer is not None, "a query without a rule was let through"
+    return Question(known, installed, answer)
 
 
 def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> Answer:
@@ -56,7 +52,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     drop_stray_trees(sketch, question.before, installed)
     for predicate in block.part.predicates.values():
         create_relation(sketch, predicate, installed)
-    plant(sketch, question.needed.seeds)
+    plant(sketch, block.part.seeds)
     started = time.perf_counter()
     filler = Filler(sketch, installed, Encoder(sketch), threads, once=True)
     filler.fill([rule for rule in installed.rules if rule in block.rules])

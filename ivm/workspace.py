@@ -17,22 +17,23 @@ from typing import Any
 import numpy as np
 
 import pagestore
-from ivm import lang
 from ivm.answer import Answer
 from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
+from ivm.engine.compile import compile
 from ivm.engine.fill import Account, not_a_view
-from ivm.engine.installed import Installed
-from ivm.engine.stored import HOST, declarations_for, declarations_of, save
+from ivm.engine.installed import Installed, Limits, Options
+from ivm.engine.relations import Relations, declarations_of
+from ivm.engine.stored import HOST, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Options, Removal, hints_of, install, uninstall, warn
+from ivm.installation import Removal, install, uninstall, warn
 from ivm.join.join import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.planner import AUTO
-from ivm.question import Limits, answer, check_options, understand
+from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
@@ -61,7 +62,7 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     try:
         workspace = Workspace(store, store.threads)
         if store.mode == "rw":
-            record_dependants_everywhere(store, workspace.rules_of)
+            record_dependants_everywhere(store, workspace._maintainer.rules)
         return workspace
     except BaseException:
         store.close()
@@ -101,7 +102,6 @@ class Workspace:
         what a replaced block no longer has; then nothing is changed.
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
-        said = hints_of(text, name)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.declare_maintained(HOST)
@@ -109,7 +109,7 @@ class Workspace:
             watched = self._maintainer.subscriptions
             done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
             note_erased(done.engine, watched, done.told)
-            warn(said)
+            warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.told)
 
@@ -179,13 +179,9 @@ class Workspace:
 
         Relations of the store that no rule reads can be edited, too.
         """
-        hints_of(text, "exec")
         with self.store.snapshot() as snap:
-            known = self.rules_of(snap).program
-            if stored := declarations_for(snap, text, known.predicates, "exec"):
-                known = known.including(lang.compile(stored, known, source="the store"))
-        part = lang.compile(text, known, source="exec")
-        if part.rules or part.predicates:
+            part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
+        if part.rules or len(part.predicates) > len(part.stored):
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         with self.transaction() as txn:
             txn.edit(part.edits)
@@ -250,15 +246,15 @@ class Workspace:
         Raises RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
-        said = hints_of(text, "query")
         with within_memory("asking a question"):
-            found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
-        warn(said)
-        return found
+            return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
         with sketch:
-            return answer(sketch, understand(sketch, self.rules_of(sketch), text, limits), self.threads)
+            question = understand(sketch, self.rules_of(sketch), text, limits)
+            found = answer(sketch, question, self.threads)
+        warn(question.program.warnings, stacklevel=4)
+        return found
 
     # -- statistics and checks
 

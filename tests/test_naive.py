@@ -2,8 +2,8 @@
 
 import pytest
 
+from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RangeError
-from ivm.lang import compile
 from ivm.lang.aggregate import key_variables
 from tests.support import naive
 

@@ -1,8 +1,10 @@
-"""Count the files and moves of three walks through the code: `python -m tests.walks`.
+"""Count the files and moves of walks through the code: `python -m tests.walks`.
 
-    a   a key to disk        transaction, insert, commit
-    b   a text to rows       one rule installed over a relation with rows
-    c   a delta to rows      two edges into the relation that two views read
+    a key to disk            transaction, insert, commit
+    a text to plans          rules that every pass has to do with, compiled against a store
+    a text to rows           one rule installed over a relation with rows
+    a store to rules         a store opened that has two blocks of rules
+    a delta to rows          two edges into the relation that two views read
 
 A *move* is a call from one file of the packages into another. It *climbs* if the file that is called imports, directly
 or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run as plain Python, so that they are seen.
@@ -23,6 +25,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("pagestore", "ivm", "tools")
 RULES = "triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).  degree[x] = d <- agg<<d = count()>> edge(x, _)."
 DECLARATION = "edge(x, y) -> int(x), int(y)."
+PASSES = """  // something to do for every pass
+    triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+    quiet(x) <- edge(x, _), !(edge(x, y), edge(y, _)), edge(_, _).
+    tenth(x, z) <- edge(x, y), edge(y / 10, z).
+    after(x, y) <- edge(x, _), edge:next[x] = y.
+    week[x] = n <- agg<<n = max(y)>> edge(x, _), edge(z, y), z <= x, z > x - 7.
+    most[x] = m <- agg<<m = max(y)>> edge(x, y).  least[] = m <- agg<<m = min(y)>> edge(_, y).
+    reach(x, y) <- edge(x, y).  reach(x, z) <- reach(x, y), edge(y, z).
+"""
 EDGES = [(1, 2), (2, 3), (1, 3), (3, 4)]
 
 
@@ -36,16 +47,24 @@ class Walk(NamedTuple):
         """The files that were entered."""
         return {file for move in self.moves for file in move}
 
+    @property
+    def parses(self) -> int:
+        """The texts that were parsed."""
+        return sum(times for (_, file), times in self.moves.items() if file == "ivm/lang/parse.py")
+
     def climbs(self, above: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """The moves into a file that stands above the one which calls."""
         return sorted(move for move in self.moves if above(move[1], move[0]))
 
 
 def walks() -> dict[str, Walk]:
-    """The three walks, each in a store of its own, after one that is not watched: imports and caches are not moves."""
-    found = {}
+    """All walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
+    found, of = {}, {
+        "a key to disk": _key, "a text to plans": _plans, "a text to rows": _text, "a store to rules": _rules,
+        "a delta to rows": _delta,
+    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for name, walk in {"a key to disk": _key, "a text to rows": _text, "a delta to rows": _delta}.items():
+        for name, walk in of.items():
             walk(Path(folder) / "warm.pages", _unwatched)
             Path(folder, "warm.pages").unlink()
             found[name] = walk(Path(folder) / f"{name}.pages", watched)
@@ -66,6 +85,28 @@ def _key(path: Path, watch: Callable[[], Any]) -> Walk:
 def _text(path: Path, watch: Callable[[], Any]) -> Walk:
     with _with_facts(path) as ws, watch() as moves:
         ws.install(RULES.partition("  ")[0], name="rules")
+    return Walk(moves)
+
+
+def _plans(path: Path, watch: Callable[[], Any]) -> Walk:
+    from ivm.engine.compile import with_block
+    from ivm.engine.installed import Options
+    from ivm.engine.relations import Relations
+
+    with _with_facts(path) as ws, ws.store.sketch() as sketch:
+        installed = ws.rules_of(sketch)
+        with watch() as moves:
+            with_block(PASSES, installed, Relations(sketch), "rules", Options())
+    return Walk(moves)
+
+
+def _rules(path: Path, watch: Callable[[], Any]) -> Walk:
+    import ivm
+
+    with _with_facts(path) as ws:
+        ws.install(RULES, name="rules")
+    with watch() as moves:
+        ivm.open(path).close()
     return Walk(moves)
 
 
@@ -152,7 +193,8 @@ def main() -> int:
     above = import_order()
     for name, walk in walks().items():
         climbs = walk.climbs(above)
-        print(f"{name}: {len(walk.files)} files, {len(walk.moves)} moves, {len(climbs)} climbs")
+        counts = f"{len(walk.files)} files, {len(walk.moves)} moves, {len(climbs)} climbs"
+        print(f"{name}: {counts}" + f", {walk.parses} parses" * bool(walk.parses))
         for caller, callee in climbs:
             print(f"    {caller} calls {callee}")
     return 0

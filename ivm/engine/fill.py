@@ -4,19 +4,14 @@
 
 Rules are evaluated in dependency order, so a view is complete before the first rule reads it.
 
-From bindings to rows of a view: turn the bindings of a full evaluation into edits, and edits into rows of a tree.
+The bindings of a full evaluation become edits, and edits become rows of a tree:
 
     bindings of  deg[x] = n <- agg<<n = count()>> edge(x, y).       (1, 2) (1, 3) (4, 1)
     head edits   ADD 1 under the key x, for each binding            1: +1   1: +1   4: +1
     rows         one for each key, in key order                     (1; 2) (4; 1)
 
-Many bindings may make few rows, so `fold_bindings` sums each part of the bindings before it reads the next.
-
-Evaluate one view from its own rules over the stored trees, without storing anything.
-
-    recompute(snapshot, installed, encode, "tri")  ──▶  the rows that tri has now, in parts int64[C, n]
-
-`Workspace.evaluate` returns these rows as a table, and times them.
+Many bindings may make few rows: `fold_bindings` sums each part before it reads the next. `recompute` evaluates one view
+over the stored trees without storing anything; `Workspace.evaluate` returns its rows as a table.
 """
 
 from __future__ import annotations

@@ -7,28 +7,22 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
+from re import fullmatch
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ivm import lang
-from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
-from ivm.lang.ir import Predicate, Rule, reads, writes
-from ivm.lang.nulls import with_nullable_helpers
-from ivm.lang.program import recursive_names, strata_of
-from ivm.plan.expression import Encode
-from ivm.plan.join_order import Distinct
+from ivm.errors import RedefinitionError, UnknownViewError
+from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
+from ivm.lang.program import NOTHING, Program, strata_of
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
-from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
-from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refusing
-from ivm.plan.rewrite.levels import lift_levels
-from ivm.plan.rewrite.ranges import Span, lift_ranges, pays_once, span_of
+from ivm.plan.planner import AUTO, Chosen, chosen_of
+from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
-from ivm.views.layouts import RANGED, TEXT, Layout, ranked_layout, state_names, view_layout
+from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
@@ -38,12 +32,8 @@ PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
-PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
-REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 T = TypeVar("T")
-LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it does not match
-# Maps (place, rule, layouts, its stratum's views if recursive) to the rule's known key orders; () to plan it
-OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
+Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +64,11 @@ class InstalledRule:
     def sensitivity_names(self, number: int) -> list[str]:
         """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
         return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
+
+    @property
+    def orders(self) -> list[Chosen]:
+        """The key orders of its plans, to be saved."""
+        return [chosen_of(plan) for plan in (*self.plans, *self.searches)]
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -118,15 +113,23 @@ class StoredPredicate(NamedTuple):
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
 
 
+class Options(NamedTuple):
+    """How a block is maintained; see the parameters of `Workspace.install`."""
+
+    granularity: int = 1
+    maintenance: str = AUTO
+    limits: Limits = (None, None)
+
+
 @dataclass(frozen=True)
 class Block:
     """A text installed under a name, and what it added."""
 
     name: str
     text: str
-    part: lang.Program
+    part: Program
     rules: tuple[InstalledRule, ...]
-    limits: tuple[int | None, int | None] = (None, None)
+    limits: Limits = (None, None)
 
     @property
     def rewrites(self) -> "Rewrites":
@@ -164,7 +167,7 @@ class Installed:
     """
 
     blocks: tuple[Block, ...] = ()
-    program: lang.Program = field(default_factory=lambda: lang.NOTHING)
+    program: Program = NOTHING
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     deferred: frozenset[Index] = frozenset()
 
@@ -213,7 +216,7 @@ class Installed:
                             found.update(one.index for one in probe.tries)
         return self.deferred & found
 
-    def _deferring(self, deferred: Iterable[Index]) -> "Installed":
+    def deferring(self, deferred: Iterable[Index]) -> "Installed":
         """Return this with those of some indices deferred that only the probes of plans in columns read."""
         probing, others = set[Index](), set[Index]()
         for rule in self.rules:
@@ -302,80 +305,6 @@ class Installed:
         """Return the block of a name; None if it is not installed."""
         return next((b for b in self.blocks if b.name == name), None)
 
-    def including(
-        self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
-        orders: OrdersOf = lambda *_: (), number: int | None = None, granularity: int = 1,
-        maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
-        rewrites: Rewrites = ALL,
-    ) -> "Installed":  # fmt: skip
-        """Return this with one more block, its rules numbered from `number` or the next free one.  Raises RuleError.
-
-        `orders` gives key orders that are known already and need no estimates. `limits` are the most rows
-        and rounds of a recursion, `part` is the checked text, if it is known.
-        """
-        part = part or lang.compile(text, self.program, name, rewrites.columns)
-        layouts = dict(self.layouts)
-        stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
-        layouts |= {n: layout for n, layout in stored.items() if layout}
-        part = self._rewritten(part, layouts, distinct, encode, maintenance, rewrites)
-        program = self.program.including(part := with_nullable_helpers(part, self.program.predicates))
-        recursive = recursive_names(part.rules)
-        predicates = dict(program.predicates)
-        for view in recursive:
-            layouts[view] = ranked_layout(predicates[view], [rule for rule in part.rules if view in writes(rule)])
-        first = self.next_number if number is None else number
-        rules: list[InstalledRule] = []
-        for i, definition in enumerate(part.rules):
-            _refuse_unlike(definition, predicates, layouts)
-            stored_keys = {n: layout.keys for n, layout in layouts.items()}
-            own = next((recursive[view] for view in writes(definition) if view in recursive), None)
-            saved = orders(i, definition, layouts, own)
-            if own:
-                _refuse_failing(definition)
-                planned = make_recursive_plans(
-                    definition, predicates, stored_keys, distinct, encode, own, saved, maintenance
-                )
-                rules.append(
-                    InstalledRule(first + i, definition, planned.plans, granularity, planned.searches, *limits)
-                )
-                continue
-            if definition.range or definition.texts:
-                widths = {n: (layouts[n].keys, layouts[n].visible) for n in reads(definition)}
-                span = span_of(definition, widths) if definition.range else None
-                rules.append(InstalledRule(first + i, definition, (), granularity, span=span))
-                layouts[definition.heads[0].predicate] = view_layout(
-                    predicates[definition.heads[0].predicate], [(definition, ())]
-                )
-                continue
-            plans = make_plans(
-                definition, predicates, stored_keys, distinct, encode, saved, maintenance, rewrites.scans
-            )
-            rules.append(InstalledRule(first + i, definition, plans, granularity))
-            for view in writes(definition):
-                writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
-                layouts[view] = view_layout(predicates[view], writers)
-        built = {index for rule in self.rules for index in rule.indices} - self.deferred
-        made = Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
-        return made._deferring({index for rule in made.rules for index in rule.indices} - built)
-
-    def _rewritten(
-        self, part: lang.Program, layouts: Mapping[str, Layout], distinct: Distinct, encode: Encode,
-        maintenance: str, rewrites: Rewrites,
-    ) -> lang.Program:  # fmt: skip
-        """Return a part with helper views for all that the join does not take by itself (plan/rewrite)."""
-        known = {**self.program.predicates, **part.predicates}
-        part = part.lifted(partial(lift_texts, known=known, helpers={}))
-        recursive = recursive_names(part.rules)
-        if rewrites.ranges and maintenance in (AUTO, ONCE):
-            keys_of = partial(_keys_of, {**self.program.predicates, **part.predicates}, layouts)
-            pays = partial(pays_once, distinct) if maintenance == ONCE else None
-            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
-            part = part.lifted(lift)
-        if rewrites.levels and maintenance != ONCE:
-            part = lift_levels(part, recursive, state_names)
-        part = part.lifted(lift_existentials).lifted(lift_computed)
-        return refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
-
     def excluding(self, *blocks: Block) -> "Installed":
         """Return this without some blocks, given in order.  Raises UninstallError if others read their predicates."""
         program = self.program
@@ -383,7 +312,7 @@ class Installed:
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
         left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
-        return left._deferring(self.deferred)
+        return left.deferring(self.deferred)
 
     @property
     def next_number(self) -> int:
@@ -400,7 +329,7 @@ class Installed:
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
                 **{name: True for name, used in b.rewrites._asdict().items() if used},
-                "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
+                "orders": [v.orders for v in b.rules],
             }
             for b in self.blocks
         ]
@@ -409,52 +338,8 @@ class Installed:
         deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
         return json.dumps({"planning": planning, "blocks": blocks, **deferred})
 
-    @classmethod
-    def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
-        """Read what `save` wrote, or an earlier release if its plans are the same; else raise IvmError."""
-        try:
-            found = json.loads(saved)
-            planning = found["planning"] if isinstance(found, dict) else None
-            if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-                deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
-                return cls._loaded(found["blocks"], encode, layout_of)._deferring(deferred)
-        except IvmError:
-            raise
-        except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-            said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
-            raise IvmError(said) from None
-        if planning == PLANNING_BEFORE:
-            with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
-                installed = cls._loaded(found["blocks"], encode, layout_of)
-                saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
-                if saved_plans == [len(rule.plans) for rule in installed.rules]:
-                    return installed
-        raise IvmError(
-            f"another release installed rules in this store, and what it stores for them is not what this one would; "
-            f"{REMEDY}"
-        )
 
-    @classmethod
-    def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
-        def lenient(predicate: Predicate) -> Layout | None:
-            """Return None for a relation that does not fit: one that no rule read may have been replaced since."""
-            with suppress(EditError):
-                return layout_of(predicate)
-            return None
-
-        installed = cls()
-        for block in blocks:
-            orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
-            installed = installed.including(
-                block["name"], block["text"], _no_estimates, encode, lenient,
-                lambda i, *_, orders=orders: orders[i], block["number"], block["granularity"],
-                limits=tuple(block.get("limits", (None, None))),
-                rewrites=Rewrites(*(block.get(name, False) for name in Rewrites._fields)),
-            )  # fmt: skip
-        return installed
-
-
-def refuse_foreign_writers(blocks: Iterable[Block], part: lang.Program) -> None:
+def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:
     """Raise RedefinitionError if rules derive a predicate of another block."""
     for rule in part.rules:
         for head in rule.heads:
@@ -465,28 +350,6 @@ def refuse_foreign_writers(blocks: Iterable[Block], part: lang.Program) -> None:
                 )
 
 
-def _keys_of(predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout], name: str) -> int:
-    """Return how many first columns identify a row of a predicate."""
-    predicate = predicates[name]
-    return layouts[name].keys if predicate.extensional else len(predicate.keys)
-
-
-def _refuse_unlike(rule: Rule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout]) -> None:
-    """Raise EditError for a rule over a relation that no longer fits its declaration."""
-    for name in reads(rule):
-        if predicates[name].extensional and name not in layouts:
-            raise EditError(f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}")
-
-
-def _refuse_failing(rule: Rule) -> None:
-    """Raise ConstructError for a helper view in a recursion if its arithmetic may fail."""
-    if rule.failed:
-        raise ConstructError(
-            rule.where, "a key that is computed from a view which reads itself, by arithmetic that may fail, is not "
-            "evaluated; derive the computed keys as a view of their own"
-        )  # fmt: skip
-
-
 def index_columns(index: Index, layout: Layout) -> list[int]:
     """Return the relation's columns in the order of an index: its keys, then the other columns, if it has them."""
     if layout.shown > 1 and permuted(index):
@@ -494,5 +357,24 @@ def index_columns(index: Index, layout: Layout) -> list[int]:
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
 
 
-def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
-    raise AssertionError("a saved plan needs no estimates")
+def shape_of(rule: Rule) -> Rule:
+    """Return a rule without the numbers in helper views' names, to find equivalent rules."""
+    return replace(
+        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
+        body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
+    )  # fmt: skip
+
+
+def _unnumbered(literal: Any) -> Any:
+    match literal:
+        case Atom():
+            numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", literal.predicate)
+            return replace(literal, predicate=f"{numbered[1]}{numbered[2] or ''}") if numbered else literal
+        case Negation():
+            return replace(literal, body=tuple(map(_unnumbered, literal.body)))
+    return literal
+
+
+def names_in_body(rule: Rule) -> Iterator[str]:
+    """Yield the predicates that a rule reads, once for each occurrence."""
+    return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))

@@ -12,15 +12,13 @@ a changed name are renamed.
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from re import fullmatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ivm.engine.fill import unordered
-from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.installed import Installed, InstalledRule, names_in_body, shape_of
 from ivm.engine.stored import built_sizes, create_relation
-from ivm.lang.ir import Atom, Negation, Rule, atoms
+from ivm.lang.ir import Rule
 from ivm.plan.plan import tree_name
-from ivm.plan.planner import Chosen, chosen_of
 from ivm.views.layouts import APART, Layout
 from pagestore.host import Transaction
 
@@ -118,42 +116,14 @@ def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
     )
 
 
-def shape_of(rule: Rule) -> Rule:
-    """Return a rule without the numbers in helper views' names, to find equivalent rules."""
-    return replace(
-        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
-        body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
-    )  # fmt: skip
-
-
-def _unnumbered(literal: Any) -> Any:
-    match literal:
-        case Atom():
-            numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", literal.predicate)
-            return replace(literal, predicate=f"{numbered[1]}{numbered[2] or ''}") if numbered else literal
-        case Negation():
-            return replace(literal, body=tuple(map(_unnumbered, literal.body)))
-    return literal
-
-
 def _names(rule: Rule) -> Iterator[str]:
     """Yield the predicates of a rule in order of appearance."""
     yield from (head.predicate for head in (*rule.heads, *filter(None, [rule.failed])))
     yield from names_in_body(rule)
 
 
-def names_in_body(rule: Rule) -> Iterator[str]:
-    """Yield the predicates that a rule reads, once for each occurrence."""
-    return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))
-
-
 def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
-    return rule.granularity, rule.rows_max, rule.rounds_max, bool(rule.span), orders_of(rule)
-
-
-def orders_of(rule: InstalledRule) -> list[Chosen]:
-    """Return the key orders of a rule's plans, to be saved."""
-    return [chosen_of(plan) for plan in (*rule.plans, *rule.searches)]
+    return rule.granularity, rule.rows_max, rule.rounds_max, bool(rule.span), rule.orders
 
 
 # -- trees

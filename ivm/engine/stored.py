@@ -1,31 +1,25 @@
-"""Rules in a store: which rules a version has installed, the relations that they read, and the trees that they need.
-
-Derive declarations from the schemas of relations that the store has and no text declares.
-
-    edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
-    price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
-    sale     id: int64, shop: string, n: int64     sale[id] = (shop, n) -> int64(id), string(shop), int64(n).
-
-A relation with a key and other columns is a function of one value or several.
-"""
+"""Rules in a store: which rules a version has installed, the relations that they read, and the trees that they need."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ivm.engine.installed import PROPERTY, Installed
-from ivm.errors import EditError, IvmError, RedefinitionError
-from ivm.lang import compile
-from ivm.lang.ir import Const, Predicate, show_name, show_type
+from ivm.engine.compile import Saved, compile, with_block
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Installed, Options, Rewrites
+from ivm.engine.relations import MARK, Relations
+from ivm.errors import IvmError, RedefinitionError
+from ivm.lang.ir import Const, Predicate
 from ivm.plan.expression import Encoder
-from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.errors import SchemaError
+from ivm.plan.plan import Index
+from ivm.plan.planner import Chosen
 from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 
 HOST = "ivm"
+PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmetic may fail
+REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
 # Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
@@ -39,10 +33,53 @@ def saved_rules(source: Snapshot | Transaction) -> str | None:
     return None if saved is None else str(saved)
 
 
-def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
-    """Load the rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
+def load(source: Snapshot | Transaction, saved: str | None = None, relations: Any = None) -> Installed:
+    """Load the rules of a version, or of the property `saved`, over its relations or other ones.
+
+    Reads what `Installed.save` wrote, in an earlier release, too, if its plans are the same.  Raises RuleError,
+    IvmError, EditError.
+    """
     saved = saved or saved_rules(source)
-    return Installed.load(saved, Encoder(source), layouts_of(source)) if saved else Installed()
+    if not saved:
+        return Installed()
+    store = Relations(source, relations, opening=True)
+    try:
+        found = json.loads(saved)
+        planning = found["planning"] if isinstance(found, dict) else None
+        if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
+            deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
+            return _loaded(found["blocks"], store).deferring(deferred)
+    except IvmError:
+        raise
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+        said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
+        raise IvmError(said) from None
+    if planning == PLANNING_BEFORE:
+        with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
+            installed = _loaded(found["blocks"], store)
+            saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
+            if saved_plans == [len(rule.plans) for rule in installed.rules]:
+                return installed
+    raise IvmError(
+        f"another release installed rules in this store, and what it stores for them is not what this one would; "
+        f"{REMEDY}"
+    )
+
+
+def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
+    installed = Installed()
+    for block in blocks:
+        orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
+        rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
+        options = Options(block["granularity"], limits=tuple(block.get("limits", (None, None))))
+        saved = Saved(block["number"], orders, rewrites)
+        installed = with_block(block["text"], installed, store, block["name"], options, saved)
+    return installed
+
+
+def stored_before(text: str) -> set[str]:
+    """Return the relations that existed before an installed text: those declared after the mark."""
+    return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
 
 
 class KnownRules:
@@ -119,7 +156,7 @@ def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int
 
 
 def create_relation(txn: Transaction, predicate: Predicate, installed: Installed) -> None:
-    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see layouts_of).
+    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see relations.py).
 
     Raises RedefinitionError for a view that has the name of a relation in the store.
     """
@@ -154,116 +191,3 @@ def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) 
     for name in installed.derived_trees - before.derived_trees:
         if name.startswith("$") and name in txn:
             txn.drop(name)
-
-
-def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
-    """Return a function that gives an extensional predicate's layout: its relation's, if that exists already.
-
-    The function raises EditError if the relation's columns do not fit the declaration.
-    """
-
-    def layout(predicate: Predicate) -> Layout:
-        if predicate.name not in source:
-            return extensional_layout(predicate)
-        info = source[predicate.name].info
-        schema = function_schema(info)
-        types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
-        keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-        functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
-        names = tuple(column.name for column in schema.stored)[: len(declared)]
-        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values added since
-        if types[: len(declared)] != declared or functional or (len(types) != len(declared) and not more):
-            raise EditError(
-                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
-            )
-        return Layout(PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys)
-
-    return layout
-
-
-def layout_in(source: Any, installed: Installed, name: str) -> Layout | None:
-    """Return the layout of the rules' relation in a version; None if it does not exist. Raises EditError."""
-    return layouts_of(source)(installed.program.predicates[name]) if name in source else None
-
-
-UNREAD = "uint64?"  # a type whose words differ from those of uint64
-MARK = "// relations that the store had before, by their schemas:"
-
-
-def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], block: str) -> str:
-    """Return declarations, after a mark, of the relations that a text reads and that only the store knows.
-
-    The text is installed with them, so that its meaning does not depend on the store. Raises RuleSyntaxError, which
-    names the block, and SchemaError for a relation of a type that rules lack.
-    """
-    from ivm.lang.declarations import mentioned  # imports the parser, which opening a workspace does not need
-
-    needed = {name for name in mentioned(text, block) if name not in known}
-    needed |= {name.rpartition(":")[0] for name in needed if name not in source} - {*known}
-    names = sorted(name for name in needed if name in source)
-    for name in names:
-        _refuse_unread(name, source[name].info.schema)
-    found = (declaration_of(name, function_schema(source[name].info)) for name in names)
-    lines = [declaration for declaration in found if declaration]
-    return declared_before("", *lines) if lines else ""
-
-
-def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
-    """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
-    names = [name for name in source if name not in known or known[name].extensional]
-    return {name: declaration_of(name, function_schema(source[name].info)) for name in names}
-
-
-def declared_before(text: str, *lines: str) -> str:
-    """Return what to append to a text so that it declares relations that existed before it."""
-    return "\n".join(["", *lines] if f"\n{MARK}\n" in text else ["", MARK, *lines])
-
-
-def stored_before(text: str) -> set[str]:
-    """Return the relations that existed before an installed text: those declared after the mark."""
-    return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
-
-
-def declaration_of(name: str, schema: Schema | None) -> str | None:
-    """Return the declaration of a relation; None if rules cannot declare it."""
-    if schema is None or set("`$\n") & {*name}:
-        return None
-    if any(str(column.type) == UNREAD for column in schema.stored):
-        return None
-    columns = _names([column.name for column in schema.stored])
-    typed = ", ".join(f"{show_type(str(c.type))}({n})" for c, n in zip(schema.stored, columns, strict=True))
-    name = show_name(name)
-    if len(columns) == len(schema.key) + 1:
-        return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."
-    if len(columns) > len(schema.key):
-        keys, values = ", ".join(columns[: len(schema.key)]), ", ".join(columns[len(schema.key) :])
-        return f"{name}[{keys}] = ({values}) -> {typed}."
-    return f"{name}({', '.join(columns)}) -> {typed}."
-
-
-def function_schema(info: Any) -> Schema:
-    """Return the schema of a relation as rules read it: of a bag, a function from its rows to their multiplicities."""
-    schema: Schema = info.schema
-    if not info.bag:
-        return schema
-    names = (f"times{n}" if n else "times" for n in count())
-    value = Column(next(name for name in names if name not in schema.names), Type("int64"))
-    return Schema((*schema.columns, value), schema.key)
-
-
-def _refuse_unread(name: str, schema: Schema | None) -> None:
-    """Raise SchemaError for a relation with a column of a type that rules lack."""
-    for column in schema.stored if schema else ():
-        if str(column.type) == UNREAD:
-            raise SchemaError(
-                f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules lack: load it with "
-                f"--cast {column.name}=int64, or with a value for its nulls"
-            )
-
-
-def _names(columns: list[str]) -> list[str]:
-    """Return variable names for columns: their own names, or c1, c2, ... for names that rules cannot write."""
-    own = ["" if set("`$\n") & {*name} else name for name in columns]
-    free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
-    return [show_name(name or next(free)) for name in own]

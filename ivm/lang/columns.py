@@ -25,6 +25,7 @@ from re import findall, fullmatch
 from typing import NamedTuple
 
 from ivm.errors import ArityError, ConstructError, RecursionRefusedError, RuleTypeError, SafetyError
+from ivm.lang.aggregate import in_key_order
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -40,7 +41,18 @@ from ivm.lang.ir import (
     unnamed_in,
     variables,
 )
-from ivm.lang.program import strata_of
+from ivm.lang.program import Program, strata_of
+
+
+def read_columns(program: Program, known: Program, merging: bool) -> Program:
+    """Replace reads of single columns by reads of whole functions, and order aggregates by the keys of what they read.
+
+    Without `merging`, each column of a row is read by an atom of its own. Raises ArityError, ConstructError.
+    """
+    predicates = program.over(known)
+    apart = [with_columns(rule, predicates) for rule in program.rules]
+    rules = [with_one_atom_a_row(rule, predicates) for rule in apart] if merging else apart
+    return replace(program, rules=tuple(in_key_order(rule, predicates) for rule in rules), merged=rules != apart)
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
@@ -170,15 +182,15 @@ OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # the aggregate, 
 FOUND = "near"  # prefix of the helpers' variables, before a number
 
 
-def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> list[Rule]:
+def read_neighbours(program: Program, known: Program) -> Program:
     """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
-    rules = list(rules)
-    forms = {name: _form_of(predicate) for name, predicate in known.items()}
-    for rule in rules:
+    forms = {name: _form_of(predicate) for name, predicate in program.over(known).items()}
+    for rule in program.rules:
         for head in rule.heads:
             forms.setdefault(head.predicate, (len(head.args), head.value is not None, len(head.args)))
     taken = {*forms}
-    return [made for rule in rules for made in _Neighbours(rule, forms, taken).rules()]
+    rules = tuple(made for rule in program.rules for made in _Neighbours(rule, forms, taken).rules())
+    return replace(program, rules=rules)
 
 
 def is_neighbour(name: str) -> bool:

@@ -3,18 +3,16 @@
 Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 
 Find the names that a text reads but neither declares nor derives.
-
-Names and arities: checks that each atom refers to a predicate, in the right form.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
 from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError, UnknownPredicateError, Where
-from ivm.lang.infer import typed_atom
+from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
-from ivm.lang.parse import parse
+from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     BAG,
     And,
@@ -29,33 +27,28 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    split,
 )
 from ivm.lang.types import column_type, stands_for_null
 
 
-def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate]) -> None:
-    """Add the declared predicates to `predicates`.  Raises RedefinitionError, RuleTypeError."""
-    for declaration in declarations:
-        predicate = _declared(declaration)
+def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
+    """Make predicates of a program's declarations, and add those that only the store declares.
+
+    Raises RedefinitionError, RuleTypeError.
+    """
+    predicates, left = {**program.over(known), **stored}, list[Statement]()
+    for statement in program.statements:
+        if not isinstance(statement, Declaration):
+            left.append(statement)
+            continue
+        predicate = _declared(statement)
         before = predicates.setdefault(predicate.name, predicate)
         if before is not predicate:
             verb = "declared" if before.extensional else "derived by the rule"
             reason = f"{predicate.name} is {verb} at {before.where} already: use another name"
             raise RedefinitionError(predicate.where, reason)
-
-
-def split(head: Application | Operation) -> tuple[Application, Node | None]:
-    """Split a head into its call and its value, which is None for a relation."""
-    if isinstance(head, Application):
-        return head, None
-    assert isinstance(head.left, Application)
-    return head.left, head.right
-
-
-def last_head(statements: Iterable[Statement]) -> str:
-    """Return the name of the last rule's first head; "" if there is no rule."""
-    heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
-    return next((name for name in reversed(heads) if name != BAG), "")
+    return replace(program.defining(predicates, known), statements=tuple(left), stored=tuple(stored))
 
 
 def _declared(declaration: Declaration) -> Predicate:
@@ -101,7 +94,44 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Application
     return tuple(found[column] for column in columns)
 
 
-def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+def make_edits(program: Program, known: Program) -> Program:
+    """Make edits of a program's changes, their constants typed by the columns.  Raises RuleError."""
+    predicates = program.over(known)
+    edits = tuple(_edit(one, predicates) for one in program.statements if isinstance(one, Change))
+    left = tuple(one for one in program.statements if not isinstance(one, Change))
+    return replace(program, edits=edits, statements=left)
+
+
+def mark_bags(program: Program, known: Program) -> Program:
+    """Make bags of the views that `lang:bag(v).` names.  Raises RuleSyntaxError, RuleTypeError."""
+    predicates, left = program.over(known), list[Statement]()
+    for statement in program.statements:
+        head = split(statement.heads[0])[0] if isinstance(statement, Clause) else None
+        if head is None or head.name != BAG:
+            left.append(statement)
+            continue
+        variable = head.args[0] if len(head.args) == 1 else None
+        if not isinstance(variable, Var):
+            raise RuleSyntaxError(head.where, f"{BAG} takes the name of a view, as in {BAG}(v).")
+        predicates[variable.name] = _as_bag(variable, predicates, program.rules)
+    return replace(program.defining(predicates, known), statements=tuple(left))
+
+
+def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[Rule]) -> Predicate:
+    """Return a view of this text as a bag.  Raises RuleTypeError unless it counts or adds."""
+    name = variable.name
+    ops = [one.op for rule in rules for head, one in zip(rule.heads, rule.aggregates, strict=False)
+           if head.predicate == name]  # fmt: skip
+    found = predicates.get(name)
+    if found is None or ops not in (["count"], ["sum"]) or found.value != "int64" or not found.keys:
+        raise RuleTypeError(
+            variable.where, f"{name} is not a view of this text that counts rows, as in {name}[x] = n <- "
+            "agg<<n = count()>> edge(x, _), or adds multiplicities by sum"
+        )  # fmt: skip
+    return replace(found, bag=True)
+
+
+def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
@@ -162,14 +192,15 @@ def _constant(node: Node) -> Const:
     raise RuleSyntaxError(node.where, "an edit holds constants only")
 
 
-def mentioned(text: str, source: str) -> set[str]:
-    """Return the predicates that a text reads or edits, but does not define.  Raises RuleSyntaxError.
+def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
+    """Return the names that some statements read or edit, and the names of the predicates that they define.
 
-    >>> sorted(mentioned("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).", "rules"))
-    ['q', 'r', 's']
+    >>> from ivm.lang.parse import parse
+    >>> [*map(sorted, mentioned(parse("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).")))]
+    [['q', 'r', 's', 't'], ['p', 't']]
     """
     needed, own = set[str](), set[str]()
-    for statement in parse(text, source):
+    for statement in statements:
         match statement:
             case Declaration():
                 own.add(split(statement.head)[0].name)
@@ -181,7 +212,7 @@ def mentioned(text: str, source: str) -> set[str]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Change():
                 needed |= set(_names(statement.head))
-    return {name for name in needed - own if name.rpartition(":")[0] not in own}
+    return needed, own
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
@@ -218,23 +249,6 @@ def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateEr
     short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
-    return UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
-
-
-def check_arity(atom: Atom, predicate: Predicate) -> None:
-    """Raise ArityError unless the atom has its predicate's form."""
-    is_function = predicate.value is not None
-    if (atom.value is not None) != is_function:
-        kind = "function" if is_function else "relation"
-        raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
-    if len(atom.args) != len(predicate.keys):
-        wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
-        reason = f"{atom.predicate} takes {wanted}, not {len(atom.args)}: {_form(predicate)}"
-        raise ArityError(atom.where, reason)
-
-
-def _form(predicate: Predicate) -> str:
-    if predicate.value is None:
-        return f"{predicate.name}({', '.join(predicate.columns)})"
-    *keys, value = predicate.columns
-    return f"{predicate.name}[{', '.join(keys)}] = {value}"
+    error = UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
+    error.name = name
+    return error

@@ -74,6 +74,14 @@ def _decimal(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
     return f"decimal({DIGITS_MAX},{max(0, min(_whole_number(constants), DIGITS_MAX))})"
 
 
+def _powered(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return "int64" if set(types) == {"int64"} else "float64"
+
+
+def _divided(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    return _decimal(types, constants[1:])
+
+
 def _whole_number(constants: Sequence[Const | None]) -> int:
     """Return the second argument, a number of digits, which must be a constant; 0 if there is none."""
     value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
@@ -97,7 +105,7 @@ FUNCTIONS: dict[str, Signature] = {
     "abs": Signature(("number",), _first, 1, may_fail=True),
     "sign": _plain("int64", "number"),
     "mod": Signature(("int64", "int64"), "int64", 2, may_fail=True),
-    "divide": _plain("float64", "float64", "float64", may_fail=True),
+    "ratio": _plain("float64", "float64", "float64", may_fail=True),
     "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
     "floor": Signature(("number",), _whole, 1),
     "ceil": Signature(("number",), _whole, 1, may_fail=True),
@@ -105,6 +113,19 @@ FUNCTIONS: dict[str, Signature] = {
     "exp": _plain("float64", "float64"),
     "ln": _plain("float64", "float64", may_fail=True),
     "pow": _plain("float64", "float64", "float64", may_fail=True),
+    "power": Signature(("number", "number"), _powered, 2, may_fail=True),
+    "divide": Signature(("number", "number", "int64"), _divided, 3, may_fail=True),
+    "least": Signature(("alike",), _first, 1, open=True),
+    "greatest": Signature(("alike",), _first, 1, open=True),
+    **{
+        name: _plain("float64", "float64", may_fail=True)
+        for name in ("log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+    },
+    "atan2": _plain("float64", "float64", "float64"),
+    **{f"bit_{name}": _plain("int64", "int64", "int64") for name in ("and", "or", "xor")},
+    "bit_not": _plain("int64", "int64"),
+    "shift_left": _plain("int64", "int64", "int64", may_fail=True),
+    "shift_right": _plain("int64", "int64", "int64", may_fail=True),
     "int": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
     "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
@@ -131,6 +152,11 @@ FUNCTIONS: dict[str, Signature] = {
     "string:ends_with": _plain("bool", "string", "string"),
     "string:contains": _plain("bool", "string", "string"),
     "string:like": _plain("bool", "string", "string"),
+    "string:ilike": _plain("bool", "string", "string"),
+    "string:split_part": _plain("string", "string", "string", "int64", may_fail=True),
+    "string:ord": _plain("int64", "string", may_fail=True),
+    "string:chr": _plain("string", "int64", may_fail=True),
+    "string:sha256": _plain("string", "string"),
     "string:md5": _plain("string", "string"),
     **{
         f"datetime:{part}": _plain("int64", "moment")
@@ -142,3 +168,19 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:truncate": _plain("timestamp", "moment", "string"),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
+ALIASES = {  # names of SQL, LogiQL and Soufflé
+    **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
+    **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
+    **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
+    "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_number": "int", "to_float": "float",
+    "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
+    "bshl": "shift_left", "bshr": "shift_right", "ceiling": "ceil",
+    **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
+    "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
+    "int64:string:convert": "string", "datetime:date": "date",
+}  # fmt: skip
+
+
+def function_named(name: str) -> str | None:
+    """Return the name in FUNCTIONS of a function, given that or another of its names; None for other names."""
+    return name if name in FUNCTIONS else ALIASES.get(name)

@@ -7,13 +7,14 @@ Only texts from users are checked, never installed ones.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ivm.errors import RuleSyntaxError, RuleWarning
-from ivm.lang.declarations import split
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
-from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or
+from ivm.lang.program import Program
+from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or, Statement, split
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -33,6 +34,11 @@ WRITE_NULL = (
 )
 
 
+def with_hints(program: Program, text: str) -> Program:
+    """Return a program that was parsed from a text, with its warnings; otherwise as `hints`."""
+    return replace(program, warnings=tuple(_hints(program.statements, text)))
+
+
 def hints(text: str, source: str) -> list[RuleWarning]:
     """Return a warning for each variable of a text that is used once; one for all of a rule with more than a few.
 
@@ -42,8 +48,12 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     ...     print(warning)
     rules:1:14: y is used once: write `_` where any value will do, or `_y`
     """
+    return _hints(parse(text, source), text)
+
+
+def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
     found: list[RuleWarning] = []
-    for statement in parse(text, source):
+    for statement in statements:
         if isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
             uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
             times = Counter(variable.name for variable in uses)

@@ -1,4 +1,4 @@
-"""Infer the types of a rule's variables and constants from the columns of its atoms.
+"""Infer the types of rules' variables and constants from the columns of atoms, stratum by stratum.
 
 The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
 only where nothing else gives one.  In the result every constant has the type of its context.
@@ -7,9 +7,11 @@ only where nothing else gives one.  In the result every constant has the type of
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
-from ivm.errors import RuleTypeError
+from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError
 from ivm.lang.aggregate import result_types
+from ivm.lang.columns import check_ordered
 from ivm.lang.functions import FUNCTIONS, Signature, is_kind
 from ivm.lang.ir import (
     Atom,
@@ -27,15 +29,124 @@ from ivm.lang.ir import (
     Var,
     as_read,
     atoms,
+    reads,
     unnamed_in,
     variables,
+    writes,
 )
+from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
+from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
 
-def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+def infer(program: Program, known: Program) -> Program:
+    """Give each rule of a program its types, in order of evaluation, and define the predicates of the heads.
+
+    The rules get the conditions that exclude null, too, since these decide which columns of a head may be null.
+
+    Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
+    """
+    predicates = program.over(known)
+    own = {id(rule) for rule in program.rules}
+    rules = tuple(
+        rule
+        for stratum in strata_of((*known.rules, *program.rules))
+        for rule in _typed_stratum(stratum, [rule for rule in stratum.rules if id(rule) in own], predicates)
+    )
+    return replace(program.defining(predicates, known), rules=rules)
+
+
+def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate]) -> list[Rule]:
+    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive conjunctions."""
+    waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
+    while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
+        begun = [
+            rule for rule in map(_known_part(predicates), rules) if rule.body and missing.intersection(writes(rule))
+        ]
+        if not begun:
+            rule, name = waiting[0], min(missing)
+            raise RecursionRefusedError(
+                rule.where, f"{name} has no row to begin with, since each of its rules reads {name} or what follows "
+                f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
+            )  # fmt: skip
+        for rule in begun:
+            _typed(rule, predicates, True)
+    while True:  # until it is known which columns of recursive views may be null
+        before = {name: predicates[name].nullable for name in stratum.recursive if name in predicates}
+        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive))]
+        if all(predicates[name].nullable == nullable for name, nullable in before.items()):
+            return typed
+
+
+def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
+    """Return a function that keeps the conjunctions of a rule that read only predicates of known types."""
+
+    def known(rule: Rule) -> Rule:
+        body = (part for part in rule.body if all(atom.predicate in predicates for atom in atoms(part)))
+        return replace(rule, body=tuple(body))
+
+    return known
+
+
+def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool) -> list[Rule]:
+    """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
+    body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
+    for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
+        check_arity(atom, predicates[atom.predicate])
+    rule = without_nulls(with_types(rule, predicates), predicates)
+    check_ordered(rule)
+    made = skipping_nulls(rule, predicates, recursive)
+    for one in made:
+        absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
+        for head in one.heads:
+            nulls = nullable_places(head.terms, one.body, predicates)
+            _define(head, one, (*nulls, *[len(head.args)] * (head.value in absent)), predicates)
+    return made
+
+
+def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate]) -> None:
+    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree.
+
+    Columns in the places `nullable` may be null.
+    """
+    types = tuple(rule.types[v.name] for v in variables_of(head))
+    keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
+    for place in nullable:
+        if types[place] == "uint64":  # null is the least word, so values have other words than in uint64
+            reason = f"{head.terms[place]} of {head.predicate} is a uint64, which is never null in rules"
+            raise RuleTypeError(head.where, f"{reason}: use another type, or a number for the null")
+    made = Predicate(head.predicate, keys, value, False, _column_names(head), nullable, where=head.where)
+    before = predicates.setdefault(head.predicate, made)
+    check_arity(head, before)
+    if not {*nullable} <= {*before.nullable}:
+        predicates[head.predicate] = replace(before, nullable=(*sorted({*nullable, *before.nullable}),))
+    for name, old, new, term in zip(before.columns, before.types, types, head.terms, strict=True):
+        if old != new and common(old, new) != old:
+            reason = f"column {name} of {head.predicate} is {new} here, but {old}"
+            raise RuleTypeError(term.where, f"{reason} by the rule at {before.where}")
+
+
+def variables_of(head: Atom) -> tuple[Var, ...]:
+    """Return the terms of a normalised rule's head, which are all variables; one may occur twice."""
+    return tuple(term for term in head.terms if isinstance(term, Var))
+
+
+def _column_names(head: Atom) -> tuple[str, ...]:
+    """Return the variables' names; a generated or repeated one is replaced by the next free one of c1, c2, ..."""
+    variables = [term.name.removesuffix("$") for term in variables_of(head)]
+    names: list[str] = []
+    for position, name in enumerate(variables, start=1):
+        free = (f"c{n}" for n in count(position) if f"c{n}" not in (*variables, *names))
+        names.append(next(free) if name.startswith("_") or name in names else name)
+    return tuple(names)
+
+
+# -- one rule
+
+
+def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """Return the rule with `types` filled in.  Raises RuleTypeError for types that do not fit, and AggregateError.
 
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
@@ -248,3 +359,25 @@ def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     elif {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"
     return RuleTypeError(term.where, reason)
+
+
+# -- the form of atoms
+
+
+def check_arity(atom: Atom, predicate: Predicate) -> None:
+    """Raise ArityError unless the atom has its predicate's form."""
+    is_function = predicate.value is not None
+    if (atom.value is not None) != is_function:
+        kind = "function" if is_function else "relation"
+        raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
+    if len(atom.args) != len(predicate.keys):
+        wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
+        reason = f"{atom.predicate} takes {wanted}, not {len(atom.args)}: {_form(predicate)}"
+        raise ArityError(atom.where, reason)
+
+
+def _form(predicate: Predicate) -> str:
+    if predicate.value is None:
+        return f"{predicate.name}({', '.join(predicate.columns)})"
+    *keys, value = predicate.columns
+    return f"{predicate.name}[{', '.join(keys)}] = {value}"

@@ -216,12 +216,12 @@ class Rule(Placed):
     `aggregates` for each head, whose value is the result.
 
     A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A rule with `refuses`
-    derives nothing: each of its bindings is an error (see plan/rewrite/failure.py).
+    derives nothing: each of its bindings is an error (see plan/rewrite/helpers.py).
 
     A rule with a `range` has an atom of points, an aggregated atom, and comparisons that the range implies; it is
     evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
 
-    With `levels`, aggregates of nested groups share states (see plan/rewrite/levels.py).
+    With `levels`, aggregates of nested groups share states (see views/levels.py).
 
     A rule of `texts` has a concat's row as its body, and as the value of its head the text of that row's group, which
     the body does not bind (see plan/rewrite/helpers.py).
@@ -428,7 +428,7 @@ def constants(rule: Rule) -> Iterator[Const]:
 
 
 def unnamed_in(rule: Rule) -> set[str]:
-    """Return the names of the variables for `_`: made by hoist.py and occurring once in a disjunct.
+    """Return the names of the variables for `_`: made by normalise.py and occurring once in a disjunct.
 
     What several alternatives share is copied into each disjunct, with the same names.
     """

@@ -2,7 +2,7 @@
 
 Three steps:
 
-    hoist    nested terms get names (hoist.py)
+    hoist    nested terms get names
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
@@ -24,7 +24,7 @@ from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
@@ -44,7 +44,22 @@ from ivm.lang.ir import (
     unnamed_in,
     variables,
 )
-from ivm.lang.syntax_tree import MARKED, And, Anonymous, Application, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.program import Program
+from ivm.lang.syntax_tree import (
+    BAG,
+    MARKED,
+    And,
+    Anonymous,
+    Application,
+    Clause,
+    Formula,
+    Node,
+    Not,
+    Operation,
+    Or,
+    Statement,
+    split,
+)
 from ivm.lang.types import folded
 
 
@@ -193,11 +208,13 @@ class Hoist:
         """Return whether a node reads a predicate, and is not a function of terms."""
         if not isinstance(node, Application):
             return False
-        return not node.function or node.name in self.known or node.name not in FUNCTIONS
+        return not node.function or node.name in self.known or function_named(node.name) is None
 
     def application(self, node: Application, extra: list[Part]) -> Term:
         """Convert a function of terms."""
-        return Call(node.name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
+        name = function_named(node.name)
+        assert name
+        return Call(name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
 
     def argument(self, node: Node, extra: list[Part]) -> Term:
         """Convert an argument of a function of terms, which may be a comparison."""
@@ -249,7 +266,22 @@ DISJUNCTS_MAX = 64
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
+def normalise(program: Program, known: Program) -> Program:
+    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
+    clauses, left = list[Clause](), list[Statement]()
+    for one in program.statements:
+        if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
+            clauses.append(one)
+        else:
+            left.append(one)
+    heads = [split(head)[0].name for clause in clauses for head in clause.heads]
+    names = {*program.over(known), *heads}
+    rules = tuple(rule for clause in clauses for rule in _rules_of(clause, names))
+    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known` has the predicates.
 
     Raises RuleError.
@@ -266,10 +298,10 @@ def normalise(clause: Clause, known: Container[str] = ()) -> list[Rule]:
     made = [rule]
     if aggregates and not _counts_once(disjuncts, scope):
         made = _through_auxiliary(rule, scope)
-    return _for_groups(made, clause) if clause.groups.items else made
+    return _for_groups(made, clause, known) if clause.groups.items else made
 
 
-def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
+def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:
     """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the groups of a clause.
 
     n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
@@ -288,7 +320,7 @@ def _for_groups(rules: list[Rule], clause: Clause) -> list[Rule]:
             raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
         call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
         text = f"{clause.text}  (its groups)"
-        made += normalise(Clause((call,), clause.groups, (), where=clause.where, text=text))
+        made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
         other = replace(aggregate.result, name=f"{aggregate.result.name}$")
         groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
         lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)

@@ -181,16 +181,16 @@ def nullable_places(terms: Sequence[Term], bodies: Sequence[Disjunct], known: Kn
     return tuple(place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls))
 
 
-def with_nullable_helpers(part: Program, known: Known) -> Program:
-    """Return a part of a program, its helper views saying which of their columns may be null."""
-    predicates = {**known, **part.predicates}
-    for rule in in_order(part.rules):
+def with_nullable_helpers(program: Program, known: Program) -> Program:
+    """Note which columns of the helper views of a program may be null."""
+    predicates = program.over(known)
+    for rule in in_order(program.rules):
         for head in (*rule.heads, *([rule.failed] if rule.failed else [])):
             helper = predicates[head.predicate]
             if "$" in helper.name:
                 nullable = {*helper.nullable, *nullable_places(head.terms, rule.body, predicates)}
                 predicates[helper.name] = replace(helper, nullable=(*sorted(nullable),))
-    return replace(part, predicates={name: predicates[name] for name in part.predicates})
+    return replace(program, predicates={name: predicates[name] for name in program.predicates})
 
 
 def is_nullable(term: Term, nulls: Nulls) -> bool:

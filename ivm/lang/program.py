@@ -1,4 +1,4 @@
-"""A checked program: its predicates, its rules in order of evaluation, its edits.
+"""A program: its predicates, its rules in order of evaluation, its edits, on every step of its way from text to plans.
 
 Dependencies between rules: strata, the order of evaluation, and which views read a predicate.
 
@@ -10,22 +10,26 @@ Dependencies between rules: strata, the order of evaluation, and which views rea
 A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it reads.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from ivm.errors import ConstructError, UninstallError
-from ivm.lang.ir import Atom, Edit, Negation, Predicate, Rule, reads, writes
+from ivm.errors import ConstructError, RuleWarning, UninstallError
+from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, reads, writes
+from ivm.lang.syntax_tree import Statement
 
 ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
 
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each after those it reads from, edits as written; a query's answer.
+    """Predicates by name, rules each after those it reads from, edits as written; what a pass takes and returns.
 
-    `merged` says that in some rule atoms of single columns of one row were merged into one atom.
+    `statements` are those that no pass has made predicates, rules or edits of yet. `stored` are the predicates that the
+    store declares and the text does not, `answer` is the head of the last rule, which a query returns, and `merged`
+    says that in some rule atoms of single columns of one row were merged into one atom. For queries, `seeds` has the
+    rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are about the text.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -33,16 +37,24 @@ class Program:
     edits: tuple[Edit, ...] = ()
     answer: str | None = None
     merged: bool = False
+    statements: tuple[Statement, ...] = ()
+    stored: tuple[str, ...] = ()
+    seeds: Mapping[str, Sequence[tuple[Const, ...]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    warnings: tuple[RuleWarning, ...] = field(default=(), compare=False)
+
+    def over(self, known: "Program") -> dict[str, Predicate]:
+        """Return the predicates of `known`, and this program's."""
+        return {**known.predicates, **self.predicates}
+
+    def defining(self, predicates: Mapping[str, Predicate], known: "Program") -> "Program":
+        """Return this program with those of some predicates that are not of `known`."""
+        added = {name: one for name, one in predicates.items() if known.predicates.get(name) is not one}
+        return replace(self, predicates=added)
 
     def including(self, part: "Program") -> "Program":
         """Return this program with `part`, which was compiled against it, but without the edits of `part`."""
         return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
-
-    def lifted(self, lift: Callable[[Rule, dict[str, Predicate]], Iterable[Rule]]) -> "Program":
-        """Return this program with each rule replaced by `lift`, which also adds helpers' predicates."""
-        predicates = dict(self.predicates)
-        rules = tuple(lifted for rule in self.rules for lifted in lift(rule, predicates))
-        return replace(self, predicates=predicates, rules=rules)
 
     def excluding(self, part: "Program") -> "Program":
         """Return this program without `part`.  Raises UninstallError if a remaining rule reads a removed predicate."""
@@ -72,6 +84,9 @@ class Program:
                         f"{atoms} atoms in one conjunction, and {ATOMS_MAX} are the most: derive parts of it as views"
                     )
                     raise ConstructError(rule.where, f"written out, this rule has {reason} of their own")
+
+
+NOTHING = Program()
 
 
 class Stratum(NamedTuple):

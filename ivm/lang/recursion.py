@@ -34,7 +34,7 @@ from ivm.lang.ir import (
     writes,
 )
 from ivm.lang.nulls import tests_null
-from ivm.lang.program import Stratum, recursive_names, strata_of
+from ivm.lang.program import Program, Stratum, recursive_names, strata_of
 from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")
@@ -43,15 +43,15 @@ PASSED_ON = "of an operator that is registered a value may only be passed on as 
 UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way the left side keeps a comparison true: down is 1
 
 
-def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
+def split_recursion(program: Program, known: Program) -> Program:
     """Bring recursive rules into the form that is evaluated: one head per rule, aggregates over their own conjunctions.
 
     Other rules stay unchanged.
     """
-    found = _with_own_auxiliaries(rules)
-    names = recursive_names((*known, *found))
+    found = _with_own_auxiliaries(program.rules)
+    names = recursive_names((*known.rules, *found))
     found = [one for rule in found for one in _split(rule, names)]
-    names = recursive_names((*known, *found))
+    names = recursive_names((*known.rules, *found))
     auxiliaries = {rule.heads[0].predicate: rule for rule in found if AUXILIARY in rule.heads[0].predicate}
     folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
     made: list[Rule] = []
@@ -63,7 +63,8 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
             )
         made.append(rule)
     read = {name for rule in made for name in reads(rule)}
-    return [rule for rule in made if auxiliaries.keys().isdisjoint(writes(rule)) or not read.isdisjoint(writes(rule))]
+    left = (one for one in made if auxiliaries.keys().isdisjoint(writes(one)) or not read.isdisjoint(writes(one)))
+    return replace(program, rules=tuple(left))
 
 
 def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:

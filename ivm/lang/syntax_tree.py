@@ -90,3 +90,11 @@ class Change(Placed):
 
 
 Statement = Declaration | Clause | Change
+
+
+def split(head: Application | Operation) -> tuple[Application, Node | None]:
+    """Split a head into its call and its value, which is None for a relation."""
+    if isinstance(head, Application):
+        return head, None
+    assert isinstance(head.left, Application)
+    return head.left, head.right

@@ -114,7 +114,7 @@ class Conjunction:
         within = [{v.name for v in variables(x)} for x in positive]
         bound = {name for names in within for name in names}
         comparisons = [linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)]
-        for names in pinned(x for x in comparisons if x and x.seekable and x.times.keys() <= bound):
+        for names in pinned([x for x in comparisons if x and x.seekable and x.times.keys() <= bound]):
             if len(names) > 1 and not any(names <= own for own in within):
                 found |= names & values.keys()
         return found

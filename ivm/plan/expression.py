@@ -370,12 +370,19 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return products, and which exceed 64 bits; those near the limit are checked with Python integers."""
+    if _greatest(left) * _greatest(right) < 1 << 62:
+        return left * right, np.zeros(len(left), bool)
     with np.errstate(all="ignore"):
         product = left * right
         beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
     for i in np.flatnonzero(beyond).tolist():
         beyond[i] = int(product[i]) != int(left[i]) * int(right[i])
     return product, beyond
+
+
+def _greatest(words: np.ndarray) -> int:
+    """Return the greatest absolute value of words int64[n]."""
+    return max(int(words.max(initial=0)), -int(words.min(initial=0)))
 
 
 def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

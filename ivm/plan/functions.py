@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import Type
-from ivm.lang.types import TEXTS, scale
+from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_values, float_words
 
 DAY = 86_400_000_000  # microseconds
@@ -159,8 +159,11 @@ def _mod(x: Operands) -> tuple[np.ndarray, np.ndarray]:
 
 def _rounded_words(words: np.ndarray, digits: int) -> np.ndarray:
     """Return words without their last digits, halves away from zero."""
+    if digits > DIGITS_MAX:  # more than half of any word
+        return np.zeros_like(words)
     unit = 10**digits
-    whole, rest = np.abs(words) // unit, np.abs(words) % unit
+    whole, rest = np.abs(words // unit), np.abs(np.fmod(words, unit))
+    whole -= (words < 0) & (rest > 0)  # `//` rounds down
     found: np.ndarray = np.sign(words) * (whole + (2 * rest >= unit))
     return found
 
@@ -182,7 +185,10 @@ def _round(x: Operands) -> tuple[np.ndarray, np.ndarray]:
     less = (digits or 0) - max(0, min(place, digits or 0))
     words = _rounded_words(x.words[0], less) if less else x.words[0]
     if place < 0:
-        words = _rounded_words(words, -place) * 10**-place
+        whole = _rounded_words(words, -place)
+        unit, most = 10 ** min(-place, DIGITS_MAX), word_range(x.gives)[1]
+        fails = np.abs(whole) > most // unit
+        return np.where(fails, 0, whole) * unit, fails
     return words, x.none()
 
 
@@ -194,6 +200,62 @@ def _stepped(up: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
         return -(-x.words[0] // unit) if up else x.words[0] // unit, x.none()
 
     return stepped
+
+
+def _shifted(left: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
+    def shifted(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+        words, by = x.words
+        fails = (by < 0) | (by > 63)
+        by = np.where(fails, 0, by)
+        if not left:
+            return np.right_shift(words, by), fails
+        found = np.left_shift(words, by)
+        return found, fails | (np.right_shift(found, by) != words)
+
+    return shifted
+
+
+def _power(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+    """Return powers: of int64 exactly, of others as floats."""
+    if x.gives == "float64":
+        return _float(np.power)(x)
+    base, exponent = x.words
+    rough = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    fails = (exponent < 0) | (np.abs(rough) > 2.0**64)
+    found = np.power(np.where(fails, 0, base), np.where(fails, 1, exponent))
+    for i in np.flatnonzero(~fails & (np.abs(rough) >= 2.0**62)).tolist():
+        fails[i] = not WORD_MIN <= int(base[i]) ** int(exponent[i]) <= WORD_MAX
+    return found, fails
+
+
+def _divide(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+    """Return decimal quotients, halves rounded away from zero, by integers of any size."""
+    power = (scale(x.gives) or 0) - (scale(x.types[0]) or 0) + (scale(x.types[1]) or 0)
+    left, right = (words.astype(object) for words in x.words[:2])
+    fails = x.words[1] == 0
+    over, under = abs(left) * 10 ** max(0, power), abs(np.where(fails, 1, right)) * 10 ** max(0, -power)
+    sizes = (2 * over + under) // (2 * under)
+    fails |= (sizes > word_range(x.gives)[1]).astype(bool)
+    signs = np.where((x.words[0] < 0) == (x.words[1] < 0), 1, -1)
+    return np.where(fails, 0, sizes).astype(np.int64) * signs, fails
+
+
+def _extreme(greatest: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
+    """Return the least or the greatest of arguments of one type; texts by their order, not by their words."""
+
+    def extreme(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+        texts = x.types[0] in TEXTS
+        best = x.words[0]
+        for words in x.words[1:]:
+            if texts:
+                keys = x.encode.keys(np.concatenate([words, best]))
+                better = keys[: x.n] > keys[x.n :] if greatest else keys[: x.n] < keys[x.n :]
+            else:
+                better = words > best if greatest else words < best
+            best = np.where(better, words, best)
+        return best, x.none()
+
+    return extreme
 
 
 def _float(operate: Callable[..., Any]) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
@@ -408,8 +470,20 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join({"%": ".*", "_": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL)
+def _pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile("".join({"%": ".*", "_": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL | flags)
+
+
+def _split_part(text: str, separator: str, number: int) -> str:
+    """Return the part of a text with a number from 1, or from the end below 0; empty if it has fewer."""
+    parts = text.split(separator) if separator else [text]
+    if not number:
+        raise ValueError
+    return parts[number - 1 if number > 0 else number] if -len(parts) <= number <= len(parts) else ""
+
+
+def _refused() -> str:
+    raise ValueError
 
 
 TEXT_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -433,6 +507,11 @@ TEXT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "string:ends_with": str.endswith,
     "string:contains": lambda text, part: part in text,
     "string:like": lambda text, pattern: _pattern(pattern).fullmatch(text) is not None,
+    "string:ilike": lambda text, pattern: _pattern(pattern, re.IGNORECASE).fullmatch(text) is not None,
+    "string:split_part": _split_part,
+    "string:ord": lambda text: ord(text[:1] or _refused()),
+    "string:chr": lambda code: chr(code).encode().decode(),
+    "string:sha256": lambda text: hashlib.sha256(text.encode()).hexdigest(),
     "string:md5": lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
 }
 NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
@@ -447,7 +526,22 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "exp": _float(np.exp),
     "ln": _float(np.log),
     "pow": _float(np.power),
-    "divide": _float(np.divide),
+    "ratio": _float(np.divide),
+    "power": _power,
+    "divide": _divide,
+    "least": _extreme(False),
+    "greatest": _extreme(True),
+    **{name: _float(getattr(np, name)) for name in ("log10", "log2", "sin", "cos", "tan")},
+    "asin": _float(np.arcsin),
+    "acos": _float(np.arccos),
+    "atan": _float(np.arctan),
+    "atan2": _float(np.arctan2),
+    "bit_and": lambda x: (x.words[0] & x.words[1], x.none()),
+    "bit_or": lambda x: (x.words[0] | x.words[1], x.none()),
+    "bit_xor": lambda x: (x.words[0] ^ x.words[1], x.none()),
+    "bit_not": lambda x: (~x.words[0], x.none()),
+    "shift_left": _shifted(True),
+    "shift_right": _shifted(False),
     "int": _int,
     "float": _to_float,
     "decimal": _to_decimal,

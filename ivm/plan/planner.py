@@ -183,12 +183,12 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]):
         return None
-    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms)
+    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
     needed = frozenset(
         v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plans[0].computed))
     )
     if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
-        return None  # where all pairs are listed, flat tries list them faster
+        return None  # flat tries list the pairs of two relations faster
     if maintenance == ONCE:
         rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
         constant = any(b.kind == EQ and not b.others for b in plans[0].bounds)

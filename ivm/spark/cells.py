@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivm.answer import Answer
+from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
-from ivm.lang import compile
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import OptionError
-from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.cell import CellsError
 from ivm.spark.layout import Layout

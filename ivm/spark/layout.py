@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ivm import lang
+from ivm.engine.compile import compile
 from ivm.errors import AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.ir import (
@@ -45,7 +45,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.nulls import tests_null
-from ivm.lang.program import strata_of
+from ivm.lang.program import Program, strata_of
 from ivm.spark.changes import OF_CHANGES
 from ivm.spark.shares import (
     Dimension,
@@ -140,7 +140,7 @@ def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: H
     A view without a size is assumed to have as many rows as the largest relation that its rule reads. Raises RuleError
     for errors in the text, and for what cells do not support.
     """
-    program = lang.compile(text)
+    program = compile(text)
     refuse(program)
     program = replace(program, rules=tuple(chain(*map(_one_aggregate_each, program.rules))))
     return _Planner(program, text, cells, dict(sizes or {}), hot or {}).layout()
@@ -154,7 +154,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
     return [replace(rule, heads=(head,), aggregates=(one,)) for head, one in both]
 
 
-def refuse(program: lang.Program) -> None:
+def refuse(program: Program) -> None:
     """Raise ConstructError or AggregateError for what cells do not support, such as recursion and bags."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
@@ -199,7 +199,7 @@ def refuse(program: lang.Program) -> None:
 class _Planner:
     """Places the rules in dependency order, tracking each predicate's distribution and the round that completes it."""
 
-    def __init__(self, program: lang.Program, text: str, cells: int, sizes: dict[str, float], hot: Hot) -> None:
+    def __init__(self, program: Program, text: str, cells: int, sizes: dict[str, float], hot: Hot) -> None:
         self.program, self.text, self.cells, self.sizes, self.hot = program, text, cells, sizes, hot
         self.statements: list[str] = []
         self.channels: list[Channel] = []

@@ -13,8 +13,8 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
-from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import as_inserted, as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python

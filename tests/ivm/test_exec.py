@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm import errors
-from ivm.lang import compile
+from ivm.engine.compile import compile
 from tests.support import naive
 from tests.support.strategies import DOMAIN
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm import lang
+from ivm.engine.compile import compile
 from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle
 from ivm.maintenance.maintain import maintain
@@ -41,7 +41,7 @@ def changes(rows):
 
 
 def plan_of(text, order=None):
-    program = lang.compile(text)
+    program = compile(text)
     stored = {name: len(p.types) for name, p in program.predicates.items()}
     return make_plans(
         program.rules[0],

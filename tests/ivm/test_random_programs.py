@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from ivm.engine import engine
+from ivm.engine.compile import query
 from ivm.errors import ConstructError, FunctionConflictError
-from ivm.lang import query
 from ivm.maintenance import probe
 from tests.support import naive
 from tests.support.mirror import Mirror

@@ -8,11 +8,11 @@ import pytest
 
 import ivm
 import pagestore
-from ivm import lang
+from ivm.engine import compile as engine_compile
+from ivm.engine.compile import compile
 from ivm.engine.installed import PLANNING_WITHOUT_RANGES, PLANNING_WITHOUT_TEXTS, PROPERTY
-from ivm.engine.stored import declaration_of
+from ivm.engine.relations import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
-from ivm.lang import compile
 from pagestore.errors import SchemaError
 from pagestore.values.types import Schema
 from pagestore_tools.cli.main import ivm as ivm_command
@@ -209,8 +209,12 @@ def test_columns_of_one_row_are_one_atom(tmp_path, maintenance):
 def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(tmp_path, monkeypatch):
     """Their plans are saved for these; the same text, installed anew, is one atom."""
     path, text = tmp_path / "s.pages", "pair(n, a) <- sale:shop[i] = n, sale:n[i] = a."
-    compiled = lang.compile
-    monkeypatch.setattr(lang, "compile", lambda text, known, source, merging=True: compiled(text, known, source, False))
+    compiled = engine_compile.compile
+
+    def apart(given, known, name, store, merging, hinting):
+        return compiled(given, known, name, store, False, hinting)
+
+    monkeypatch.setattr(engine_compile, "compile", apart)
     with ivm.open(path, sync="off") as ws:
         ws.install("sale[i] = (shop, n) -> int(i), string(shop), int(n).", "base")
         ws.install(text, "rules", maintenance="match")

@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 import ivm
 from ivm.engine import engine
+from ivm.engine.compile import compile, query
 from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, FunctionConflictError, LimitError, RangeError, RuleError, RuleWarning
-from ivm.lang import compile, query
 from ivm.lang.ir import ROPE
 from ivm.maintenance import probe
 from tests.support import naive

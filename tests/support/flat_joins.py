@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from ivm import lang
+from ivm.engine.compile import compile
 from ivm.join.flat import FlatJoin, Layout, flatten
 from ivm.join.join import Join, concatenated
 from ivm.plan.planner import Chosen, make_plans
@@ -43,7 +43,7 @@ KEYS = [  # whose trace rows are words, words with tails, and columns
 
 def plan_of(body, order):
     head = ", ".join(name for name in order if not name.startswith("$"))
-    program = lang.compile(DECLARED + f"q({head}) <- {body}.")
+    program = compile(DECLARED + f"q({head}) <- {body}.")
     stored = {name: len(p.types) for name, p in program.predicates.items()}
     given = () if body.endswith(("_)", "u(x)", "r(y, y)")) else [Chosen(order)]
     return make_plans(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RangeError
-from ivm.lang import compile
 from ivm.lang.ir import ROPE
 from tests.support import naive
 

@@ -19,7 +19,6 @@ from itertools import count
 from re import fullmatch
 
 from ivm.errors import FunctionConflictError, LimitError, RangeError
-from ivm.lang import Program
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -36,7 +35,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.nulls import tests_null
-from ivm.lang.program import strata_of
+from ivm.lang.program import Program, strata_of
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code

@@ -69,7 +69,7 @@ from ivm.lang.ir import (
     tied,
     variables,
 )
-from ivm.lang.program import Program
+from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import ends
 from ivm.plan.expression import binaries, linear, may_fail, type_of
 from pagestore.host import KEYS_MAX
@@ -78,14 +78,17 @@ Groups = dict[tuple[str, tuple[Const | None, ...]], str]  # helpers with a conca
 NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
 
 
-def lift_texts(
+def lift_texts(program: Program, known: Program) -> Program:
+    """Put helper views of the concats whose texts are read before the rules, which then read these."""
+    predicates, rules, helpers = dict(program.predicates), list[Rule](), Groups()
+    for rule in program.rules:
+        rules += _with_text_helpers(rule, predicates, program.over(known), helpers)
+    return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def _with_text_helpers(
     rule: Rule, predicates: dict[str, Predicate], known: Mapping[str, Predicate], helpers: Groups
 ) -> Iterator[Rule]:
-    """Yield a helper view for each concat whose text a rule reads, then the rule, which reads the helpers.
-
-    `known` has the predicates that the rule reads; `helpers`, of the whole program, is extended.
-    """
-
     def replaced(literal: Literal) -> Literal:
         if isinstance(literal, Negation):
             return replace(literal, body=tuple(map(replaced, literal.body)))
@@ -124,14 +127,17 @@ def _texts_of(atom: Atom, concat: Predicate, name: str, rule: Rule) -> Rule:
     return Rule((head,), (body,), types=types, text=text_, where=rule.where, texts=True)
 
 
-def lift_negations(rule: Rule, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> Iterator[Rule]:
-    """Yield the helper views of a rule's negations, then the rule, which negates single atoms; add to `predicates`.
+def lift_negations(program: Program) -> Program:
+    """Put helper views of negations before the rules, which then negate single atoms.
 
-    A helper reads none of the views `recursive`: it must be complete before they are evaluated. Raises ConstructError
-    if it would have to.
+    A helper of a recursive rule reads none of the recursive views: it must be complete before they are evaluated.
+    Raises ConstructError if it would have to.
     """
-    reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
-    return _Lift(predicates, reads).rules(rule)
+    recursive, predicates, rules = recursive_names(program.rules), dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
+        rules += _Lift(predicates, reads).rules(rule)
+    return replace(program, predicates=predicates, rules=tuple(rules))
 
 
 class _Lift:
@@ -225,8 +231,15 @@ def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> R
     return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)
 
 
-def lift_computed(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """Yield the helper views of a rule's computed keys, then the rule that reads them; add to `predicates`."""
+def lift_computed(program: Program) -> Program:
+    """Put helper views of computed keys before the rules, which then read them."""
+    predicates, rules = dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        rules += _with_computing_helpers(rule, predicates)
+    return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def _with_computing_helpers(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
         found = _computing_helper(rule, disjunct, predicates)
@@ -310,10 +323,13 @@ def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
 ONLY = Var("only$")
 
 
-def lift_existentials(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """Yield the helper views of a rule's existential parts, then the rules that read them; add to `predicates`."""
-    for one in _split(rule):
-        yield from _lifted(one, predicates)
+def lift_existentials(program: Program) -> Program:
+    """Put helper views of existential parts before the rules, which then read them."""
+    predicates, rules = dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        for one in _split(rule):
+            rules += _lifted(one, predicates)
+    return replace(program, predicates=predicates, rules=tuple(rules))
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
@@ -372,7 +388,7 @@ def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predic
     return helper
 
 
-def refusing(program: Program) -> Program:
+def refuse_failures(program: Program) -> Program:
     """Add rules that refuse bindings for which a helper fails, or that make the helper which reads it fail."""
     helpers = {rule.heads[0].predicate: rule for rule in program.rules if rule.failed}
     terms = {(x.where.line, x.where.column): x for rule in program.rules for b in rule.body for x in binaries(*b)}

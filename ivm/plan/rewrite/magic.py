@@ -15,7 +15,6 @@ rows are derived without those columns:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from ivm.lang.ir import (
     Atom,
@@ -37,26 +36,20 @@ from ivm.plan.expression import may_fail
 
 SHOWN = 3  # constants in a note
 Given = tuple[int, ...]  # the bound columns of a predicate
-Seeds = dict[str, list[tuple[Const, ...]]]  # rows of extensional predicates
 
 
-class Needed(NamedTuple):
-    """A program that derives only what a query demands, the rows of its seeds, and a note for each rewritten view."""
+def pass_constants(program: Program) -> Program:
+    """Rewrite a query so that recursion which is read with constants derives only what these demand.
 
-    program: Program
-    seeds: Seeds
-    notes: tuple[str, ...] = ()
-
-
-def pass_constants(program: Program) -> Needed:
-    """Rewrite a query's program so that recursion which is read with constants derives only what these demand."""
-    needed = Needed(program, {})
+    The rows of constants that this begins with are its seeds; a note says so for each rewritten view.
+    """
+    predicates = program.predicates
     for views in [stratum.recursive for stratum in strata_of(program.rules) if stratum.recursive]:
         # Rewriting a stratum also replaces the rules of other strata that read it.
-        (stratum,) = (one for one in strata_of(needed.program.rules) if one.recursive == views)
-        if _is_plain(stratum, program.predicates):
-            needed = _Magic(needed, stratum).needed() or needed
-    return needed
+        (stratum,) = (one for one in strata_of(program.rules) if one.recursive == views)
+        if _is_plain(stratum, predicates):
+            program = _Magic(program, stratum).rewritten() or program
+    return program
 
 
 def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
@@ -71,18 +64,18 @@ def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
 class _Magic:
     """Rewrites one stratum of a program."""
 
-    def __init__(self, needed: Needed, stratum: Stratum) -> None:
-        self._before, self._stratum = needed, stratum
-        self._predicates = dict(needed.program.predicates)
+    def __init__(self, program: Program, stratum: Stratum) -> None:
+        self._before, self._stratum = program, stratum
+        self._predicates = dict(program.predicates)
         self._made: list[Rule] = []
         self._waiting: list[tuple[str, Given]] = []
         self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
         self._partly: set[tuple[str, Given]] = set()  # those with a rule that demands by some of its literals only
-        self._seeds: Seeds = {}
+        self._seeds: dict[str, list[tuple[Const, ...]]] = {}
 
-    def needed(self) -> Needed | None:
+    def rewritten(self) -> Program | None:
         """Return the program with the stratum rewritten; None if some rule needs all rows of the stratum."""
-        program, own = self._before.program, self._stratum.recursive
+        program, own = self._before, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
         outside = [rule for rule in program.rules if id(rule) not in within]
         calls = [self._called(disjunct) for rule in outside for disjunct in rule.body]
@@ -106,8 +99,8 @@ class _Magic:
         new = in_order((*made, *rules))
         used = {name for rule in new for name in (*reads(rule), *writes(rule))}
         predicates = {name: predicate for name, predicate in self._predicates.items() if name in used}
-        rewritten = replace(program, predicates=predicates, rules=new)
-        return Needed(rewritten, self._before.seeds | self._seeds, (*self._before.notes, *notes))
+        found_seeds = {**program.seeds, **self._seeds}
+        return replace(program, predicates=predicates, rules=new, seeds=found_seeds, notes=(*program.notes, *notes))
 
     def _note(self, name: str, given: Given) -> str:
         seeds = self._seeds[_named(name, "seed", given)]

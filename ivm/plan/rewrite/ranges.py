@@ -28,7 +28,7 @@ measured   peak$folds0     group and key are the first words; a range goes from 
            week$parts0     group, place and key are the first words, if parts are added up
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import NamedTuple
@@ -51,14 +51,14 @@ from ivm.lang.ir import (
     Var,
     variables,
 )
+from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import FAR, KINDS, Encode, Linear, linear, may_fail
 from ivm.plan.join_order import Distinct
 from ivm.plan.plan import Index, permuted
 from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
-KeysOf = Callable[[str], int]  # how many of a predicate's first columns identify its rows
-Pays = Callable[[Disjunct, Disjunct], bool]  # of points and the measured part
+Keys = Mapping[str, int]  # how many of a predicate's first columns identify its rows
 FEW_POINTS = 64  # if measured rows exceed points by this factor, a query uses a join
 FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # how results of an operation are combined
 REPEATED = ("count", "sum", "total", "variance", "stddev")  # and users' operators
@@ -80,24 +80,22 @@ class Parts(NamedTuple):
     high: int | None
 
 
-def lift_ranges(
-    rule: Rule,
-    predicates: dict[str, Predicate],
-    keys_of: KeysOf,
-    encode: Encode,
-    recursive: Container[str],
-    pays: Pays | None = None,
-) -> Iterator[Rule]:
-    """Yield the rule, or, for aggregates over ranges, helpers and the rules that are evaluated by ranges.
+def lift_ranges(program: Program, keys: Keys, encode: Encode, distinct: Distinct | None = None) -> Program:
+    """Replace aggregates over ranges by helpers and rules that are evaluated by ranges.
 
-    Adds the helpers to `predicates`.  Views in `recursive` are not changed.  For queries, `pays` says whether the
-    number of points is worth the helpers.
+    Recursive views are not changed. For a query, `distinct` decides whether the number of points is worth the helpers.
     """
+    recursive, predicates, rules = recursive_names(program.rules), dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        rules += _lifted(rule, _Rewriting(rule, predicates, keys, distinct), encode, recursive)
+    return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def _lifted(rule: Rule, rewriting: "_Rewriting", encode: Encode, recursive: Container[str]) -> Iterator[Rule]:
     is_other = not rule.aggregates or any(head.predicate in recursive for head in rule.heads)
     if is_other or len(rule.body) != 1 or may_fail(rule.body[0], set(), rule.types):
         yield rule
         return
-    rewriting = _Rewriting(rule, predicates, keys_of, pays)
     left = []
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
         made = rewriting.ranged(head, aggregate, encode)
@@ -113,14 +111,16 @@ def lift_ranges(
 class _Rewriting:
     """Rewrites the aggregates of one rule; helpers of the same body are shared."""
 
-    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys_of: KeysOf, pays: Pays | None) -> None:
-        self._rule, self._predicates, self._keys_of, self._pays = rule, predicates, keys_of, pays
+    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys: Keys, distinct: Distinct | None) -> None:
+        self._rule, self._predicates, self._keys, self._distinct = rule, predicates, keys, distinct
         self._known: dict[object, Atom] = {}
 
     def ranged(self, head: Atom, aggregate: Aggregate, encode: Encode) -> list[Rule]:
         """Return the rules for one aggregate; none if it is not over a range."""
         parts = self._parts(head, aggregate, encode)
-        if parts is None or (self._pays and not is_neighbour(head.predicate) and not self._pays(*parts[:2])):
+        if parts is None:
+            return []
+        if self._distinct and not is_neighbour(head.predicate) and not _pays_once(self._distinct, parts):
             return []
         keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
         once = self._tells_apart(parts.points, keys)  # else several points of a key count
@@ -213,7 +213,7 @@ class _Rewriting:
         if sum(isinstance(x, Atom) for x in part) != 1:
             return False
         (atom,) = (x for x in part if isinstance(x, Atom))
-        own = {*variables(*atom.terms[: self._keys_of(atom.predicate)])}
+        own = {*variables(*atom.terms[: self._keys[atom.predicate]])}
         return own <= keys and bound <= {*variables(atom)}
 
     # -- the rules
@@ -272,7 +272,7 @@ class _Rewriting:
             return False
         if not all(isinstance(term, Var) for term in literal.terms):
             return False
-        own = self._keys_of(literal.predicate)
+        own = self._keys[literal.predicate]
         in_front = literal.terms[: len(columns)] == columns
         return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > own)
 
@@ -330,9 +330,9 @@ class _Rewriting:
         self._predicates[atom.predicate] = Predicate(atom.predicate, types, value, False, columns, where=atom.where)
 
 
-def pays_once(distinct: Distinct, points: Disjunct, measured: Disjunct) -> bool:
+def _pays_once(distinct: Distinct, parts: Parts) -> bool:
     """Return whether a query has enough points to be worth helpers of the measured part; else it joins."""
-    return FEW_POINTS * _rows(distinct, points) >= _rows(distinct, measured)
+    return FEW_POINTS * _rows(distinct, parts.points) >= _rows(distinct, parts.measured)
 
 
 def _rows(distinct: Distinct, part: Disjunct) -> float:

@@ -138,7 +138,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
             raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
     left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    return Typed(call("divide", left.term, right.term), DOUBLE, nullable)
+    return Typed(call("ratio", left.term, right.term), DOUBLE, nullable)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:

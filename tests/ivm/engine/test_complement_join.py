@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.engine import engine
-from ivm.lang import compile, query
+from ivm.engine.compile import compile, query
 from ivm.plan import evaluation
 from ivm.plan.evaluation import is_subset
 from tests.support.mirror import Mirror

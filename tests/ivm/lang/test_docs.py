@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.engine.compile import compile
 from ivm.errors import ConstructError, RuleError
-from ivm.lang import NOTHING, compile
 from ivm.lang.parse import parse
+from ivm.lang.program import NOTHING
 from tests.support import naive
 
 TEXT = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 
 import pytest
 
@@ -49,7 +50,11 @@ def ws(tmp_path):
 def test_words_of_other_languages_are_refused_as_terms(ws, term, remedy, rule, place):
     """With their place and what to write instead, at each way in; installed rules stay what they were."""
     text, version = rule.format(term), ws.store.version
-    for take, source in ((ws.query, "query"), (ws.install, "main"), (lambda text: ws.install(text, "x"), "x")):
+    for take, source in (
+        (ws.query, "query"),
+        (partial(ws.install, replace=True), "main"),
+        (partial(ws.install, name="x"), "x"),
+    ):
         with pytest.raises(
             RuleSyntaxError, match=rf"^{source}:1:{place}: `{term}` is not a value in rules.*{re.escape(remedy)}"
         ):
@@ -77,7 +82,7 @@ def test_a_variable_in_backquotes_has_any_name(ws):
 def test_rules_that_are_installed_stay_whatever_their_words(tmp_path):
     """A store of an earlier release may have them."""
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ivm.workspace.hints_of", lambda *_: [])
+        patch.setattr("ivm.lang.hints.with_hints", lambda program, _: program)
         workspace.install(f"{STORED} p(c) <- region[c] = NULL.", "old")
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
         workspace.exec("+c(3).")

@@ -3,8 +3,8 @@
 import pytest
 
 import ivm
+from ivm.engine.compile import compile
 from ivm.errors import ConstructError
-from ivm.lang import compile
 from ivm.lang.ir import Atom, Compare, Negation, Var, reads, show_rule, variables
 from ivm.lang.program import ATOMS_MAX
 

@@ -1,15 +1,17 @@
 """Functions of terms: each over edge values, in queries and in views that are maintained."""
 
+import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 import ivm
 from ivm.errors import RangeError, RuleTypeError
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import ALIASES, FUNCTIONS
 from ivm.plan.functions import CHOICES, NUMERIC, TEXT_FUNCTIONS
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
@@ -34,8 +36,39 @@ CASES = [
     ("exp[f - f]", 1.0, 1.0),
     ("ln[float[k]]", 0.0, 0.6931471805599453),
     ("pow[f, 2]", 6.25, 6.25),
-    ("divide[f, 0]", float("inf"), float("-inf")),
-    ("divide[f, 2]", 1.25, -1.25),
+    ("ratio[f, 0]", float("inf"), float("-inf")),
+    ("ratio[f, 2]", 1.25, -1.25),
+    ("round[a, -1]", 0, 10),
+    ("round[a, -25]", 0, 0),
+    ("power[a, 3]", -8, 343),
+    ("power[abs[a], 0.5e0]", 2**0.5, 7**0.5),
+    ("divide[d, a, 4]", Decimal("-0.7750"), Decimal("-0.2214")),
+    ("divide[k, 3, 2]", Decimal("0.33"), Decimal("0.67")),
+    ("least[a, k, 3]", -2, 2),
+    ('least[s, "B"]', "Ab", ""),
+    ('greatest[s, "B"]', "B", "B"),
+    ("max[d, 0.00]", Decimal("1.55"), Decimal("0.00")),
+    ("log10[float[k] * 1e2]", 2.0, 2.3010299956639813),
+    ("log2[float[k]]", 0.0, 1.0),
+    ("sin[f - f]", 0.0, 0.0),
+    ("cos[f - f]", 1.0, 1.0),
+    ("tan[f - f]", 0.0, 0.0),
+    ("asin[f - f]", 0.0, 0.0),
+    ("acos[f / f]", 0.0, 0.0),
+    ("atan[f - f]", 0.0, 0.0),
+    ("atan2[f - f, f]", 0.0, 3.141592653589793),
+    ("bit_and[a, 6]", 6, 6),
+    ("bit_or[a, 1]", -1, 7),
+    ("bit_xor[a, 1]", -1, 6),
+    ("bit_not[a]", 1, -8),
+    ("shift_left[a, 2]", -8, 28),
+    ("shift_right[a, 1]", -1, 3),
+    ('string:ilike[s, "A_"]', True, False),
+    ('string:split_part["a,b", ",", k]', "a", "b"),
+    ('string:ord[cat[s, "x"]]', 65, 120),
+    ("string:chr[k + 8363]", chr(8364), chr(8365)),
+    ("string:sha256[s]", sha256(b"Ab").hexdigest(), sha256(b"").hexdigest()),
+    ("upper[s]", "AB", ""),
     ("int[d]", 2, -2),
     ("int[f]", 2, -2),
     ("int[string[a]]", -2, 7),
@@ -132,11 +165,27 @@ def test_each_function_is_evaluated_and_tested() -> None:
     assert not untested
 
 
+def test_each_function_is_in_the_table_of_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    table = text[text.index("## Functions of terms") : text.index("## Negation")]
+    for name in FUNCTIONS:
+        assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), name
+
+
+def test_other_names_are_of_functions_and_of_nothing_else() -> None:
+    assert set(ALIASES.values()) <= FUNCTIONS.keys()
+    assert not ALIASES.keys() & FUNCTIONS.keys()
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
         ("q(r) <- t(_, a, _, _, _, _, _), r = sqrt[float[a]].", "`sqrt[float[a]]` has no value for some binding"),
         ("q(r) <- t(_, _, s, _, _, _, _), r = int[s].", "`int[s]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = round[9223372036854775805 + k, -1].", "has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = power[k + 9, 19].", "`power[k + 9, 19]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = shift_left[k, 63].", "`shift_left[k, 63]` has no value"),
+        ("q(r) <- t(k, _, _, _, _, _, _), r = divide[k, k - 1, 2].", "`divide[k, k - 1, 2]` has no value"),
         ("q(r) <- t(k, _, _, _, _, _, _), r = mod[k, k - 1].", "`mod[k, k - 1]` has no value"),
     ],
 )

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 import ivm
-from ivm import lang
+from ivm.engine.compile import compile
 from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
 from ivm.plan.join_order import JoinOrders
@@ -31,7 +31,7 @@ def declared(body):
 
 def plan_of(body, distinct):
     """The plan of a view of all variables of some atoms."""
-    program = lang.compile(f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}.")
+    program = compile(f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}.")
     stored = {name: len(predicate.types) for name, predicate in program.predicates.items()}
     return make_plans(program.rules[0], program.predicates, stored, distinct, lambda const: const.value)[0]
 

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from ivm.engine import engine
+from ivm.engine.compile import query
 from ivm.engine.recursion import fixpoint
 from ivm.engine.recursion import in_memory as flat_facts
 from ivm.engine.recursion import in_memory as flat_rounds
 from ivm.engine.recursion import in_memory as shared_rounds
-from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror
 from tests.support.programs.recursive_programs import DECLARATIONS, change, load, plain, program, recursion

@@ -11,8 +11,8 @@ import pytest
 
 import ivm
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import EditError
-from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark import Cells, Feed
 from ivm.spark.changes import as_changes

@@ -10,6 +10,7 @@ import pytest
 
 import ivm
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import (
     EditError,
     FunctionConflictError,
@@ -19,7 +20,6 @@ from ivm.errors import (
     UnknownPredicateError,
     UnknownViewError,
 )
-from ivm.lang import compile
 from ivm.spark.follow import PROGRESS, Feed, refresh
 from ivm.spark.materialize import changed_rows
 

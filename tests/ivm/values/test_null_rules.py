@@ -80,6 +80,20 @@ VIEWS = {
         "SELECT a.k, sum(b.x) FROM item a JOIN item b ON b.k <= a.k GROUP BY a.k",
     "before[x, k] = n <- agg<<n = count()>> item(k, x?, _, _), item(j, x?, _, _), j < k.":
         "SELECT a.x, a.k, count(*) FROM item a JOIN item b ON a.x IS NOT DISTINCT FROM b.x AND b.k < a.k GROUP BY ALL",
+    "missing(k) <- item(k, x?, _, _), is_null[x] = true.": "SELECT k FROM item WHERE x IS NULL",
+    "filled(k, y) <- item(k, x?, _, _), y = coalesce[x, 0].": "SELECT k, coalesce(x, 0) FROM item",
+    "alike(k) <- item(k, x?, _, _), pair(y?, _), same[x, y] = true.":
+        "SELECT DISTINCT k FROM item i JOIN pair p ON i.x IS NOT DISTINCT FROM p.x",
+    "unlike(k) <- item(k, x?, _, _), !(pair(y?, _), same[x, y] = true).":
+        "SELECT k FROM item i WHERE NOT EXISTS (SELECT 1 FROM pair p WHERE i.x IS NOT DISTINCT FROM p.x)",
+    'cased(k, y) <- item(k, x?, s?, _), y = if[x < 2, s, "z"].':
+        "SELECT k, CASE WHEN x < 2 THEN s ELSE 'z' END FROM item",
+    "filled_more(k) <- item(k, x?, _, d?), coalesce[x, 2] + 1 > 2, coalesce[d, 0] != 1.":
+        "SELECT k FROM item WHERE coalesce(x, 2) + 1 > 2 AND coalesce(d, 0) != 1",
+    "raised(k, t) <- item(k, _, s?, _), t = string:upper[s].": "SELECT k, upper(s) FROM item",
+    "filled_sum[s] = t <- agg<<t = sum(y)>> item(_, x?, s?, _), y = coalesce[x, 10].":
+        "SELECT s, sum(coalesce(x, 10)) FROM item GROUP BY s",
+    "either_true(k) <- item(k, x?, s?, _), or[x < 2, s = \"a\"] = true.": "SELECT k FROM item WHERE x < 2 OR s = 'a'",
     "counted[] = n <- agg<<n = count() else 0>> item(_, x, _, _), x > 2.": "SELECT count(*) FROM item WHERE x > 2",
     "summed[] = n, topmost[] = m <- agg<<n = sum(x) else null, m = max(s) else null>> "
     "item(_, x?, s?, _), edge(x?, _).": {
@@ -222,6 +236,12 @@ def test_queries_are_what_sql_says(tmp_path):
         ("t[x] = n <- agg<<n = count() for e(_, x)>> e(x, _).", AggregateError, "t has no `else`: leave `for` out"),
         ("t[] = n <- agg<<n = count() else x>> e(x, _).", RuleSyntaxError, "`else` takes a constant, or null"),
         ('t[] = n <- agg<<n = sum(x) else "a">> e(x, _).', AggregateError, "a number, a date or null, and no text"),
+        (
+            "t[] = n <- agg<<n = max(x) else null>> u(x).",
+            RuleTypeError,
+            "n of t is a uint64, which is never null in rules",
+        ),
+        ('p(x, y) <- e(x, _), y = null["uint64"].', RuleTypeError, "y of p is a uint64, which is never null in rules"),
         ("t[] = n <- agg<<n = sum(x) else 1.5>> e(x, _).", RuleTypeError, "where int64 is wanted"),
         ("p(x?) -> int(x).", RuleTypeError, r"1:3: the question mark belongs to the type of x, as in int\?\(x\)"),
         ("p(x) -> int?(x).", RuleTypeError, "x, as every column of a declared relation, is a key, and a key is never"),
@@ -229,7 +249,7 @@ def test_queries_are_what_sql_says(tmp_path):
 )
 def test_misplaced_marks_are_refused(text, error, reason, tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
-        ws.install("e(x, y) -> int(x), int(y).", "stored")
+        ws.install("e(x, y) -> int(x), int(y). u(x) -> uint64(x).", "stored")
         with pytest.raises(error, match=reason):
             ws.install(text)
 

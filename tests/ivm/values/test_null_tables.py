@@ -16,7 +16,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.lang import compile
+from ivm.engine.compile import compile
 from tests.support import naive
 
 VALUES = {

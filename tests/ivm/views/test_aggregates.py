@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm import lang
 from ivm.engine import fill
 from ivm.engine import fill as head_edits
+from ivm.engine.compile import compile, query
 from ivm.errors import AggregateError, RangeError, RuleTypeError, UnknownViewError
 from ivm.views import aggregates
 from pagestore.host import is_operator
@@ -181,7 +181,7 @@ def test_what_is_asked_once_is_what_is_kept(program, monkeypatch):
         if not any(op in program for op in ("concat", "unite", "lastone")):
             assert trees
             assert not any(spec.scans for spec in trees)
-        name = lang.query(program, lang.compile(BASE)).answer
+        name = query(program, compile(BASE)).answer
         last = [*kept[name]]
         assert answer == last
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import installed
+from ivm.engine import compile
 from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY
 from ivm.plan.conjunction import ScanConjunction
 from ivm.views import aggregates
@@ -192,7 +192,7 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
     """What such a release stored is a state for each rule, so they go on with these; new blocks share."""
     path = tmp_path / "old.pages"
     with monkeypatch.context() as patch:
-        patch.setattr(installed, "lift_levels", lambda part, *_: part)  # saved as such a release did
+        patch.setattr(compile, "share_levels", lambda program: program)  # saved as such a release did
         patch.setattr(ScanConjunction, "applies", lambda _: False)
         with ivm.open(path, sync="off") as ws:
             ws.install(f"{BASE} {LEVELS}")

@@ -212,7 +212,7 @@ class Folds(Draw):
             keys = self.some(held, 2, 0)
             own = name if letter == "a" else f"{name}{letter}"
             args = [*keys, f"n{letter}"] if numbered else keys
-            if not args and op != "concat" and self.once_in(2):
+            if not args and op != "concat" and self.once_in(2) and TAGS[tag].null:
                 text += " else null"
             heads.append(f"{own}[{', '.join(args)}] = r{letter}")
             terms.append(f"(n{letter}, r{letter}) = {text}" if numbered else f"r{letter} = {text}")

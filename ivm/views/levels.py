@@ -5,51 +5,50 @@
     h[c, m] = a, h0[] = b$1 <- agg<<a = max(x), b$1 = min(x)>> r(c, m, x).
 
 Bodies are the same if they differ only in the names of variables.  Only rules of one block are merged, so what a block
-stores follows from its text (views/levels.py says which groups share a state).
+stores follows from its text (views/layouts.py says which groups share a state).
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from ivm.lang.aggregate import serves_levels
 from ivm.lang.ir import Negation, Rule, Var, leaves, renamed, writes
-from ivm.lang.program import Program
+from ivm.lang.program import Program, recursive_names
+from ivm.views.layouts import state_names
 
-StatesOf = Callable[[Rule], list[str]]  # the name of each head's state, empty if there is none
 
-
-def lift_levels(part: Program, recursive: Container[str], states_of: StatesOf) -> Program:
+def share_levels(program: Program) -> Program:
     """Merge the aggregates of a program that can share states, because their groups are nested.
 
-    Views in `recursive` are not changed.
+    Recursive views are not changed.
     """
-    rules: list[Rule] = []
-    for rule in part.rules:
+    rules, recursive = list[Rule](), recursive_names(program.rules)
+    for rule in program.rules:
         if not rule.aggregates or rule.range or _is_one_of(rule, recursive):
             rules.append(rule)
             continue
         for place, earlier in enumerate(rules):
-            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule, states_of):
+            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule):
                 rules[place] = merged
                 break
         else:
-            rules.append(_levelled(rule, states_of))
-    return replace(part, rules=tuple(rules))
+            rules.append(_levelled(rule))
+    return replace(program, rules=tuple(rules))
 
 
 def _is_one_of(rule: Rule, recursive: Container[str]) -> bool:
     return any(name in recursive for name in writes(rule))
 
 
-def _levelled(rule: Rule, states_of: StatesOf) -> Rule:
+def _levelled(rule: Rule) -> Rule:
     """Return the rule, marked if one of its states serves several levels."""
     shared = replace(rule, levels=True)
-    return shared if states_of(shared) != states_of(rule) else rule
+    return shared if state_names(shared) != state_names(rule) else rule
 
 
-def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
+def _merged(earlier: Rule, rule: Rule) -> Rule | None:
     """Merge two rules into one if some of their heads would share a state; else return None."""
     if earlier.range or not earlier.aggregates:
         return None
@@ -67,7 +66,7 @@ def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
         aggregates.append(replace(one, arguments=arguments, result=result))
         types[result.name] = rule.types[one.result.name]
     both = replace(earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True)
-    states = states_of(both)
+    states = state_names(both)
     shared = {*states[:count]} & {*states[count:]} - {""}
     return both if shared else None
 

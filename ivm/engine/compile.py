@@ -1,0 +1,246 @@
+"""From a text to plans: every pass over a program, in order.
+
+    parse         a text becomes syntax trees                          lang/parse.py
+    hints         words of other languages are refused                 lang/hints.py, for texts of users
+    declare       declarations become predicates; the store is asked   lang/declarations.py, engine/relations.py
+    normalise     clauses become rules in disjunctive normal form      lang/normalise.py
+    columns       reads of single columns become reads of rows         lang/columns.py
+    neighbours    so do reads of the next and previous key             lang/columns.py
+    recursion     recursive rules are split by heads                   lang/recursion.py
+    check         names, heads, safety, recursion                      lang/check.py
+    infer         variables and constants get types                    lang/infer.py
+    (there)       conditions exclude nulls, aggregates skip them       lang/nulls.py
+    bags          views that say so become bags                        lang/declarations.py
+    edits         changes become edits                                 lang/declarations.py
+
+`compile` ends here, with checked rules. `with_block` goes on:
+
+    constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
+    texts         of concats are read from helper views                plan/rewrite/helpers.py
+    ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
+    levels        aggregates of nested groups share states             views/levels.py
+    existentials  get helper views                                     plan/rewrite/helpers.py
+    computed      keys likewise
+    negations     likewise
+    failures      of helpers are refused
+    nullable      columns of helpers are found                         lang/nulls.py
+    order         each rule after those that it reads                  lang/program.py
+    plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
+
+A pass takes a program and returns one. Installing a block, evaluating a query and opening a store go through this list.
+It begins with a text, with syntax trees, or with a program of checked rules, which needs no places (`NOWHERE`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ivm.engine.installed import Block, Installed, InstalledRule, Options, Rewrites, names_in_body, shape_of
+from ivm.engine.relations import Relations, with_declarations
+from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
+from ivm.lang.check import check
+from ivm.lang.columns import read_columns, read_neighbours
+from ivm.lang.declarations import declare, make_edits, mark_bags, mentioned
+from ivm.lang.infer import infer
+from ivm.lang.ir import Rule, reads, writes
+from ivm.lang.normalise import normalise
+from ivm.lang.nulls import with_nullable_helpers
+from ivm.lang.program import NOTHING, Program, recursive_names
+from ivm.lang.recursion import split_recursion
+from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
+from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refuse_failures
+from ivm.plan.rewrite.magic import pass_constants
+from ivm.plan.rewrite.ranges import lift_ranges, span_of
+from ivm.views.layouts import Layout, ranked_layout, view_layout
+from ivm.views.levels import share_levels
+
+Given = str | Program  # a text; a program whose statements are syntax trees; or one of checked rules
+
+
+class Saved(NamedTuple):
+    """What a store says of an installed block: the number of its first rule, key orders by rule, and its rewrites."""
+
+    number: int
+    orders: Sequence[Sequence[Chosen]]
+    rewrites: Rewrites
+
+
+# -- to checked rules
+
+
+def compile(
+    given: Given, known: Program = NOTHING, source: str = "rules", store: Relations | None = None, merging: bool = True,
+    hinting: bool = False,
+) -> Program:  # fmt: skip
+    """Return the checked program that a text adds to the installed program `known`.
+
+    Relations that neither declares are those of `store`, if it is given. Without `merging`, each column of a row is
+    read by an atom of its own; with `hinting`, the program has the warnings of the text. Raises a RuleError with file
+    (here `source`), line and column at the first fault; see ivm.errors.
+
+    >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
+    >>> program.predicates["path"].keys
+    ('int64', 'int64')
+    >>> [head.predicate for rule in program.rules for head in rule.heads]
+    ['path']
+    """
+    if isinstance(given, Program) and not given.statements:
+        return given
+    from ivm.lang.parse import parse, shown  # the parser takes long to import, and a store without rules needs none
+
+    program = given if isinstance(given, Program) else Program(statements=parse(given, source))
+    try:
+        if hinting and isinstance(given, str):
+            from ivm.lang.hints import with_hints
+
+            program = with_hints(program, given)
+        program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
+        program = normalise(program, known)
+        program = read_columns(program, known, merging)
+        program = read_neighbours(program, known)
+        program = split_recursion(program, known)
+        program = check(program, known)
+        program = infer(program, known)
+        program = mark_bags(program, known)
+        return make_edits(program, known)
+    except RuleSyntaxError as error:
+        raise shown(error, given) if isinstance(given, str) else error from None
+
+
+def query(
+    given: Given, known: Program = NOTHING, source: str = "query", store: Relations | None = None,
+    hinting: bool = False,
+) -> Program:  # fmt: skip
+    """Compile a query, whose `answer` is the first head of its last rule; the others are helpers.
+
+    Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
+    """
+    program = compile(given, known, source, store, hinting=hinting)
+    if not program.rules:
+        raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
+    declared = (p for n, p in program.predicates.items() if p.extensional and n not in program.stored)
+    for statement in (*program.edits, *declared):
+        raise RuleError(statement.where, "a query holds rules only: install declarations, exec edits")
+    for rule in program.rules:
+        for head in rule.heads:
+            if head.predicate in known.predicates:
+                raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
+    return program
+
+
+# -- to plans
+
+
+def with_block(
+    given: Given, installed: Installed, store: Relations, name: str, options: Options,
+    saved: Saved | None = None, before: Installed | None = None, hinting: bool = False, text: str = "",
+) -> Installed:  # fmt: skip
+    """Return the installed rules with one more block; its rules have plans, and its views layouts.
+
+    A block of `maintenance` ONCE is a query. `saved` is given for a block of an opened store; else a rule that was
+    among `before` keeps its key orders, if they still fit. A store compiles the block's text whenever it is opened: the
+    given one, or `text` for a program. Raises RuleError, EditError, SchemaError.
+    """
+    once, known, rewrites = options.maintenance == ONCE, installed.program, saved.rewrites if saved else Rewrites()
+    if once:
+        program = query(given, known, name, store, hinting)
+    else:
+        program = compile(given, known, name, store, rewrites.columns, hinting)
+    text = with_declarations(given, program) if isinstance(given, str) else text
+    if not saved:
+        program.refuse_long()
+    if once:
+        program = pass_constants(program)
+    layouts = {**installed.layouts, **store.layouts(program.predicates)}
+    _refuse_unlike(program, known, layouts)
+    program = lift_texts(program, known)
+    if rewrites.ranges and options.maintenance in (AUTO, ONCE):
+        views = {n: len(p.keys) for n, p in program.over(known).items() if not p.extensional}
+        keys = {n: layout.keys for n, layout in layouts.items()} | views
+        program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
+    if rewrites.levels and not once:
+        program = share_levels(program)
+    program = lift_existentials(program)
+    program = lift_computed(program)
+    program = lift_negations(program)
+    program = refuse_failures(program)
+    program = with_nullable_helpers(program, known)
+    whole = known.including(program)
+    before = before or installed
+    first = saved.number if saved else max(before.next_number, installed.next_number)
+    rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
+    made = Installed((*installed.blocks, Block(name, text, program, rules, options.limits)), whole, layouts)
+    built = {index for rule in installed.rules for index in rule.indices} - installed.deferred
+    return made.deferring({index for rule in made.rules for index in rule.indices} - built)
+
+
+def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layout]) -> None:
+    """Raise EditError for a rule over a relation that no longer fits its declaration."""
+    predicates = program.over(known)
+    for rule in program.rules:
+        for name in reads(rule):
+            if predicates[name].extensional and name not in layouts:
+                raise EditError(
+                    f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}"
+                )
+
+
+class _Planner:
+    """Plans the rules of a program in order; adds to `layouts` those of the views, which later rules read."""
+
+    def __init__(
+        self, whole: Program, program: Program, store: Relations, options: Options, layouts: dict[str, Layout],
+        saved: Saved | None, before: Installed,
+    ) -> None:  # fmt: skip
+        self._predicates, self._program, self._store = whole.predicates, program, store
+        self._options, self._layouts, self._saved, self._before = options, layouts, saved, before
+        self._known = {} if saved or options.maintenance != AUTO else {shape_of(r.definition): r for r in before.rules}
+        self._scans = saved is None or saved.rewrites.scans
+        self._rules: list[InstalledRule] = []
+
+    def rules(self, first: int) -> tuple[InstalledRule, ...]:
+        """Return the rules, numbered from `first`.  Raises ConstructError, AggregateError."""
+        recursive = recursive_names(self._program.rules)
+        for view in recursive:
+            writers = [rule for rule in self._program.rules if view in writes(rule)]
+            self._layouts[view] = ranked_layout(self._predicates[view], writers)
+        for i, rule in enumerate(self._program.rules):
+            own = next((recursive[view] for view in writes(rule) if view in recursive), None)
+            self._rules.append(self._planned(rule, i, first + i, own))
+            for view in writes(rule) if own is None else ():
+                made = [(one.definition, one.plans) for one in self._rules if view in one.writes]
+                self._layouts[view] = view_layout(self._predicates[view], made)
+        return tuple(self._rules)
+
+    def _planned(self, rule: Rule, i: int, number: int, own: frozenset[str] | None) -> InstalledRule:
+        """Return rule i with its plans; `own` are the views of its stratum, if that is recursive."""
+        granularity, maintenance, limits = self._options
+        if rule.range or rule.texts:
+            stored = {name: (self._layouts[name].keys, self._layouts[name].visible) for name in reads(rule)}
+            return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None)
+        keys = {name: layout.keys for name, layout in self._layouts.items()}
+        given = rule, self._predicates, keys, self._store.distinct, self._store.encode
+        orders = self._saved.orders[i] if self._saved else self._orders(rule, own)
+        if own is None:
+            return InstalledRule(number, rule, make_plans(*given, orders, maintenance, self._scans), granularity)
+        _refuse_failing(rule)
+        planned = make_recursive_plans(*given, own, orders, maintenance)
+        return InstalledRule(number, rule, planned.plans, granularity, planned.searches, *limits)
+
+    def _orders(self, rule: Rule, own: frozenset[str] | None) -> Sequence[Chosen]:
+        """Return the key orders that the rule had before; none if it is new, or what it reads is stored otherwise."""
+        old = self._known.get(shape_of(rule))
+        stratum = old and self._before.recursion.get(old)
+        if old is None or (stratum.recursive if stratum else None) != own:
+            return ()
+        inputs = zip(names_in_body(old.definition), names_in_body(rule), strict=True)
+        fits = all(self._before.layouts.get(was) == self._layouts.get(name) for was, name in inputs)
+        return old.orders if fits else ()
+
+
+def _refuse_failing(rule: Rule) -> None:
+    """Raise ConstructError for a helper view in a recursion if its arithmetic may fail."""
+    if rule.failed:
+        raise ConstructError(
+            rule.where, "a key that is computed from a view which reads itself, by arithmetic that may fail, is not "
+            "evaluated; derive the computed keys as a view of their own"
+        )  # fmt: skip

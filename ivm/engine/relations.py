@@ -1,0 +1,167 @@
+"""Relations of a store as rules see them: how they are stored, and the declarations of those that no text declares.
+
+    edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
+    price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
+    sale     id: int64, shop: string, n: int64     sale[id] = (shop, n) -> int64(id), string(shop), int64(n).
+
+A relation with a key and other columns is a function of one value or several.
+"""
+
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from ivm.errors import EditError, Where
+from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
+from ivm.lang.program import Program
+from ivm.plan.expression import Encoder
+from ivm.plan.join_order import Cardinality, Distinct
+from ivm.views.layouts import PLAIN, Layout, extensional_layout
+from pagestore.errors import SchemaError
+from pagestore.host import Column, Schema, Snapshot, Transaction
+from pagestore.host import Type as ColumnType
+
+UNREAD = "uint64?"  # a type whose words differ from those of uint64
+MARK = "// relations that the store had before, by their schemas:"
+PLACE = "the store"  # where such a relation is declared, in messages
+
+
+class Relations:
+    """What a version of a store says to those who compile rules: its relations, its words, its numbers of rows."""
+
+    def __init__(
+        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False
+    ) -> None:
+        """`relations` are those of another version, if not of `source`; trees of `views` are no relations.
+
+        With `opening` a relation that does not fit its declaration has no layout, since one that no rule read may have
+        been replaced; and nothing is estimated, since key orders are known.
+        """
+        self._relations: Any = source if relations is None else relations
+        self._views, self._opening = views, opening
+        self.encode = Encoder(source)
+        self.distinct: Distinct = _no_estimates if opening else Cardinality(source).distinct
+
+    def _has(self, name: str) -> bool:
+        return name in self._relations and name not in self._views
+
+    def declared(self, names: set[str], own: set[str], known: Program) -> dict[str, Predicate]:
+        """Return the relations that a text mentions by some names and that only the store knows, sorted by name.
+
+        The text itself defines those of the names `own`; `name:column` mentions the relation `name`. An installed text
+        mentions no others, so none are looked for while opening. Raises SchemaError for a relation of a type that rules
+        lack.
+        """
+        defined = own | known.predicates.keys()
+        wanted = {one for one in names - defined if one.rpartition(":")[0] not in own and not self._opening}
+        wanted |= {name.rpartition(":")[0] for name in wanted if not self._has(name)} - defined
+        found = dict[str, Predicate]()
+        for name in sorted(filter(self._has, wanted)):
+            schema = function_schema(self._relations[name].info)
+            _refuse_unread(name, schema)
+            if predicate := predicate_of(name, schema, Where(PLACE, len(found) + 1, 1)):
+                found[name] = predicate
+        return found
+
+    def layouts(self, predicates: Mapping[str, Predicate]) -> dict[str, Layout]:
+        """Return the layouts of the extensional ones of some predicates. Raises as `layout`, but not while opening."""
+        found = dict[str, Layout]()
+        for name, predicate in predicates.items():
+            with suppress(*[EditError] * self._opening):
+                if predicate.extensional:
+                    found[name] = self.layout(predicate)
+        return found
+
+    def layout(self, predicate: Predicate) -> Layout:
+        """Return an extensional predicate's layout: its relation's, if that exists already.
+
+        Raises EditError if the relation's columns do not fit the declaration.
+        """
+        if not self._has(predicate.name):
+            return extensional_layout(predicate)
+        schema = function_schema(self._relations[predicate.name].info)
+        types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
+        keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+        functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
+        names = tuple(column.name for column in schema.stored)[: len(declared)]
+        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values added since
+        if types[: len(declared)] != declared or functional or (len(types) != len(declared) and not more):
+            raise EditError(
+                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
+                f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
+            )
+        return Layout(PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys)
+
+
+def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
+    raise AssertionError("a saved plan needs no estimates")
+
+
+def with_declarations(text: str, program: Program) -> str:
+    """Return a text with declarations, after a mark, of the relations that only the store declared.
+
+    A text is installed with them, so that its meaning does not depend on the store.
+    """
+    return declaring(text, *(program.predicates[name] for name in program.stored))
+
+
+def declaring(text: str, *predicates: Predicate) -> str:
+    """Return a text with declarations of relations that existed before it, after a mark."""
+    lines = [*map(show_predicate, predicates)]
+    return "\n".join([text, *[MARK] * (f"\n{MARK}\n" not in text), *lines]) if lines else text
+
+
+def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
+    """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
+    names = [name for name in source if name not in known or known[name].extensional]
+    return {name: declaration_of(name, function_schema(source[name].info)) for name in names}
+
+
+def declaration_of(name: str, schema: Schema | None) -> str | None:
+    """Return the declaration of a relation; None if rules cannot declare it."""
+    predicate = predicate_of(name, schema)
+    return None if predicate is None else show_predicate(predicate)
+
+
+def predicate_of(name: str, schema: Schema | None, where: Where = NOWHERE) -> Predicate | None:
+    """Return a relation as a declaration of it would make it; None if rules cannot declare it."""
+    if schema is None or set("`$\n") & {*name}:
+        return None
+    types = [str(column.type) for column in schema.stored]
+    if UNREAD in types:
+        return None
+    columns = _names([column.name for column in schema.stored])
+    nullable = tuple(place for place, type_ in enumerate(types) if type_.endswith("?"))
+    plain: tuple[Type, ...] = tuple(type_.removesuffix("?") for type_ in types)
+    keys, more = len(schema.key), len(types) - len(schema.key)
+    if more == 1:
+        return Predicate(name, plain[:-1], plain[-1], True, columns, nullable, where=where)
+    return Predicate(name, plain, None, True, columns, nullable, keys if more else None, where=where)
+
+
+def function_schema(info: Any) -> Schema:
+    """Return the schema of a relation as rules read it: of a bag, a function from its rows to their multiplicities."""
+    schema: Schema = info.schema
+    if not info.bag:
+        return schema
+    names = (f"times{n}" if n else "times" for n in count())
+    value = Column(next(name for name in names if name not in schema.names), ColumnType("int64"))
+    return Schema((*schema.columns, value), schema.key)
+
+
+def _refuse_unread(name: str, schema: Schema | None) -> None:
+    """Raise SchemaError for a relation with a column of a type that rules lack."""
+    for column in schema.stored if schema else ():
+        if str(column.type) == UNREAD:
+            raise SchemaError(
+                f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules lack: load it with "
+                f"--cast {column.name}=int64, or with a value for its nulls"
+            )
+
+
+def _names(columns: list[str]) -> tuple[str, ...]:
+    """Return variable names for columns: their own names, or c1, c2, ... for names that rules cannot write."""
+    own = ["" if set("`$\n") & {*name} else name for name in columns]
+    free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
+    return tuple(name or next(free) for name in own)
