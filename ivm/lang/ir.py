@@ -428,10 +428,18 @@ def constants(rule: Rule) -> Iterator[Const]:
 
 
 def unnamed_in(rule: Rule) -> set[str]:
-    """Return the names of the variables for `_`: made by normalise.py and occurring once."""
+    """Return the names of the variables for `_`: made by normalise.py and occurring once in a disjunct.
+
+    What several alternatives share is copied into each disjunct, with the same names.
+    """
     heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
-    uses = Counter(leaf.name for leaf in leaves((*heads, *chain(*rule.body))) if isinstance(leaf, Var))
-    return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
+    named = {leaf.name for leaf in leaves(heads) if isinstance(leaf, Var)}
+    found: set[str] = set()
+    for disjunct in rule.body:
+        uses = Counter(leaf.name for leaf in leaves(disjunct) if isinstance(leaf, Var))
+        found |= uses.keys()
+        named |= {name for name, n in uses.items() if n > 1}
+    return {name for name in found - named if fullmatch(r"_\d+", name)}
 
 
 def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var | Const]:

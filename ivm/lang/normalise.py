@@ -41,6 +41,7 @@ from ivm.lang.ir import (
     Var,
     marked,
     renamed,
+    unnamed_in,
     variables,
 )
 from ivm.lang.program import Program
@@ -342,10 +343,20 @@ def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
 
 
 def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
+    unnamed = unnamed_in(rule)
+    rule = replace(rule, body=tuple(tuple(_whole(x, unnamed) for x in disjunct) for disjunct in rule.body))
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
     args = tuple(replace(v, marked=False) for v in free if v in scope)
     atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
     return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((marked(atom),),))]
+
+
+def _whole(literal: Literal, unnamed: set[str]) -> Literal:
+    """Return an atom of a relation whose `_` still match null where they become columns of an auxiliary view."""
+    if not isinstance(literal, Atom) or literal.value is not None:
+        return literal
+    args = (replace(v, marked=True) if isinstance(v, Var) and v.name in unnamed else v for v in literal.args)
+    return replace(literal, args=tuple(args))
 
 
 # -- scope

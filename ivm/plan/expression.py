@@ -245,16 +245,22 @@ class Evaluator:
         for _, more in args:
             codes = either(codes, more)
         null = _any(nulls)
+        skipped = _any([null, None if codes is None else codes != 0])  # these words are not values
         if term.name in COMPARE:
-            words = self._applied_comparison(term, operands)
+            words = self._applied_comparison(term, operands, skipped)
         else:
-            words, fails = evaluate(term.name, operands if null is None else operands.without(null))
-            codes = either(codes, _coded(term, fails if null is None else fails & ~null, NAN))
+            words, fails = evaluate(term.name, operands, skipped)
+            codes = either(codes, _coded(term, fails, NAN))
         if null is None:
             return words, codes
         return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
 
-    def _applied_comparison(self, term: Call, operands: Operands) -> np.ndarray:
+    def _applied_comparison(self, term: Call, operands: Operands, skipped: np.ndarray | None) -> np.ndarray:
+        """Return 1 where a comparison holds, int64[n]; arbitrary where its sides are `skipped`."""
+        if skipped is not None:
+            words = np.zeros(operands.n, np.int64)
+            words[~skipped] = self._applied_comparison(term, operands.only(~skipped), None)
+            return words
         left, right = operands.words
         if operands.types[0] in TEXTS and term.name not in ("=", "!="):
             left, right = self._encode.keys(left), self._encode.keys(right)

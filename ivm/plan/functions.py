@@ -34,11 +34,9 @@ class Operands(NamedTuple):
     gives: Type
     encode: Any  # plan/expression.py's Encoder
 
-    def without(self, null: np.ndarray) -> "Operands":
-        """Return operands in which harmless words replace those of bindings with a null."""
-        return self._replace(
-            words=[np.where(null, _harmless(t), w) for w, t in zip(self.words, self.types, strict=True)]
-        )
+    def only(self, which: np.ndarray) -> "Operands":
+        """Return the bindings that a mask bool[n] chooses, in which no argument is null."""
+        return self._replace(n=int(which.sum()), words=[w[which] for w in self.words], nulls=[None] * len(self.words))
 
     def floats(self, place: int) -> np.ndarray:
         """Return an argument's values as float64[n]."""
@@ -54,11 +52,6 @@ class Operands(NamedTuple):
         return np.zeros(self.n, bool)
 
 
-def _harmless(type_: Type) -> int:
-    """Return a word that every function takes: 1, which is also the least text id that may exist."""
-    return int(float_words(np.array([1.0]))[0]) if type_ == "float64" else 1
-
-
 def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
     """Return the values of numbers as float64[n]."""
     if type_ == "float64":
@@ -67,8 +60,13 @@ def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
     return words.astype(np.float64) if not digits else words / 10.0**digits
 
 
-def evaluate(name: str, operands: Operands) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words int64[n] of a function's results, and where it fails, bool[n]."""
+def evaluate(name: str, operands: Operands, null: Mask = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words int64[n] of a function's results, arbitrary where it is `null`, and where it fails, bool[n]."""
+    if null is not None:
+        words, fails = np.zeros(operands.n, np.int64), operands.none()
+        if not null.all():
+            words[~null], fails[~null] = evaluate(name, operands.only(~null))
+        return words, fails
     if name in TEXT_FUNCTIONS:
         return _by_text(TEXT_FUNCTIONS[name], operands)
     with np.errstate(all="ignore"):
@@ -528,6 +526,7 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "exp": _float(np.exp),
     "ln": _float(np.log),
     "pow": _float(np.power),
+    "ratio": _float(np.divide),
     "power": _power,
     "divide": _divide,
     "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),

@@ -292,7 +292,7 @@ class Builder:
 
     def _domain(self, outer: Body, names: list[str]) -> Atom:
         """Return an atom of a helper view that has the values of variables in the rows of a body."""
-        columns = [_column_of(outer, name) for name in names]
+        columns = [column_of(outer, name) for name in names]
         name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)
         nullable = tuple(self.may_be_null(outer, one) for one in columns)
         return Atom(name, tuple(Var(n) for n in names), (), nullable)
@@ -340,7 +340,7 @@ class Builder:
         body = body.copy()
         values = [(n, self.define(body, one)) for n, one in outputs]
         values = self._apart(body, values)
-        around = [(name, _column_of(body.outer, name)) for name in self.carried(body, [v.term for _, v in values])]
+        around = [(name, column_of(body.outer, name)) for name in self.carried(body, [v.term for _, v in values])]
         row = [*around, *values]
         columns = tuple(Column(n, one.type, self.may_be_null(body, one)) for n, one in row)
         name, terms = self.helper(), tuple(self.resolve(one.term) for _, one in row)
@@ -400,7 +400,7 @@ class Builder:
     def again(self, table: Table, outer: Body | None, around: Sequence[str] = ()) -> tuple[Body, list[Typed]]:
         """Return a body of one atom of a helper view and its columns; the first columns are variables of the outer."""
         body = Body(outer)
-        given = [_column_of(outer, name) for name in around]
+        given = [column_of(outer, name) for name in around]
         return body, self.scan(table, body, given)[len(given) :]
 
     def as_atom(
@@ -427,7 +427,8 @@ def _owned_by_outer(body: Body) -> Iterable[str]:
         outer = outer.outer
 
 
-def _column_of(body: Body | None, name: str) -> Typed:
+def column_of(body: Body | None, name: str) -> Typed:
+    """Return the column that has a variable's name in a body or one around it."""
     while body is not None:
         if name in body.columns:
             return body.columns[name]

@@ -14,11 +14,12 @@ from ivm.bag import CATALOG
 from ivm.sql import tables
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
+from ivm.sql.edits import Edits
 from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
-from ivm.sql.session import Host, change_catalog, with_one
+from ivm.sql.session import Host, Reader, change_catalog, with_one
 from ivm.sql.types import INTEGER, NULL
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
@@ -58,7 +59,23 @@ def _table(host: Host, name: str, node: exp.Create) -> None:
         columns, key = tables.definitions(node.this.expressions)
         tables.create(host, name, columns, key, node)
         return
-    raise SqlError("CREATE TABLE AS: create the table with its PRIMARY KEY, then INSERT ... SELECT", node)
+    _table_of(host, name, node)
+
+
+def _table_of(host: Host, name: str, node: exp.Create) -> None:
+    """CREATE TABLE AS: a table without a key that has the rows of a query."""
+    reader = Reader(host)
+    with reader.catalog() as catalog:
+        if not node.args.get("replace") and not _may_create(catalog, name, node):
+            return
+        rows, _ = translated(catalog, name, node.expression)
+    columns = [tables.Definition(n, INTEGER if v.type == NULL else v.type, True, None) for n, v in rows.columns]
+    tables.create(host, name, columns, [], node)
+    with host.transaction() as txn:
+        inside = Reader(host, None, txn)
+        with inside.catalog() as catalog:
+            table = exp.to_table(name, quoted=True)
+            Edits(txn, inside, catalog, table).insert(exp.Insert(this=table, expression=node.expression))
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:

@@ -115,6 +115,8 @@ WRONG = [
     ("DROP TABLE z", "no table or view z exists"),
     ("UPDATE z SET a = 1", "no table z exists"),
     ("SELECT frobnicate(a) FROM t", "frobnicate: this function is not known"),
+    ("SELECT current_date FROM t", "rows follow from what is stored, and not from a clock or chance"),
+    ("SELECT k FROM t FOR VERSION AS OF 3", "time travel is not evaluated"),
     ("SELECT k FROM t WHERE k = ?", "1 parameters are wanted, and 0 given"),
     ("SELECT k FROM t UNION SELECT k, c FROM u", "the queries have 1 and 2 columns"),
     ("GRANT ALL ON t TO ada", "cannot be evaluated as a statement"),
@@ -138,3 +140,16 @@ def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
     ws.sql("DELETE FROM h WHERE a = 2")
     assert rows(ws, "SELECT a, count(*) FROM h GROUP BY a ORDER BY a NULLS FIRST") == [(None, 2), (1, 1)]
     assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]
+
+
+def test_a_table_is_made_of_a_query(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE z AS SELECT a, b FROM t")
+    assert rows(ws, "SELECT * FROM z ORDER BY a, b") == [(2, "x"), (2, "y"), (5, "x")]
+    assert rows(ws, "DESCRIBE z")[0][:3] == ("a", "INTEGER", "YES")
+
+
+def test_an_order_may_mix_directions_of_texts(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, row_number() OVER (ORDER BY b DESC, k) AS r FROM t")
+    assert list(ws["v"]) == [(1, 2), (2, 1), (3, 3)]
+    ws.sql("UPDATE t SET b = 'zz' WHERE k = 3")
+    assert list(ws["v"]) == [(1, 3), (2, 2), (3, 1)]

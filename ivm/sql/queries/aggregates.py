@@ -25,7 +25,7 @@ from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import ONE, Body, Builder, Column, Table
+from ivm.sql.rules import ONE, Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Not, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, VARCHAR, SqlType
 
@@ -135,11 +135,8 @@ class Grouping:
         self.key = [*(self._outer(name) for name in self.around), *self.groups]
 
     def _outer(self, name: str) -> Typed:
-        body = self.scope.body.outer
-        while body is not None and name not in body.columns:
-            body = body.outer
-        assert body is not None
-        value = body.columns[name]
+        """Return a variable of the query around, which is not null if this query requires it."""
+        value = column_of(self.scope.body.outer, name)
         return value._replace(nullable=value.nullable and name not in self.scope.body.required)
 
     def columns(self) -> tuple[Column, ...]:
@@ -188,18 +185,16 @@ class Grouping:
         terms = tuple(one.term for one in self.key)
         columns = tuple(
             Column(f"g{n}", outer_value.type, outer_value.nullable)
-            for n, outer_value in enumerate(self._unrestricted(one) for one in self.around)
+            for n, outer_value in enumerate(self._in_domain(one) for one in self.around)
         )
         name = self.builder.projected(self.builder.closed(outer, self.around), terms, outer)
         return Table(name, columns, (*range(len(self.key)),))
 
-    def _unrestricted(self, name: str) -> Typed:
-        body = self.scope.body.outer
-        while body is not None and name not in body.columns:
-            body = body.outer
-        assert body is not None
-        value = body.columns[name]
-        return value._replace(nullable=value.nullable and name not in body.required)
+    def _in_domain(self, name: str) -> Typed:
+        """Return a variable of the query around as that has it."""
+        outer = self.scope.body.outer
+        value = column_of(outer, name)
+        return value._replace(nullable=value.nullable and (outer is None or name not in outer.required))
 
     def _completed(self, one: Made, base: Table) -> Table:
         """Return a function that has the default for groups without a row."""
@@ -485,6 +480,8 @@ def _quantile(one: _Aggregate) -> Made:
     node = one.one.node
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
+        if one.one.order[0].args.get("desc"):
+            raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
     else:
         share, argument = node.args.get("quantile") or node.expression, node.this
     if not isinstance(share, exp.Literal):
@@ -522,6 +519,8 @@ def _arg_extreme(one: _Aggregate) -> Made:
 
 
 def _any(one: _Aggregate) -> Made:
+    if one.one.order:
+        raise SqlError("any_value with ORDER BY is not kept: write arg_min(x, y) or arg_max(x, y)", one.one.node)
     value = one.argument()
     if value.type == BOOLEAN:
         return _of_truths(one, value, "min")

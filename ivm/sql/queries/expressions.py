@@ -180,6 +180,8 @@ class Expressions:
                 return self._null(node.this, wanted)
             case exp.Exists():
                 return self.subqueries.exists(node.this, self.scope, wanted)
+            case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple) and wanted:
+                return self.subqueries.exists(_of_tuple(node), self.scope, True)
             case exp.In() if node.args.get("query"):
                 return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
             case exp.In():
@@ -264,6 +266,8 @@ def negated(term: Term) -> Term:
     """Return the opposite of a condition."""
     if isinstance(term, Call) and term.name in FLIPPED:
         return Call(FLIPPED[term.name], term.args)
+    if isinstance(term, Call) and term.name == "not":
+        return term.args[0]
     return Call("not", (term,))
 
 
@@ -274,10 +278,31 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
     kept = [part for part in parts if part != NEVER]
     if len(kept) < 2:
         return kept[0] if kept else [*NEVER]
+    if all(isinstance(one, Test) for part in kept for one in part):  # a condition, and no alternatives of the rule
+        terms = [_all([one.term for one in part if isinstance(one, Test)]) for part in kept]
+        return [Test(Call("or", tuple(terms)))]
     flat: list[tuple[Literal, ...]] = []
     for part in kept:
         flat += part[0].parts if len(part) == 1 and isinstance(part[0], Either) else [tuple(part)]
     return [Either(tuple(flat))]
+
+
+def _of_tuple(node: exp.In) -> exp.Select:
+    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS."""
+    query = node.args["query"]
+    inner = (query.this if isinstance(query, exp.Subquery) else query).copy()
+    if len(inner.selects) != len(node.this.expressions):
+        raise SqlError(f"IN compares {len(node.this.expressions)} values with {len(inner.selects)} columns", node)
+    for place, one in enumerate(list(inner.selects)):
+        one.replace(exp.alias_(one.unalias(), f"in_{place}"))
+    rows = exp.select("1").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
+    for place, value in enumerate(node.this.expressions):
+        rows = rows.where(exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows")))
+    return rows
+
+
+def _all(terms: list[Term]) -> Term:
+    return terms[0] if len(terms) == 1 else Call("and", tuple(terms))
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:

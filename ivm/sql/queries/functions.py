@@ -27,6 +27,7 @@ from ivm.sql.types import (
 )
 
 Value = Callable[[exp.Expr], Typed]
+CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 
 MICROSECONDS = {
     "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
@@ -60,6 +61,9 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.Anonymous) and (named := _NAMED.get(node.name.lower())):
         return named(node, value)
     shown = node.sql(dialect="duckdb")
+    if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
+        raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
+                       "parameter", node)  # fmt: skip
     raise SqlError(f"{node.key.upper() if not isinstance(node, exp.Anonymous) else node.name}: this function is not "
                    f"known, in {shown[:60]}; docs/sql.md lists those that are", node)  # fmt: skip
 
@@ -134,7 +138,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
             raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
     left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    return Typed(call("/", left.term, right.term), DOUBLE, nullable)
+    return Typed(call("ratio", left.term, right.term), DOUBLE, nullable)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
@@ -312,7 +316,10 @@ def _like(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.ILike):
         text = text._replace(term=call("string:lower", text.term))
         pattern = pattern._replace(term=call("string:lower", pattern.term))
-    return Typed(call(name, text.term, pattern.term), BOOLEAN, text.nullable or pattern.nullable)
+    found = call(name, text.term, pattern.term)
+    if node.args.get("negate"):
+        found = call("not", found)
+    return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
 
 
 # -- choices

@@ -16,8 +16,8 @@ from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
-from ivm.sql.rules import KEYS_MAX, Body, Table
-from ivm.sql.terms import Call, Lit, Not, Typed
+from ivm.sql.rules import KEYS_MAX, Body, Table, column_of
+from ivm.sql.terms import Call, Lit, Not, Typed, variables
 from ivm.sql.types import BIGINT
 
 
@@ -190,12 +190,20 @@ class _Side:
         self.picked = [terms.index(term) for term in wanted]
         return table
 
+    @property
+    def key(self) -> list[int]:
+        """The positions among its columns of those that tell its rows apart; none if it is not known to have these."""
+        if self.table.weighs or self.around:
+            return []
+        places = self.picked if self.picked is not None else [*range(len(self.names))]
+        return [places.index(place) for place in self.table.key] if {*self.table.key} <= {*places} else []
+
     def read(self, body: Body) -> list[Typed]:
         """Add the table to a body; return its columns."""
         if self.picked is not None:
             row = self.builder.scan(self.table, body)
             return [row[place] for place in self.picked]
-        given = [_outer_column(self.outer, name) for name in self.around]
+        given = [column_of(self.outer, name) for name in self.around]
         return self.builder.scan(self.table, body, given)[len(given) :]
 
     def sources_of(self, values: list[Typed]) -> list[Source]:
@@ -215,6 +223,7 @@ class _OuterJoin:
         self.joins, self.node, self.using, self.left, self.right, self.side = joins, node, using, left, right, side
         self.builder = joins.builder
         self.parts: list[tuple[Body, list[Typed]]] = []
+        self.kept_key = False
 
     def apply(self) -> None:
         """Replace the body of the query by one that reads the joined rows."""
@@ -222,17 +231,27 @@ class _OuterJoin:
         matched = Body(outer)
         left, right = self.left.read(matched), self.right.read(matched)
         self._condition(matched, left, right)
+        key = [left[place].term for place in self.left.key]
+        self.kept_key = self.side == "LEFT" and bool(key) and self.builder.is_set(matched, key)
         self.parts.append((matched, [*left, *right]))
         if self.side in ("LEFT", "FULL"):
             self._unmatched(outer, keep_left=True)
         if self.side in ("RIGHT", "FULL"):
             self._unmatched(outer, keep_left=False)
         body, values = union(self.builder, outer, self.parts, self._identified())
+        self._keep_key(body, values)
         width = len(self.left.names)
         self.joins.scope.body = body
         sources = [*self.left.sources_of(values[:width]), *self.right.sources_of(values[width:])]
         self.joins.scope.sources = sources
         self._merge(sources)
+
+    def _keep_key(self, body: Body, values: list[Typed]) -> None:
+        """Note that the key of the left side identifies the joined rows, if at most one row matches each of it."""
+        if self.kept_key and not body.weights:
+            ((_, all_),) = body.keys
+            key = frozenset(v for place in self.left.key for v in variables(values[place].term))
+            body.keys = [(key, all_)]
 
     def _identified(self) -> bool:
         return not self.left.table.weighs and not self.right.table.weighs
@@ -272,13 +291,6 @@ class _OuterJoin:
                 value = other if self.side == "RIGHT" else both
                 left.columns = [(n, value if n.lower() == name.lower() else v) for n, v in left.columns]
             theirs.merged.add(name.lower())
-
-
-def _outer_column(body: Body | None, name: str) -> Typed:
-    while body is not None and name not in body.columns:
-        body = body.outer
-    assert body is not None
-    return body.columns[name]
 
 
 def _is_lateral(node: exp.Subquery) -> bool:

@@ -16,11 +16,12 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.names import output_name
-from ivm.sql.queries import grouping_sets, recursion, sets, subqueries, windows
+from ivm.sql.queries import grouping_sets, numbering, recursion, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
+from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, unique
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
@@ -53,6 +54,8 @@ class Queries:
                         inner.set(key, node.args[key])
                 return self.query(inner, outer, top)
             node = exp.select("*").from_(node)
+        if outer is None:
+            refuse_unknown(node)
         before = self.ctes
         self.ctes = {**before}
         try:
@@ -284,7 +287,7 @@ class Select(Clauses):
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
             order = self.node.args.get("order")
-            return windows.first_of_each(self, keys, order.expressions if order is not None else [], columns)
+            return numbering.first_of_each(self, keys, order.expressions if order is not None else [], columns)
         order = self.node.args.get("order")
         extra = []
         for one in order.expressions if order is not None else ():
@@ -313,10 +316,10 @@ class Select(Clauses):
         if len(wanted) == 1 and isinstance(wanted[0].this, exp.Var) and wanted[0].name.upper() == "ALL":
             keys = [(value, bool(wanted[0].args.get("desc")), False) for _, value in columns]
         else:
-            keys = [windows.ordering(self.order_value(one.this, columns), one) for one in wanted]
+            keys = [numbering.ordering(self.order_value(one.this, columns), one) for one in wanted]
         body = self.scope.body
         if self._limited():
-            body, columns, keys = windows.limited(self, body, columns, keys)
+            body, columns, keys = numbering.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
 
 

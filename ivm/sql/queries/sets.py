@@ -17,7 +17,7 @@ from ivm.sql.conversions import common_type, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, INTEGER
 
@@ -89,16 +89,9 @@ def union(
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
     found = Body(outer)
-    given: list[Typed | None] = [_given(outer, n) for n in around]
+    given: list[Typed | None] = [column_of(outer, n) for n in around]
     row = builder.scan(table, found, given if disjoint else [None, *given])
     return found, row[len(given) + (not disjoint) :]
-
-
-def _given(outer: Body | None, name: str) -> Typed:
-    while outer is not None and name not in outer.columns:
-        outer = outer.outer
-    assert outer is not None
-    return outer.columns[name]
 
 
 def _columns(
@@ -106,7 +99,7 @@ def _columns(
 ) -> list[Column]:
     columns = []
     for name in around:
-        value = _given(outer, name)
+        value = column_of(outer, name)
         columns.append(Column(name, value.type, value.nullable))
     for place in range(len(parts[0][1])):
         values = [(body, values[place]) for body, values in parts]
@@ -163,7 +156,7 @@ def _distinct(queries: Translator, parts: Sequence[Rows]) -> Rows:
     for body, values in listed:
         _part(builder, table, body.copy(), values, around, 0, True)
     found = Body(outer)
-    row = builder.scan(table, found, [_given(outer, n) for n in around])[len(around) :]
+    row = builder.scan(table, found, [column_of(outer, n) for n in around])[len(around) :]
     return parts[0]._replace(body=found, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)])
 
 
@@ -173,7 +166,7 @@ def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
     left, values = builder.as_atom(parts[0].body, parts[0].columns, distinct=True)
     right = builder.stored(parts[1].body, parts[1].columns, distinct=True)
     around = builder.carried(parts[1].body, [v.term for _, v in parts[1].columns])
-    given = [_given(parts[1].body.outer, n) for n in around]
+    given = [column_of(parts[1].body.outer, n) for n in around]
     inner = Body(left)
     wanted = [*given, *values]
     builder.scan(right, inner, wanted)

@@ -20,7 +20,7 @@ from ivm.sql.queries.aggregates import aggregates_in
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.expressions import either
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import Body, Column, Table, is_null
+from ivm.sql.rules import Body, Column, Table, column_of, is_null
 from ivm.sql.terms import Atom, Define, Lit, Literal, Not, Rule, Test, Typed, Var
 from ivm.sql.types import INTEGER
 
@@ -75,18 +75,10 @@ def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) ->
         return Atom(table.name, (None,))
     table = builder.stored(body, [(f"c{n}", v) for n, v in enumerate(values)], distinct=True)
     atom = Body(scope.body)
-    builder.scan(table, atom, [_outer_value(scope, n) for n in around])
+    builder.scan(table, atom, [column_of(scope.body, n) for n in around])
     found = atom.literals[0]
     assert isinstance(found, Atom)
     return found
-
-
-def _outer_value(scope: Scope, name: str) -> Typed:
-    body: Body | None = scope.body
-    while body is not None and name not in body.columns:
-        body = body.outer
-    assert body is not None
-    return body.columns[name]
 
 
 def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
@@ -103,7 +95,7 @@ def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wante
     member = builder.require(present, builder.define(present, value))
     around = builder.carried(present, [member.term])
     table = builder.stored(present, [("member", member)], distinct=True)
-    given: list[Typed | None] = [_outer_value(scope, n) for n in around]
+    given: list[Typed | None] = [column_of(scope.body, n) for n in around]
     define: list[Literal] = []
     own = left
     if not isinstance(builder.resolve(left.term), Var):
@@ -159,7 +151,7 @@ def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str
     inner = rows.body.copy()
     value = builder.define(inner, value)
     value = value._replace(nullable=builder.may_be_null(inner, value))
-    outer = [_outer_value(scope, n) for n in around]
+    outer = [column_of(scope.body, n) for n in around]
     keys = [*outer]
     if not around:
         dummy = builder.variable(INTEGER, False)

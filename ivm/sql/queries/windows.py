@@ -1,48 +1,24 @@
-"""Window functions, LIMIT and DISTINCT ON: rows numbered in the order of a partition.
+"""Window functions, which follow from the numbers of rows in their partitions (see numbering.py).
 
-    row_number() OVER (PARTITION BY p ORDER BY o)
-
-    v:part1[p, n] = k <- agg<<(n, k) = bottom(k, o, k, 1000000000000000)>> body.     k is the key of a row
-    v:part2[k] = n <- v:part1[p, n] = k.
-
-Ties are broken by the key of the row.  All else follows from the numbers: `rank` is the least among equals, `lag` reads
-the row numbered one less, a running sum is a range of numbers.  An edit evaluates the numbers of the partitions that it
-changes anew, and changes the rows whose number differs.
+`rank` is the least number among equals, `lag` reads the row numbered one less, a running sum is a range of numbers.  An
+edit numbers the partitions that it changes anew, and changes the rows whose number differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from sqlglot import exp
 
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
 from ivm.sql.queries.aggregates import MOMENTS, copies
 from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.numbering import Key, numbered, ordering, outer_value
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import Body, Builder, Column, Table
+from ivm.sql.rules import Body, Column, Table
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Rule, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, SqlType
-
-MOST = 10**15  # rows of a partition
-
-
-class Key(NamedTuple):
-    """What rows are ordered by."""
-
-    value: Typed
-    desc: bool
-    nulls_first: bool
-
-
-def ordering(value: Typed, node: exp.Expr) -> tuple[Typed, bool, bool]:
-    """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise."""
-    if not isinstance(node, exp.Ordered):
-        return value, False, False
-    return value, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
+from ivm.sql.types import BIGINT, DOUBLE, HUGEINT, INTEGER, NULL, SqlType
 
 
 def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) -> None:
@@ -106,107 +82,6 @@ def _with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
     return whole
 
 
-def numbered(
-    builder: Builder, body: Body, partition: Sequence[Typed], keys: Sequence[Key], identity: Sequence[Typed],
-    most: int = MOST,
-) -> Table:  # fmt: skip
-    """Return a function from the identity of a row to its number in its partition, from 1."""
-    inner = body.copy()
-    around = [_around(body, name) for name in builder.carried(body)]
-    groups = [*around, *(builder.define(inner, p) for p in partition)]
-    upward = not (keys and all(k.desc for k in keys))
-    by = [term for key in keys for term in _ordered_terms(builder, inner, key, upward)]
-    ids = [builder.define(inner, one) for one in identity]
-    parts = [_told_apart(builder, inner, one) for one in ids]
-    by += [term for own in parts for term in own]
-    group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
-    rows, number = Body(), builder.variable(BIGINT, False)
-    group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
-    found = []
-    for one, own in zip(ids, parts, strict=True):
-        values: list[Typed] = []
-        for term in own:
-            place, result = builder.variable(BIGINT, False).term, builder.variable(one.type, False).term
-            assert isinstance(place, Var) and isinstance(result, Var)
-            name = builder.helper()
-            fold = Fold("bottom" if upward else "top", result.name, (term, *by, Lit(most, "int64")), place.name)
-            builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
-            type_ = INTEGER if len(own) > 1 and not values else one.type
-            columns = (*group_columns, Column("n", BIGINT, False), Column("v", type_, False))
-            table = Table(name, columns, (*range(len(groups) + 1),), function=True)
-            values.append(builder.scan(table, rows, [*group_values, number])[-1])
-        found.append(_put_together(builder, rows, values))
-    name = builder.helper()
-    own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
-    builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
-    columns = tuple(Column(f"k{n}", v.type, len(own) > 1) for n, (v, own) in enumerate(zip(ids, parts, strict=True)))
-    all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
-    return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
-
-
-def _told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
-    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null."""
-    if not builder.may_be_null(body, value):
-        return [value.term]
-    flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
-    filled = Call("coalesce", (value.term, _least(value.type)))
-    return [builder.define(body, Typed(term, value.type, False)).term for term in (flag, filled)]
-
-
-def _put_together(builder: Builder, body: Body, values: list[Typed]) -> Typed:
-    """Return the value that `_told_apart` gave in parts."""
-    if len(values) == 1:
-        return values[0]
-    flag, filled = values
-    null = Lit(None, filled.type.store)
-    term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), null, filled.term))
-    return builder.define(body, Typed(term, filled.type, True))
-
-
-def _around(body: Body, name: str) -> Typed:
-    outer = body.outer
-    while outer is not None and name not in outer.columns:
-        outer = outer.outer
-    assert outer is not None
-    value = outer.columns[name]
-    return value._replace(nullable=value.nullable and name not in body.required)
-
-
-def _least(type_: SqlType) -> Lit:
-    zero = Typed(Lit("" if type_ == VARCHAR else "2000-01-01" if type_.name in ("DATE", "TIMESTAMP") else "0",
-                     "string"), VARCHAR, False)  # fmt: skip
-    found = converted(zero, type_, None).term
-    assert isinstance(found, Lit)
-    return found
-
-
-def _ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
-    """Return variables whose order, all upward or all downward, is that of a key."""
-    value = builder.define(body, key.value)
-    if value.type == BOOLEAN:
-        value = builder.define(body, convert(value, INTEGER))
-    found: list[Term] = []
-    if builder.may_be_null(body, value):
-        null_is_one = key.nulls_first != upward
-        ones = (Lit(1, "int64"), Lit(0, "int64")) if null_is_one else (Lit(0, "int64"), Lit(1, "int64"))
-        flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
-        found.append(builder.define(body, flag).term)
-        value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
-    if upward and key.desc:
-        value = builder.define(body, _reversed(value))
-    return [*found, value.term]
-
-
-def _reversed(value: Typed) -> Typed:
-    if value.type.is_number:
-        zero = _least(value.type)
-        return Typed(Call("-", (zero, value.term)), value.type, False)
-    if value.type.name in ("DATE", "TIMESTAMP"):
-        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
-    raise SqlError(f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order all keys "
-                   "in one direction")  # fmt: skip
-
-
 class _Partition:
     """The window functions of one PARTITION BY and ORDER BY."""
 
@@ -218,7 +93,7 @@ class _Partition:
         ]
         self.keys = [k._replace(value=self.builder.define(self.body, k.value)) for k in self.keys]
         self.identity = self.builder.identity(self.body)
-        self.around = [_around(self.body, n) for n in self.builder.carried(self.body)]
+        self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
         self._number: Typed | None = None
         self._peers: dict[str, Typed] = {}
 
@@ -527,70 +402,3 @@ class _Partition:
 
 def _float(term: Term) -> Term:
     return Call("float", (term,))
-
-
-# -- LIMIT and DISTINCT ON
-
-
-def limited(
-    select: Clauses, body: Body, columns: list[tuple[str, Typed]], keys: list[tuple[Typed, bool, bool]]
-) -> tuple[Body, list[tuple[str, Typed]], list[tuple[Typed, bool, bool]]]:
-    """Return the first rows of a query, as LIMIT and OFFSET say."""
-    builder = select.builder
-    first, last = _bounds(select)
-    if body.weights:
-        listed = [*columns, *((f"o{n}", k[0]) for n, k in enumerate(keys))]
-        body, values = copies(builder, body, listed)
-        columns = [(n, v) for (n, _), v in zip(columns, values, strict=False)]
-        keys = [(v, *k[1:]) for v, k in zip(values[len(columns) :], keys, strict=True)]
-    identity = builder.identity(body)
-    if not identity:
-        return body, columns, keys
-    if not keys:
-        keys_ = []
-    else:
-        keys_ = [Key(*k) for k in keys]
-    most = last if last is not None else MOST
-    table = numbered(builder, body, [], keys_, identity, max(most, 1))
-    around = [_around(body, n) for n in builder.carried(body)]
-    number = builder.scan(table, body, [*around, *identity])[-1]
-    if last is not None:
-        body.literals.append(Test(Call("<=", (number.term, Lit(last, "int64")))))
-    if first:
-        body.literals.append(Test(Call(">", (number.term, Lit(first, "int64")))))
-    return body, columns, keys
-
-
-def _bounds(select: Clauses) -> tuple[int, int | None]:
-    offset, limit = select.node.args.get("offset"), select.node.args.get("limit")
-    first = _constant(offset.expression) if offset is not None else 0
-    if limit is None:
-        return first, None
-    count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
-    if limit.args.get("limit_options"):
-        raise SqlError("LIMIT of a share of the rows is not evaluated", limit)
-    return first, first + _constant(count)
-
-
-def _constant(node: exp.Expr | None) -> int:
-    if not isinstance(node, exp.Literal) or node.is_string:
-        raise SqlError("LIMIT and OFFSET take whole numbers", node)
-    return int(node.this)
-
-
-def first_of_each(
-    select: Clauses, keys: list[Typed], order: list[exp.Expr], columns: list[tuple[str, Typed]]
-) -> list[tuple[str, Typed]]:
-    """DISTINCT ON: keep the first row of each group."""
-    builder = select.builder
-    body = select.scope.body
-    if body.weights:
-        raise SqlError("DISTINCT ON of rows that may be equal is not kept: add the key", select.node)
-    ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
-    identity = builder.identity(body)
-    keys = [builder.define(body, one) for one in keys]
-    table = numbered(builder, body, keys, ordered, identity)
-    around = [_around(body, n) for n in builder.carried(body)]
-    number = builder.scan(table, body, [*around, *identity])[-1]
-    body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
-    return columns

@@ -36,6 +36,8 @@ CASES = [
     ("exp[f - f]", 1.0, 1.0),
     ("ln[float[k]]", 0.0, 0.6931471805599453),
     ("pow[f, 2]", 6.25, 6.25),
+    ("ratio[f, 0]", float("inf"), float("-inf")),
+    ("ratio[f, 2]", 1.25, -1.25),
     ("round[a, -1]", 0, 10),
     ("round[a, -25]", 0, 0),
     ("power[a, 3]", -8, 343),
@@ -249,3 +251,12 @@ def test_a_predicate_takes_precedence(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as workspace:
         workspace.install("abs[x] = y -> int(x), int(y). +abs[3] = 40. e(x) -> int(x). +e(3).")
         assert list(workspace.query("q(y) <- e(x), y = abs[x].")) == [(40,)]
+
+
+def test_texts_that_are_all_null_need_no_dictionary() -> None:
+    with ivm.open(":memory:") as workspace:
+        workspace.install("t[k] = s -> int(k), string?(s).")
+        with workspace.transaction() as txn:
+            txn.insert("t", [(1, None), (2, None)])
+        assert list(workspace.query("q(k, r) <- t[k] = s?, r = string:upper[s].")) == [(1, None), (2, None)]
+        assert list(workspace.query('q(k, r) <- t[k] = s?, r = and[s < "b", k > 0].')) == [(1, None), (2, None)]

@@ -267,3 +267,12 @@ def test_columns_of_views_say_whether_they_may_be_null(tmp_path):
     }  # fmt: skip
     assert str(beside.ws.predicates["t_x"]) == "t_x[s] = t -> string?(s), int64?(t)."
     beside.ws.close()
+
+
+def test_an_underscore_before_alternatives_may_be_null() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install("t[k] = (a, b) -> int(k), int?(a), int(b).")
+        with ws.transaction() as txn:
+            txn.insert("t", [(1, None, 5), (2, 3, 6)])
+        assert list(ws.query("q(k) <- t[k] = (_, b), (b = 5 ; b = 6).")) == [(1,), (2,)]
+        assert list(ws.query("q[] = n <- agg<<n = count()>> t[_] = (_, b), (b = 5 ; b = 6).")) == [(2,)]

@@ -159,6 +159,8 @@ class Generator:
             return f"{name} IS {r.choice(['', 'NOT '])}NULL"
         if kind < 0.6:
             return f"{name} IN ({self._literal(type_)}, {self._literal(type_)})"
+        if kind < 0.64 and type_ == "VARCHAR":
+            return f"{name} {r.choice(['', 'NOT '])}LIKE {r.choice([chr(39) + p + chr(39) for p in ('a%', '%b', '_')])}"
         if kind < 0.68:
             return f"{name} {r.choice(['', 'NOT '])}BETWEEN {self._literal(type_)} AND {self._literal(type_)}"
         if kind < 0.75 and depth == 0:

@@ -1,0 +1,30 @@
+"""The parts of a statement that are understood: any other is refused, so that nothing is left out in silence."""
+
+from sqlglot import exp
+
+from ivm.sql.errors import SqlError
+
+KNOWN = {
+    "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "unit", "query", "distinct",
+    "ignore_nulls", "safe", "coalesce", "big_int", "is_left", "position", "fill_pattern", "decimals", "start", "length",
+    "substr", "replacement", "to", "_type", "is_string", "quoted", "alias", "columns", "table", "using", "on", "side",
+    "kind", "method", "joins", "from_", "where", "group", "having", "order", "limit", "offset", "with_", "recursive",
+    "partition_by", "spec", "over", "start_side", "end", "end_side", "nulls_first", "desc", "quantile", "separator",
+    "date_part_boundary", "is_end_exclusive", "step", "value_constructor", "nested", "windows", "qualify", "except_",
+    "replace", "rename", "by_name", "all", "lateral", "pivots", "fields", "unpivot", "default_on_null",
+    "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "direction", "count", "limit_options",
+    "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
+}  # fmt: skip
+
+
+def refuse_unknown(node: exp.Expr) -> None:
+    """Raise SqlError for a part of a query that would be left out."""
+    for part in node.walk():
+        for key, value in part.args.items():
+            if not value or key in KNOWN or (key == "negate" and isinstance(part, exp.Like | exp.ILike)):
+                continue
+            if key == "materialized" and isinstance(part, exp.CTE):
+                continue
+            shown = part.sql(dialect="duckdb")
+            what = {"version": "time travel", "when": "time travel", "symmetric": "SYMMETRIC"}.get(key, key.strip("_"))
+            raise SqlError(f"{what} is not evaluated, in {shown[:60]}", part)

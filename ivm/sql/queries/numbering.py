@@ -1,0 +1,225 @@
+"""Rows numbered in the order of a partition: LIMIT, DISTINCT ON, and what window functions follow from.
+
+    v:part1[p, n] = k <- agg<<(n, k) = bottom(k, o, k, 1000000000000000)>> body.     k is the key of a row
+    v:part2[k] = n <- v:part1[p, n] = k.
+
+Ties are broken by the key of the row.  The aggregates skip nulls, so that a part of a key that may be null is carried
+as two columns, whether it is null and a value in place of null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ivm.sql.conversions import convert
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import converted
+from ivm.sql.queries.aggregates import copies
+from ivm.sql.queries.clauses import Clauses
+from ivm.sql.rules import Body, Builder, Column, Table, column_of
+from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Test, Typed, Var
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
+
+MOST = 10**15  # rows of a partition
+
+
+class Key(NamedTuple):
+    """What rows are ordered by."""
+
+    value: Typed
+    desc: bool
+    nulls_first: bool
+
+
+def ordering(value: Typed, node: exp.Expr) -> tuple[Typed, bool, bool]:
+    """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise."""
+    if not isinstance(node, exp.Ordered):
+        return value, False, False
+    return value, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
+
+
+def numbered(
+    builder: Builder, body: Body, partition: Sequence[Typed], keys: Sequence[Key], identity: Sequence[Typed],
+    most: int = MOST,
+) -> Table:  # fmt: skip
+    """Return a function from the identity of a row to its number in its partition, from 1."""
+    inner = body.copy()
+    around = [outer_value(body, name) for name in builder.carried(body)]
+    groups = [*around, *(builder.define(inner, p) for p in partition)]
+    upward = not (keys and all(k.desc for k in keys))
+    by = [term for key in keys for term in _ordered_terms(builder, inner, key, upward)]
+    ids = [builder.define(inner, one) for one in identity]
+    parts = [_told_apart(builder, inner, one) for one in ids]
+    by += [term for own in parts for term in own]
+    by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
+    group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
+    rows, number = Body(), builder.variable(BIGINT, False)
+    group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
+    found = []
+    for one, own in zip(ids, parts, strict=True):
+        values: list[Typed] = []
+        for term in own:
+            place, result = builder.variable(BIGINT, False).term, builder.variable(one.type, False).term
+            assert isinstance(place, Var) and isinstance(result, Var)
+            name = builder.helper()
+            fold = Fold("bottom" if upward else "top", result.name, (term, *by, Lit(most, "int64")), place.name)
+            builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
+            type_ = INTEGER if len(own) > 1 and not values else one.type
+            columns = (*group_columns, Column("n", BIGINT, False), Column("v", type_, False))
+            table = Table(name, columns, (*range(len(groups) + 1),), function=True)
+            values.append(builder.scan(table, rows, [*group_values, number])[-1])
+        found.append(_put_together(builder, rows, values))
+    name = builder.helper()
+    own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
+    builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
+    columns = tuple(Column(f"k{n}", v.type, len(own) > 1) for n, (v, own) in enumerate(zip(ids, parts, strict=True)))
+    all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
+    return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
+
+
+def _told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
+    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null."""
+    if not builder.may_be_null(body, value):
+        return [value.term]
+    flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
+    filled = Call("coalesce", (value.term, _least(value.type)))
+    return [builder.define(body, Typed(term, value.type, False)).term for term in (flag, filled)]
+
+
+def _put_together(builder: Builder, body: Body, values: list[Typed]) -> Typed:
+    """Return the value that `_told_apart` gave in parts."""
+    if len(values) == 1:
+        return values[0]
+    flag, filled = values
+    null = Lit(None, filled.type.store)
+    term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), null, filled.term))
+    return builder.define(body, Typed(term, filled.type, True))
+
+
+def outer_value(body: Body, name: str) -> Typed:
+    """Return a variable of a body around this one, which is not null if this body requires it."""
+    value = column_of(body.outer, name)
+    return value._replace(nullable=value.nullable and name not in body.required)
+
+
+def _least(type_: SqlType) -> Lit:
+    zero = Typed(Lit("" if type_ == VARCHAR else "2000-01-01" if type_.name in ("DATE", "TIMESTAMP") else "0",
+                     "string"), VARCHAR, False)  # fmt: skip
+    found = converted(zero, type_, None).term
+    assert isinstance(found, Lit)
+    return found
+
+
+def _ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
+    """Return variables whose order, all upward or all downward, is that of a key."""
+    value = builder.define(body, key.value)
+    if value.type == BOOLEAN:
+        value = builder.define(body, convert(value, INTEGER))
+    found: list[Term] = []
+    if builder.may_be_null(body, value):
+        null_is_one = key.nulls_first != upward
+        ones = (Lit(1, "int64"), Lit(0, "int64")) if null_is_one else (Lit(0, "int64"), Lit(1, "int64"))
+        flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
+        found.append(builder.define(body, flag).term)
+        value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
+    if upward and key.desc:
+        value = _placed(builder, body, value) if value.type == VARCHAR else builder.define(body, _reversed(value))
+    return [*found, value.term]
+
+
+def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
+    """Return the place of a text among all texts of a body, from the greatest."""
+    if builder.carried(body):
+        raise SqlError("ORDER BY with a descending text among ascending keys is not kept in correlated subqueries")
+    texts = builder.stored(body, [("text", value)], distinct=True)
+    rows, place = Body(), builder.variable(BIGINT, False).term
+    (text,) = builder.scan(texts, rows)
+    builder.one(rows)
+    result = builder.variable(VARCHAR, False).term
+    assert isinstance(place, Var) and isinstance(result, Var)
+    name = builder.helper()
+    group = builder.define(rows, Typed(Lit(0, "int64"), INTEGER, False))
+    fold = Fold("top", result.name, (text.term, text.term, Lit(MOST, "int64")), place.name)
+    builder.rule(Atom(name, (group.term, place), (result,)), rows, (fold,))
+    columns = (Column("g", INTEGER, False), Column("n", BIGINT, False), Column("text", VARCHAR, False))
+    return builder.scan(Table(name, columns, (0, 1), function=True), body, [None, None, value])[1]
+
+
+def _reversed(value: Typed) -> Typed:
+    if value.type.is_number:
+        zero = _least(value.type)
+        return Typed(Call("-", (zero, value.term)), value.type, False)
+    if value.type.name in ("DATE", "TIMESTAMP"):
+        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
+    raise SqlError(f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order all keys "
+                   "in one direction")  # fmt: skip
+
+
+# -- LIMIT and DISTINCT ON
+
+
+def limited(
+    select: Clauses, body: Body, columns: list[tuple[str, Typed]], keys: list[tuple[Typed, bool, bool]]
+) -> tuple[Body, list[tuple[str, Typed]], list[tuple[Typed, bool, bool]]]:
+    """Return the first rows of a query, as LIMIT and OFFSET say."""
+    builder = select.builder
+    first, last = _bounds(select)
+    if body.weights:
+        listed = [*columns, *((f"o{n}", k[0]) for n, k in enumerate(keys))]
+        body, values = copies(builder, body, listed)
+        columns = [(n, v) for (n, _), v in zip(columns, values, strict=False)]
+        keys = [(v, *k[1:]) for v, k in zip(values[len(columns) :], keys, strict=True)]
+    identity = builder.identity(body)
+    if not identity:
+        return body, columns, keys
+    if not keys:
+        keys_ = []
+    else:
+        keys_ = [Key(*k) for k in keys]
+    most = last if last is not None else MOST
+    table = numbered(builder, body, [], keys_, identity, max(most, 1))
+    around = [outer_value(body, n) for n in builder.carried(body)]
+    number = builder.scan(table, body, [*around, *identity])[-1]
+    if last is not None:
+        body.literals.append(Test(Call("<=", (number.term, Lit(last, "int64")))))
+    if first:
+        body.literals.append(Test(Call(">", (number.term, Lit(first, "int64")))))
+    return body, columns, keys
+
+
+def _bounds(select: Clauses) -> tuple[int, int | None]:
+    offset, limit = select.node.args.get("offset"), select.node.args.get("limit")
+    first = _constant(offset.expression) if offset is not None else 0
+    if limit is None:
+        return first, None
+    count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
+    if limit.args.get("limit_options"):
+        raise SqlError("LIMIT of a share of the rows is not evaluated", limit)
+    return first, first + _constant(count)
+
+
+def _constant(node: exp.Expr | None) -> int:
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise SqlError("LIMIT and OFFSET take whole numbers", node)
+    return int(node.this)
+
+
+def first_of_each(
+    select: Clauses, keys: list[Typed], order: list[exp.Expr], columns: list[tuple[str, Typed]]
+) -> list[tuple[str, Typed]]:
+    """DISTINCT ON: keep the first row of each group."""
+    builder = select.builder
+    body = select.scope.body
+    if body.weights:
+        raise SqlError("DISTINCT ON of rows that may be equal is not kept: add the key", select.node)
+    ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
+    identity = builder.identity(body)
+    keys = [builder.define(body, one) for one in keys]
+    table = numbered(builder, body, keys, ordered, identity)
+    around = [outer_value(body, n) for n in builder.carried(body)]
+    number = builder.scan(table, body, [*around, *identity])[-1]
+    body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
+    return columns
