@@ -372,7 +372,8 @@ def _of_contenders(
     group, n = fold.group, len(groups.start)
     if layout.bare:  # the only row's key is the extreme
         rows_before = np.concatenate([*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1)
-        found, old = np.full(n, view.count > 0), rows_before[:, :n]
+        old = rows_before[:, :n]
+        found = (view.count > 0) & (old[0] != fold.absent)  # which is null, and no text
     else:
         found, old = get(pages, view, in_key_order(fold, groups.keys))
     before = np.concatenate([groups.keys, ~old if fold.state.falling else old])

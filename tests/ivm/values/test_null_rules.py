@@ -100,6 +100,7 @@ VIEWS = {
         "summed": "SELECT sum(i.x) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
         "topmost": "SELECT max(i.s) FROM item i JOIN edge e ON i.x IS NOT DISTINCT FROM e.x",
     },
+    "first_text[] = n <- agg<<n = min(s) else null>> item(_, 3, s?, _).": "SELECT min(s) FROM item WHERE x = 3",
     "mean[] = n, paid[] = t <- agg<<n = avg(d) else null, t = sum(d) else null>> item(_, _, _, d?).": {
         "mean": "SELECT avg(d) FROM item", "paid": "SELECT sum(d) FROM item",
     },
