@@ -1,9 +1,11 @@
 """Errors of SQL: a sentence with the line and the column of the statement."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from ivm.errors import IvmError
+from pagestore.host import printable
 
 
 class SqlError(IvmError, ValueError):
@@ -13,6 +15,18 @@ class SqlError(IvmError, ValueError):
         """`node` is the part of the statement that is wrong; its place becomes part of the message."""
         self.reason, self.place = reason, place_of(node)
         super().__init__(f"sql:{self.place[0]}:{self.place[1]}: {reason}" if self.place else f"sql: {reason}")
+
+
+class SqlSyntaxError(SqlError):
+    """A text that does not parse: `lines` are the sentence, then the line of the place with a caret below it."""
+
+    def __init__(self, reason: str, place: tuple[int, int], shown: Sequence[str]) -> None:
+        """`shown` is the line of the place, or nothing."""
+        super().__init__(reason)
+        self.place = place
+        carets = [line for text in shown for line in (printable(text), " " * (place[1] - 1) + "^")]
+        self.lines = [f"sql:{place[0]}:{place[1]}: {reason}", *carets]
+        self.args = ("\n  ".join(self.lines),)
 
 
 class SqlWarning(UserWarning):

@@ -17,7 +17,7 @@ from ivm.errors import RuleError
 from ivm.sql import tables, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, literal
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, SqlSyntaxError
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -26,6 +26,7 @@ from ivm.sql.session import Host, Reader
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
+TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
@@ -64,14 +65,11 @@ def _syntax(error: SqlglotError, text: str) -> SqlError:
     reason = (
         str(first.get("description", "")).rstrip(".").replace("Invalid expression / Unexpected token", "not expected")
     )
+    reason = TOKEN.sub(lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason)
     reason = reason[:1].lower() + reason[1:]
-    failed = SqlError(f"`{found}`: {reason}" if found else reason)
-    failed.place = (line or 1, max(1, (column or 1) - len(found or "") + 1))
-    shown = text.split("\n")[failed.place[0] - 1] if failed.place[0] <= len(text.split("\n")) else ""
-    failed.args = (
-        f"sql:{failed.place[0]}:{failed.place[1]}: {failed.reason}\n{shown}\n{' ' * (failed.place[1] - 1)}^",
-    )
-    return failed
+    place = line or 1, max(1, (column or 1) - len(found or "") + 1)
+    lines = text.split("\n")
+    return SqlSyntaxError(f"`{found}`: {reason}" if found else reason, place, lines[place[0] - 1 : place[0]])
 
 
 def _with_parameters(node: exp.Expr, parameters: Parameters, all_: list[exp.Expr]) -> exp.Expr:
