@@ -29,6 +29,7 @@ from pagestore.host import Pages, Tree, distinct, read_batches
 
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
+ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 
 
@@ -92,6 +93,8 @@ def join_tree(names: Sequence[frozenset[str]]) -> list[tuple[int, int]] | None:
 
 def is_supported(plan: Plan) -> bool:
     """Return whether a plan's bindings can be found by columns: it is acyclic, and negations have what they look up."""
+    if len(plan.tries) > ATOMS_MAX:
+        return False
     sources = sources_of(plan)
     positive = [s for s in sources if not s.negated]
     bound = frozenset().union(*(s.places for s in positive))

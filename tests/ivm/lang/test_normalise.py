@@ -100,7 +100,7 @@ class TestAggregates:
     def test_a_double_negation_keeps_its_variables_to_itself(self):
         # d[x] = n <- agg<<n = count()>> edge(x, y), !!r(y, _).
         assert rules("d[x] = n <- agg<<n = count()>> edge(x, y), !!r(y, _).") == [
-            "d$body(x, y) <- edge(x, y), r(y, _1).",
+            "d$body(x, y) <- edge(x, y), r(y, _1?).",
             "d[x] = n <- agg<<n = count()>> d$body(x?, y?).",
         ]
 
