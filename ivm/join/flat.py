@@ -254,19 +254,19 @@ class Layout:
             step[flat_layout.ROOM] = longest.max() + 2
             step[flat_layout.NOTES] = self._take(2 * len(atoms) * step[flat_layout.ROOM])
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
-        steady = np.flatnonzero(moves < level - 1)
-        if len(steady) == 0 or len(moves) < 2:
+        invariant = np.flatnonzero(moves < level - 1)
+        if len(invariant) == 0 or len(moves) < 2:
             return
-        step[flat_layout.STEADY] = (1 << steady).sum()
-        step[flat_layout.MOVES] = moves[steady].max()
+        step[flat_layout.INVARIANT] = (1 << invariant).sum()
+        step[flat_layout.MOVES] = moves[invariant].max()
         low, span = level_span(flat, shape, level)
         step[flat_layout.MARK_LOW] = low
         if step[flat_layout.RECORDS]:
-            if len(moves) == 2 and len(steady) == 1 and span <= MARKS_MAX:
+            if len(moves) == 2 and len(invariant) == 1 and span <= MARKS_MAX:
                 step[flat_layout.RANKS] = self.bits
                 self.bits += 2 * (span >> 6) + 2
             return
-        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(longest[steady].min())
+        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(longest[invariant].min())
         if span <= MARKS_MAX:
             step[flat_layout.MARKS] = 1
             self.marks = max(self.marks, span)
