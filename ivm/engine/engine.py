@@ -162,7 +162,7 @@ class Engine(Filler):
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
         done = schedule.run(self.txn, edits)
-        for name, operations, inserted, erased in schedule.books() if done else ():
+        for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
             if inserted + erased and (done < len(schedule.steps) or name in self.watched):
                 trees, deltas = schedule.changes_of(name)
