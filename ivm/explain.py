@@ -176,7 +176,7 @@ def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Sourc
     """Describe how a plan is evaluated and maintained."""
     head = installed.heads[plan]
     if plan.choice != SCANNED:
-        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity, head.asked is not None)
+        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity, head.listed is not None)
     (trie,) = plan.tries
     names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"

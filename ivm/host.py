@@ -69,8 +69,8 @@ class RuleHost:
         if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
             save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
-        told = [one for one in same_branch if one.store.owns(txn, main=True)]
-        return partial(_notify_all, told, engine, engine.evaluated)
+        notified = [one for one in same_branch if one.store.owns(txn, main=True)]
+        return partial(_notify_all, notified, engine, engine.evaluated)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
         """Return the dependants that an earlier release installed; None if this release cannot read its rules."""
@@ -149,17 +149,17 @@ def _refit(
     """Do as `carry`, where relations have got other columns than are declared."""
     watched = {name for one in same_branch for name in one.subscriptions}
     done = refit(txn, rules, watched, before)
-    note_erased(done.engine, watched, done.told)
-    told = [one for one in same_branch if one.store.owns(txn, main=True)]
-    return partial(_notify_all, told, done.engine, done.evaluated, done.told)
+    note_erased(done.engine, watched, done.changes)
+    notified = [one for one in same_branch if one.store.owns(txn, main=True)]
+    return partial(_notify_all, notified, done.engine, done.evaluated, done.changes)
 
 
 def _notify_all(
-    told: list[Maintainer], engine: Engine, evaluated: Iterable[str], changes: Mapping[str, Delta] = {}
+    notified: list[Maintainer], engine: Engine, evaluated: Iterable[str], changes: Mapping[str, Delta] = {}
 ) -> None:
     """Tell every workspace of a commit, even if telling one of them fails."""
     with ExitStack() as stack:
-        for one in told:
+        for one in notified:
             stack.callback(one.committed, engine, evaluated, changes)
 
 

@@ -43,7 +43,7 @@ from pagestore.host import Transaction as StoreTransaction
 class Installation(NamedTuple):
     """The rules after an installation, also in saved form, and the engine that filled views.
 
-    `evaluated` are the views that were filled, `told` the changes of the watched ones that existed before in the same
+    `evaluated` are the views that were filled, `changes` those of the watched views that existed before in the same
     form, and `gone` the predicates that no longer exist or have another form.
     """
 
@@ -51,7 +51,7 @@ class Installation(NamedTuple):
     installed: Installed
     engine: Engine
     evaluated: frozenset[str]
-    told: Mapping[str, Delta]
+    changes: Mapping[str, Delta]
     gone: frozenset[str]
 
 
@@ -100,9 +100,9 @@ def install(
     after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
-    told = {view: _change(txn, after, view) for view in new & alike if view in watched}
+    changes = {view: _change(txn, after, view) for view in new & alike if view in watched}
     evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
-    return Installation(saved, after, engine, evaluated, told, frozenset(before.program.predicates) - alike)
+    return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
 
 
 def _with_block(
@@ -219,8 +219,8 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)
-    told = {view: _change(txn, after, view) for view in new if view in watched}
-    return Installation(saved, after, engine, frozenset(view for view in new if "$" not in view), told, frozenset())
+    changes = {view: _change(txn, after, view) for view in new if view in watched}
+    return Installation(saved, after, engine, frozenset(view for view in new if "$" not in view), changes, frozenset())
 
 
 def refitted(txn: StoreTransaction, before: Installed) -> Installed:

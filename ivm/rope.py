@@ -117,12 +117,15 @@ class Before(NamedTuple):
         return self.txn.decode(type_, words)
 
 
-def note_erased(engine: Engine, names: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
-    """Read, before the commit, the texts of rows erased from watched concats; `told` as for `Maintainer.committed`."""
+def note_erased(engine: Engine, names: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
+    """Read, before the commit, the texts of rows erased from watched concats.
+
+    `other_changes` as for `Maintainer.committed`.
+    """
     predicates = engine.installed.program.predicates
     for name in names:
         if name in predicates and predicates[name].value == ROPE:
-            change = told.get(name) or engine.change_of(name)
+            change = other_changes.get(name) or engine.change_of(name)
             fold = _concats_before(engine.txn).get(name) if change else None
             if change and fold:
                 rows = change.rows[:, change.actions != INSERT]

@@ -68,15 +68,19 @@ class Maintainer:
         self.committed(engine, engine.evaluated)
         return version
 
-    def committed(self, engine: Engine, evaluated: Iterable[str], told: Mapping[str, Delta] = {}) -> None:
+    def committed(self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
         """Keep the statistics of a committed transaction, and pass subscribers the changes of their views.
 
-        `evaluated` are the views that were evaluated from scratch; `told` has the changes of those that `engine` does
-        not know.
+        `evaluated` are the views that were evaluated from scratch; `other_changes` has the changes of those
+        that `engine` does not know.
         """
         self.accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
-        deltas = {n: delta for n in self.subscriptions if (delta := told[n] if n in told else engine.change_of(n))}
+        deltas = {
+            n: delta
+            for n in self.subscriptions
+            if (delta := other_changes[n] if n in other_changes else engine.change_of(n))
+        }
         if not deltas:
             return
         with self.store.snapshot() as snap:

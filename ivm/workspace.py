@@ -108,10 +108,10 @@ class Workspace:
             rules = self.rules_of(txn)
             watched = self._maintainer.subscriptions
             done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
-            note_erased(done.engine, watched, done.told)
+            note_erased(done.engine, watched, done.changes)
             warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
         self._remember(done.saved, done.installed, done.gone)
-        self._maintainer.committed(done.engine, done.evaluated, done.told)
+        self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.

@@ -29,14 +29,14 @@ a corrupt page, which `raise_for` turns into an exception:
     next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
-    flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
+    flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit.py)
 
     TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
                                                                             arguments: named tuples, such as TreeRef,
-                                                                            PageBooks, Queues and FlushRoom, of Words,
-                                                                            MappedWords, Bytes, Flags, Table, ByteTable,
-                                                                            Tables (runtime/types.py)
+                                                                            PageAccounts, Queues and FlushRoom, of
+                                                                            Words, MappedWords, Bytes, Flags, Table,
+                                                                            ByteTable, Tables (runtime/types.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
@@ -58,7 +58,7 @@ from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, popula
 from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
 from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
-from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues, TreeRef
+from pagestore.trees.kernels.arguments import FlushRoom, PageAccounts, Queues, TreeRef
 from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
@@ -102,7 +102,7 @@ __all__ = [
     "Flags",
     "FlushRoom",
     "MappedWords",
-    "PageBooks",
+    "PageAccounts",
     "Pages",
     "Queues",
     "Table",

@@ -43,14 +43,14 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], lis
             code = COMMANDS[program](words)
         except SystemExit as stop:
             code = int(stop.code or 0)
-        out, err = (steady(text, folder) for text in capsys.readouterr())
+        out, err = (stable(text, folder) for text in capsys.readouterr())
         lines = [*out.splitlines(), *(f"! {text}" for text in err.splitlines()), *([f"[{code}]"] if code else [])]
         return [f"    {text}".rstrip() for text in lines]
 
     return printed
 
 
-def steady(text: str, folder: Path) -> str:
+def stable(text: str, folder: Path) -> str:
     """A text without what differs from machine to machine and from run to run: folders and seconds."""
     text = text.replace(f"{folder}/", "").replace(f"{folder.resolve()}/", "")
     return re.sub(r"\b\d+\.\d+ s\b", "0.0 s", text)

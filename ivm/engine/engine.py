@@ -162,7 +162,7 @@ class Engine(Filler):
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
         done = schedule.run(self.txn, edits)
-        for name, operations, inserted, erased in schedule.books() if done else ():
+        for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
             if inserted + erased and (done < len(schedule.steps) or name in self.watched):
                 trees, deltas = schedule.changes_of(name)
@@ -312,7 +312,7 @@ class Engine(Filler):
         """Yield the edits of a view of a concat's texts: those of the groups that have changed."""
         (name,), (concat, fold) = rule.writes, self.concat_of(rule)
         change = self.change_of(concat)
-        rows = self.asked(rule, change.rows) if change else np.empty((0, 0), np.int64)
+        rows = self.rows_with_constants(rule, change.rows) if change else np.empty((0, 0), np.int64)
         if rows.size:
             self.accounts[name].operations += rows.shape[1]
             yield name, text_edits(self.txn, self.installed.layouts[name], self.txn.tree(name), concat, fold, rows)
@@ -356,7 +356,7 @@ class Engine(Filler):
         shares = [rows / max(1, count) for rows, count in large]
         if max(shares, default=0) > RELATION_SHARE_MAX:
             return True
-        counted = self.installed.heads[plan].asked is not None
+        counted = self.installed.heads[plan].listed is not None
         if sum(shares) <= len(plan.tries) * mean_share_max(plan, rule.granularity, counted):
             return False
         return is_flat_cheaper(plan.shape, [old[trie.index] for trie in plan.tries])
@@ -371,17 +371,17 @@ class Engine(Filler):
         self._note_evaluation(rule.writes)
         plan = rule.plans[number]
         head = self.installed.heads[plan]
-        if plan.in_columns and head.asked is not None:
+        if plan.in_columns and head.listed is not None:
             for action, versions in ((ERASE, self.before), (INSERT, {})):
                 own = {name: self.installed.stored[name].indices[0] for name in rule.reads}
                 trees = {name: versions.get(index, self.txn.tree(name)) for name, index in own.items()}
                 yield from ((name, edit) for name, edit in self.in_columns(rule, plan, trees, action) if len(edit[0]))
             return
-        before = self._evaluate_plan(plan, old, head.asked)
-        after = self._evaluate_and_record(rule, number, new, head.asked)
+        before = self._evaluate_plan(plan, old, head.listed)
+        after = self._evaluate_and_record(rule, number, new, head.listed)
         for name in rule.writes:
             self.accounts[name].operations += before.operations + after.operations
-        if head.asked is None:
+        if head.listed is None:
             if change := binding_difference(before.bindings, after.bindings):
                 yield from head.edits(change, self.encode).items()
             return

@@ -239,7 +239,7 @@ class Filler:
         plan = rule.plans[number]
         head = self.installed.heads[plan]
         trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
-        evaluation = self._evaluate_and_record(rule, number, trees, head.asked)
+        evaluation = self._evaluate_and_record(rule, number, trees, head.listed)
         for name in rule.writes:
             self.accounts[name].operations += evaluation.operations
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
@@ -259,7 +259,7 @@ class Filler:
         """Return the rows of a view of a concat's texts, in key order; O(the texts)."""
         layout, (concat, fold) = self.installed.layouts[name], self.concat_of(rule)
         batches = read_batches(self.txn.pages, self.txn.tree(concat))
-        parts = [text_rows(self.txn, layout, concat, fold, self.asked(rule, batch)) for batch in batches]
+        parts = [text_rows(self.txn, layout, concat, fold, self.rows_with_constants(rule, batch)) for batch in batches]
         return np.concatenate([*parts, np.empty((layout.visible, 0), np.int64)], axis=1)
 
     def concat_of(self, rule: InstalledRule) -> tuple[str, Fold]:
@@ -269,7 +269,7 @@ class Filler:
         assert fold
         return concat, fold
 
-    def asked(self, rule: InstalledRule, rows: np.ndarray) -> np.ndarray:
+    def rows_with_constants(self, rule: InstalledRule, rows: np.ndarray) -> np.ndarray:
         """Return the rows of a concat that have the constant keys in the body of a rule of texts."""
         ((atom,),) = rule.definition.body
         assert isinstance(atom, Atom)
@@ -375,15 +375,15 @@ class Filler:
         return rows
 
     def _evaluate_and_record(
-        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
     ) -> Evaluation:
-        """Evaluate a plan in full and replace its sensitivity indices; `asked` as for join/evaluate.py."""
+        """Evaluate a plan in full and replace its sensitivity indices; `listed` as for join/evaluate.py."""
         plan = rule.plans[number]
         if not plan.sensors or not self.recording:
-            return self._evaluate_plan(plan, trees, asked)
+            return self._evaluate_plan(plan, trees, listed)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
-            sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, asked=asked,
+            sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, listed=listed,
         )  # fmt: skip
         names = rule.sensitivity_names(number)
         for name, spec in zip(names, map(surgery.index_spec, plan.sensors), strict=True):
@@ -398,10 +398,10 @@ class Filler:
         return evaluation._replace(recorded=[])
 
     def _evaluate_plan(
-        self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+        self, plan: Plan, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
     ) -> Evaluation:
         rules = self.installed.program.rules
-        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, asked)
+        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, listed)
 
     def _predicate(self, name: str) -> Predicate:
         return self.installed.program.predicates[name]
@@ -569,7 +569,7 @@ def recompute(source: Source, installed: Installed, encode: Encoder, name: str, 
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
         with naming_the_rule(definition):
-            evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
+            evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, listed=head.listed)
         if len(plans) == 1 and head.copies_all:
             return [part.rows for part in evaluation.parts]
         edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)

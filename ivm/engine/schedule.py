@@ -21,7 +21,7 @@ from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, pro
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import FlushRoom, PageBooks, Queues, TypedKernel
+from pagestore.compiled import FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
@@ -30,7 +30,7 @@ CARRY = TypedKernel(
     kernel.carry,
     int,
     Pages,
-    PageBooks,
+    PageAccounts,
     Queues,
     FlushRoom,
     int,
@@ -107,7 +107,7 @@ class Schedule:
         self._catalog: object = None
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
-        self._books = [
+        self._accounts = [
             (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name, first in self.firsts.items()
         ]
@@ -138,10 +138,10 @@ class Schedule:
             done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
         return done
 
-    def books(self) -> Iterator[tuple[str, int, int, int]]:
+    def accounts(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
         operations = self._working.operations.tolist()
-        for name, first, plans in self._books:
+        for name, first, plans in self._accounts:
             inserted, erased = self.queues.turnover(first)
             count = sum(map(operations.__getitem__, plans))
             if inserted or erased or count:

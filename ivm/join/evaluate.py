@@ -53,18 +53,18 @@ def evaluate(
     sensors: Sensors | None = None,
     granularity: int = 1,
     threads: int = 1,
-    asked: frozenset[int] | None = None,
+    listed: frozenset[int] | None = None,
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
-    `asked` are the levels whose values must be listed; None means all.  Raises CorruptionError, RangeError,
+    `listed` are the levels whose values must be listed; None means all.  Raises CorruptionError, RangeError,
     RoomError.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
-        return _read(pages, shape, trees[0], asked, memory)
+        return _read(pages, shape, trees[0], listed, memory)
     flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
-    layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
+    layout = Layout(flat, shape, sensors, listed, granularity) if flat else None
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
 
     def new() -> Run:
@@ -96,13 +96,13 @@ def _is_reading(shape: Shape) -> bool:
     return not others and not len(shape.bounds) and not len(shape.absent) and [*first] == [*range(levels)]
 
 
-def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None, memory: MemoryUse) -> Evaluation:
+def _read(pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, memory: MemoryUse) -> Evaluation:
     """Read the bindings from one index: its records, or their distinct prefixes of `levels` columns."""
     levels, parts, width = shape.levels, list[Bindings](), shape.levels + len(shape.reads)
-    listed = [level for level in range(levels) if asked is None or level in asked]
-    columns = (*listed, *shape.reads[:, 2].tolist())
+    chosen = [level for level in range(levels) if listed is None or level in listed]
+    columns = (*chosen, *shape.reads[:, 2].tolist())
     whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
-    for batch in read_batches(pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(listed) :])):
+    for batch in read_batches(pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(chosen) :])):
         if not whole:  # adjacent records may have equal prefixes
             fresh = begins(batch[:levels])
             fresh[:1] &= not np.array_equal(last, batch[:levels, :1])
@@ -112,7 +112,7 @@ def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None, 
             rows = batch
         else:
             rows = np.zeros((width, batch.shape[1]), np.int64)
-            rows[[*listed, *range(levels, width)]] = batch
+            rows[[*chosen, *range(levels, width)]] = batch
         parts.append(Bindings(rows))
         memory.add(rows.shape[1], rows.nbytes)
     return Evaluation(parts or [Bindings(np.empty((width, 0), np.int64))], [], levels * tree.count)

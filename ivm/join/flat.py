@@ -208,7 +208,7 @@ COUNTS_MAX = 1 << 20  # words of a table of counts
 class Layout:
     """Which slices of each level are loop-invariant, and where it keeps its candidates and shared keys.
 
-    `asked` are the levels whose values are requested (None: all). Of the others, those that no lower level reads are
+    `listed` are the levels whose values are requested (None: all). Of the others, those that no lower level reads are
     collected, and `times` of a join then says how many bindings each result represents.
     """
 
@@ -217,7 +217,7 @@ class Layout:
         flat: Flat,
         shape: Shape,
         sensors: Sensors | None = None,
-        asked: frozenset[int] | None = None,
+        listed: frozenset[int] | None = None,
         granularity: int = 1,
     ) -> None:
         self.flat, self.shape, self.granularity = flat, shape, granularity
@@ -231,8 +231,8 @@ class Layout:
         collecting = shape.levels - (1 if granularity == 1 else 2) if len(sensors.sources) else 0
         for level in range(shape.levels):
             self._lay(flat, shape, sensors, level, self.steps[level])
-            if asked is not None and level >= collecting:
-                self._collect(flat, shape, level, asked)
+            if listed is not None and level >= collecting:
+                self._collect(flat, shape, level, listed)
         for before, last in pairwise(self.steps[-2:]):
             if before[flat_layout.COLLECTS] < shape.levels - 2:
                 before[flat_layout.FORETELLS] = last[flat_layout.CERTIFIES] and flat_trace.foretell.address()
@@ -254,19 +254,19 @@ class Layout:
             step[flat_layout.ROOM] = longest.max() + 2
             step[flat_layout.NOTES] = self._take(2 * len(atoms) * step[flat_layout.ROOM])
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
-        steady = np.flatnonzero(moves < level - 1)
-        if len(steady) == 0 or len(moves) < 2:
+        invariant = np.flatnonzero(moves < level - 1)
+        if len(invariant) == 0 or len(moves) < 2:
             return
-        step[flat_layout.STEADY] = (1 << steady).sum()
-        step[flat_layout.MOVES] = moves[steady].max()
+        step[flat_layout.INVARIANT] = (1 << invariant).sum()
+        step[flat_layout.MOVES] = moves[invariant].max()
         low, span = level_span(flat, shape, level)
         step[flat_layout.MARK_LOW] = low
         if step[flat_layout.RECORDS]:
-            if len(moves) == 2 and len(steady) == 1 and span <= MARKS_MAX:
+            if len(moves) == 2 and len(invariant) == 1 and span <= MARKS_MAX:
                 step[flat_layout.RANKS] = self.bits
                 self.bits += 2 * (span >> 6) + 2
             return
-        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(longest[steady].min())
+        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(longest[invariant].min())
         if span <= MARKS_MAX:
             step[flat_layout.MARKS] = 1
             self.marks = max(self.marks, span)
@@ -306,16 +306,16 @@ class Layout:
         self.numbers += count
         return self.numbers - count
 
-    def _collect(self, flat: Flat, shape: Shape, level: int, asked: frozenset[int]) -> None:
+    def _collect(self, flat: Flat, shape: Shape, level: int, listed: frozenset[int]) -> None:
         """Let a level collect under the levels before it that are not requested and that no lower level reads."""
-        read = _read_below(shape, level) | asked
+        read = _read_below(shape, level) | listed
         first = level
         while (
             first > 0 and first - 1 not in read and (first == level or self.steps[first, flat_layout.COLLECTS] == first)
         ):
             first -= 1
         low, span = level_span(flat, shape, level)
-        tallies = level == shape.levels - 1 and level not in asked and not _unequal(shape, level)
+        tallies = level == shape.levels - 1 and level not in listed and not _unequal(shape, level)
         span = 1 if tallies else span
         if first == level or span > COUNTS_MAX:
             return

@@ -212,7 +212,7 @@ class Run(ABC):
         self, shape: Shape, sensors: Sensors | None, granularity: int, covered: bool, batch: int, room: int
     ) -> None:
         sensors = sensors or shape.no_sensors
-        self._asked = shape, sensors, granularity
+        self._arguments = shape, sensors, granularity
         self._plan = plan_array(shape, sensors, granularity)
         self._fresh = state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
@@ -232,7 +232,7 @@ class Run(ABC):
 
     def over(self, first: tuple[int, int]) -> Self:
         """Restart with the first variable within `first`, inclusive.  What is cached of slices stays cached."""
-        shape, sensors, granularity = self._asked
+        shape, sensors, granularity = self._arguments
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[tries.BOUNDS] + tries.CONSTANT
         self._plan[[at, at + tries.BOUND_WORDS]] = first

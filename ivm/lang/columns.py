@@ -126,7 +126,7 @@ class _Columns(NamedTuple):
 
 # -- atoms of one row
 
-ASKED = r"_\d+v"  # a variable that tests whether a column has a value
+TESTED = r"_\d+v"  # a variable that tests whether a column has a value
 
 
 def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
@@ -170,7 +170,7 @@ def _one_atom(one: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
 
 def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const | None:
     for term, instead in ((a, b), (b, a)):
-        if isinstance(term, Var) and (term.name in unnamed or fullmatch(ASKED, term.name)):
+        if isinstance(term, Var) and (term.name in unnamed or fullmatch(TESTED, term.name)):
             asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
             if isinstance(instead, Var) and term.name not in unnamed and not term.marked:
                 instead = replace(instead, marked=False)  # which asks for a value, so it is not null
@@ -294,10 +294,10 @@ class _Neighbours:
         name, _, op = atom.predicate.rpartition(":")
         function, sign = OPERATIONS[op]
         arguments, is_function, _ = self._forms[name]
-        asked = variables(*atom.args)
-        body = _binding(asked, literals)
+        needed = variables(*atom.args)
+        body = _binding(needed, literals)
         *group, point = atom.args
-        if asked and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
+        if needed and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
             own = next(self._fresh)
             body, point = (*body, Compare("=", own, point, where=atom.where)), own
         found, result = next(self._fresh), next(self._fresh)
@@ -308,7 +308,7 @@ class _Neighbours:
         )
         link = Compare(sign, found, point, where=atom.where)
         aggregate = Aggregate(function, result, (found,), where=atom.where)
-        head = Atom(self._name(op), asked, result, where=atom.where)
+        head = Atom(self._name(op), needed, result, where=atom.where)
         text = f"{self._rule.text}  (its {atom.predicate})"
         self._helpers.append(Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text))
         return replace(head, value=atom.value)
@@ -330,11 +330,11 @@ def _bound(literals: Iterable[Literal]) -> set[Var]:
     return bound
 
 
-def _binding(asked: tuple[Var, ...], literals: Disjunct) -> Disjunct:
+def _binding(needed: tuple[Var, ...], literals: Disjunct) -> Disjunct:
     """Return literals that bind the variables: the smallest atom that has them all, else all bound literals."""
-    if not asked:
+    if not needed:
         return ()
-    holding = [x for x in literals if isinstance(x, Atom) and {*asked} <= {*variables(x)}]
+    holding = [x for x in literals if isinstance(x, Atom) and {*needed} <= {*variables(x)}]
     if holding:
         return (min(holding, key=lambda x: len(variables(x))),)
     bound = _bound(literals)

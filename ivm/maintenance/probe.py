@@ -54,19 +54,19 @@ def probe_all(
     CorruptionError, RoomError.
     """
     memory = MemoryUse().begin()
-    asked = _asked(probes_of(plan), old, new, changed)
-    threads = max(1, min(threads, asked.work // SHARE))
+    given = _probe_input(probes_of(plan), old, new, changed)
+    threads = max(1, min(threads, given.work // SHARE))
     if threads == 1:
-        alone = prober(plan).run(pages, asked, iter([asked.spans]), memory, compose=True)
+        alone = prober(plan).run(pages, given, iter([given.spans]), memory, compose=True)
         delta = Delta(*one_batch(alone.parts))
         return delta if alone.composed else net_changes(*delta), alone.operations
-    shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
-    found = together([partial(prober(plan, number).run, pages, asked, shares, memory) for number in range(threads)])
+    shares = iter(_shares(given.spans, SHARES_PER_THREAD * threads))
+    found = together([partial(prober(plan, number).run, pages, given, shares, memory) for number in range(threads)])
     parts = [part for one in found for part in one.parts]
     return net_changes(*one_batch(parts)), sum(one.operations for one in found)
 
 
-class Asked(NamedTuple):
+class ProbeInput(NamedTuple):
     """The trees that are probed and the branches to probe with, as maintenance/kernels/probe.py takes them."""
 
     trees: np.ndarray
@@ -75,7 +75,9 @@ class Asked(NamedTuple):
     work: int  # how many branches, counted for every trie
 
 
-def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]) -> Asked:
+def _probe_input(
+    laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
+) -> ProbeInput:
     """Put branches into one array: for n branches their n actions, then the n words of each level."""
     pieces, spans, at = [], [], 0
     for actions, rows in changed:
@@ -84,7 +86,9 @@ def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree],
         at += len(actions) + rows.size
     both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
     work = sum(spans[number][1] for number in laid.rows[:, kernel.BRANCHES].tolist())
-    return Asked(np.array(both, np.int64).reshape(2, -1, 3), np.concatenate(pieces), np.array(spans, np.int64), work)
+    return ProbeInput(
+        np.array(both, np.int64).reshape(2, -1, 3), np.concatenate(pieces), np.array(spans, np.int64), work
+    )
 
 
 def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
@@ -170,7 +174,7 @@ class Prober:
         self._composing = probe.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
     def run(
-        self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
+        self, pages: Pages, given: ProbeInput, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
     ) -> Found:
         """Probe the shares that no other thread takes; if `compose`, sort and compose the bindings if they are few."""
         laid, composing = self._laid, self._composing
@@ -184,10 +188,10 @@ class Prober:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._run.regions) < room:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
-            branches, run, progress = probe.Branches(asked.branches, spans, ACTIONS), self._run, self._run.progress
+            branches, run, progress = probe.Branches(given.branches, spans, ACTIONS), self._run, self._run.progress
             progress.fill(0)
             while progress[kernel.STEP] < 2 * len(laid.rows):
-                n = raise_for(PROBE.call(pages, self._table, asked.trees, branches, run, self._found, composing))
+                n = raise_for(PROBE.call(pages, self._table, given.trees, branches, run, self._found, composing))
                 composed = bool(progress[kernel.COMPOSED])
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))

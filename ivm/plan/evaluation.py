@@ -42,11 +42,11 @@ def evaluate_in_full(
     trees: Sequence[Tree],
     rules: Sequence[Rule],
     threads: int = 1,
-    asked: frozenset[int] | None = None,
+    listed: frozenset[int] | None = None,
 ) -> Evaluation:
     """Return all bindings of a plan, without recording sensitivity; join only rows that a subset lacks if cheaper.
 
-    `rules` are all installed rules, `asked` the levels whose values must be listed (join/evaluate.py).  With a pair
+    `rules` are all installed rules, `listed` the levels whose values must be listed (join/evaluate.py).  With a pair
     O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError.
     """
     for pair in pairs(plan):
@@ -54,7 +54,7 @@ def evaluate_in_full(
             found = _among_missing(pages, plan, trees, rules, pair)
             if found:
                 return found
-    return evaluate(pages, plan.shape, trees, threads=threads, asked=asked)
+    return evaluate(pages, plan.shape, trees, threads=threads, listed=listed)
 
 
 def pairs(plan: Plan) -> list[Pair]:

@@ -119,8 +119,8 @@ def make_recursive_plans(
         body = (*own, *(x for x in disjunct if x not in own))
         (head,) = rule.heads
         conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
-        asked = head if rule.aggregate is None else Atom(head.predicate, head.args, where=head.where)
-        search = Conjunction(rule, (asked, *body), predicates, stored_keys, encode, recursive)
+        goal = head if rule.aggregate is None else Atom(head.predicate, head.args, where=head.where)
+        search = Conjunction(rule, (goal, *body), predicates, stored_keys, encode, recursive)
         if saved:
             orders, first = saved[i].probes, saved[len(rule.body) + i].plan if not once else ()
             plan = conjunction.plan(saved[i].plan)

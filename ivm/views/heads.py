@@ -41,7 +41,7 @@ class Head:
         self._copies = [self._copied(head) for head in rule.heads]
 
     @cached_property
-    def asked(self) -> frozenset[int] | None:
+    def listed(self) -> frozenset[int] | None:
         """The levels whose values a full evaluation must enumerate; others are only counted. None means all."""
         plan, rule = self._plan, self._rule
         kinds = {self._layouts[head.predicate].kind for head in rule.heads}
@@ -73,7 +73,7 @@ class Head:
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
 
-        Applies the plan's filters and computed variables first.  If only the levels `asked` were enumerated, row i
+        Applies the plan's filters and computed variables first.  If only the levels `listed` were enumerated, row i
         represents times[i] bindings.  Raises RangeError.
         """
         if self.copies_all:

@@ -127,8 +127,8 @@ class State(NamedTuple):
     def visible(self) -> int:
         """The number of words of a record that can affect a view: with the support, if assignments are counted."""
         spec = self.spec
-        asked = self.kind == ALONE or (self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops))
-        return spec.keys + spec.values - (not asked)
+        shows_support = self.kind == ALONE or (self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops))
+        return spec.keys + spec.values - (not shows_support)
 
     @property
     def spec(self) -> Spec:

@@ -16,8 +16,8 @@ from pagestore.storage.records import WordList, empty_list, to_word_list, word_l
 
 ROOM = 512  # spare capacity of each list of the difference, in pages
 
-LEND = TypedKernel(kernel.lend, Bytes, Words, int, Words)
-LEND_RUN = TypedKernel(kernel.lend_run, Bytes, Words, int, int)
+ALLOCATE = TypedKernel(kernel.allocate, Bytes, Words, int, Words)
+ALLOCATE_RUN = TypedKernel(kernel.allocate_run, Bytes, Words, int, int)
 TAKE_BACK = TypedKernel(kernel.take_back, Words, Bytes, Words)
 COUNT = TypedKernel(kernel.count, int, int, Words, Table, HalfWords)
 
@@ -36,7 +36,7 @@ class FreeList:
         self._durable = word_list()  # free since a commit became durable, not marked in `_free` yet
         known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
         self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
-        self._book = np.array([top, 0])  # LOWEST, MANY
+        self._summary = np.array([top, 0])  # LOWEST, MANY
         self._freed, self._counted = added, top  # pages the lists lack; they still have those from `top` on
         self._words, self._half = word_list((0, 0)), 1  # both lists, each after its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
@@ -47,7 +47,7 @@ class FreeList:
 
     def __len__(self) -> int:
         """Return how many pages may be allocated."""
-        return int(self._book[kernel.MANY]) + len(self._durable)
+        return int(self._summary[kernel.MANY]) + len(self._durable)
 
     def _noted(self) -> np.ndarray:
         """Return a byte for each page, 1 if it may be allocated; first mark the pages whose freeing became durable."""
@@ -66,14 +66,14 @@ class FreeList:
     def allocate(self, n: int) -> np.ndarray:
         """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
-        found = LEND.call(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
+        found = ALLOCATE.call(self._noted(), self._summary, self.top, pages) if len(self) and not self.appending else 0
         if found < n:
             pages[found:] = self._grow(n - found)
         return pages
 
     def allocate_run(self, n: int) -> int:
         """Allocate n consecutive pages; return the first. O(pages up to there)."""
-        first = -1 if self.appending else LEND_RUN.call(self._noted(), self._book, self.top, n)
+        first = -1 if self.appending else ALLOCATE_RUN.call(self._noted(), self._summary, self.top, n)
         return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
@@ -88,7 +88,7 @@ class FreeList:
 
     def take_back(self, pages: np.ndarray) -> None:
         """Make allocated pages int64[n] that were not used free again. O(n)."""
-        TAKE_BACK.call(pages, self._free, self._book)
+        TAKE_BACK.call(pages, self._free, self._summary)
 
     def retract(self, pages: np.ndarray) -> int:
         """Lower `top` past allocated pages, ascending, that are right below it; return how many."""
@@ -120,7 +120,7 @@ class FreeList:
         taken, before = np.flatnonzero(self._noted()[: self.top] == 0), self.top
         self.top = int(taken[-1]) + 1
         self._free[self.top : before] = 0
-        self._book[kernel.MANY] -= before - self.top
+        self._summary[kernel.MANY] -= before - self.top
         return before - self.top
 
     def checkpoint_due(self) -> bool:

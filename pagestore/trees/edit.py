@@ -42,7 +42,7 @@ from pagestore.trees.kernels.arguments import (
     FlushRoom,
     IndexedTrees,
     Output,
-    PageBooks,
+    PageAccounts,
     Part,
     Queues,
     Reordering,
@@ -376,7 +376,7 @@ class EditQueue(NamedTuple):
 
 
 # What `flush_queue` takes before the number of a queue; the last is the address of `apply_indexed`.
-Flushing: TypeAlias = tuple[Pages, PageBooks, Queues, FlushRoom, int]
+Flushing: TypeAlias = tuple[Pages, PageAccounts, Queues, FlushRoom, int]
 
 
 class EditQueues:
@@ -434,9 +434,9 @@ class EditQueues:
         if trees != self._left:  # mostly they are as the kernel left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left, self._ids = (), ids  # no trees until the kernel has returned
-        books = PageBooks(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
+        accounts = PageAccounts(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
         working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
-        return pages, books, self._queues, working, apply_indexed_at.address()
+        return pages, accounts, self._queues, working, apply_indexed_at.address()
 
     def end(self, pager: StorePager) -> Sequence[Tree]:
         """Report to the pager which pages the kernel took, and return the trees that it left."""

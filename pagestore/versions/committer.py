@@ -83,16 +83,16 @@ class Committer:
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
         self._look = 0.0  # when to check next that the file is in its place
         self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
-        self._open_books()
+        self._open_pager()
 
-    def _open_books(self) -> None:
+    def _open_pager(self) -> None:
         """Make a pager with the free pages of the last commit."""
         commit = self.state.commit
         space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list belongs to the next version
             self.pager.retired = commit.dead[:]
-        self._books_current = True  # whether the pager's free pages are those of the last commit
+        self._pager_current = True  # whether the pager's free pages are those of the last commit
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -105,15 +105,15 @@ class Committer:
             if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
-            if not self._books_current:
+            if not self._pager_current:
                 self.pager.work.broken = True  # a transaction that still uses the old pager must stop
-                self._open_books()
-            self._books_current, self.pager.spare = False, 0
+                self._open_pager()
+            self._pager_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def leave(self) -> None:
         """End a transaction that changed nothing; the pager remains valid if the transaction took no page either."""
-        self._books_current = self.pager.is_untouched()
+        self._pager_current = self.pager.is_untouched()
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
@@ -241,7 +241,7 @@ class Committer:
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
             heads, versions, system, settings, record, run,
         )  # fmt: skip
-        self._books_current = True
+        self._pager_current = True
         self.poison = None
         return run
 

@@ -67,7 +67,7 @@ def test_many_rows_at_once(ws):
     clean(ws)
 
 
-def test_subscribers_hear_of_it_and_books_are_kept(ws):
+def test_subscribers_hear_of_it_and_accounts_are_kept(ws):
     heard, other = [], ivm.Workspace(ws.store)
     other.subscribe("c", lambda table: heard.append(("other", table.to_pylist())))
     ws.subscribe("c", lambda table: heard.append(("ws", table.to_pylist())))

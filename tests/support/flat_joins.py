@@ -104,9 +104,9 @@ def relations(draw):
     return {"r": relation(2), "s": relation(2), "u": relation(1), "t": relation(3)}
 
 
-def group(found, times, asked):
-    """How often each row of the levels asked for is found."""
-    return counted(found[sorted(asked)], np.concatenate(times or [np.ones(found.shape[1], np.int64)]))
+def group(found, times, listed):
+    """How often each row of the levels listed is found."""
+    return counted(found[sorted(listed)], np.concatenate(times or [np.ones(found.shape[1], np.int64)]))
 
 
 def counted(rows, times):

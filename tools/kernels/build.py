@@ -75,15 +75,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def wanted_levels(asked: str) -> list[str]:
+def wanted_levels(requested: str) -> list[str]:
     """Return the levels to build: the best that this machine runs, all of its architecture, or the one given."""
     from pagestore.runtime.library import levels
 
-    if asked == "own":
+    if requested == "own":
         return levels()[:1]
-    if asked == "all":
+    if requested == "all":
         return [level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")]
-    return [asked]
+    return [requested]
 
 
 def build(folder: Path, level: str, only: str = "") -> None:

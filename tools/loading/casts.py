@@ -167,19 +167,19 @@ def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
 
 def cast_or_report(
     array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, fact: str = "",
-    remedy: str = "", asked: bool = True, supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None,
+    remedy: str = "", requested: bool = True, supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None,
 ) -> pa.Array | None:  # fmt: skip
     """Cast an array to another type; add values that do not fit to the problems and return None.
 
-    `where` names the file and the column, `first_row` is the row of the first value in the file; for `asked` and
+    `where` names the file and the column, `first_row` is the row of the first value in the file; for `requested` and
     `supposed` see `cast_to`. `rows` has the row of each value, relative to `first_row`, if a row has several.
     """
     if array.type == kind:
         return array
     try:
-        return cast_to(array, kind, asked, supposed)
+        return cast_to(array, kind, requested, supposed)
     except REFUSALS:
-        bad = bad_rows(array, kind, asked, supposed)
+        bad = bad_rows(array, kind, requested, supposed)
         shown = _shown(array.slice(bad[0], 1))
         remedy = remedy or _remedy(array.slice(bad[0], 1), kind)
         row = first_row + int(bad[0] if rows is None else rows[bad[0]])
@@ -221,14 +221,14 @@ def _shown(one: pa.Array) -> str:
     return repr(one[0].as_py())
 
 
-def bad_rows(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> list[int]:
+def bad_rows(array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False) -> list[int]:
     """Return the rows whose values do not fit a type, by bisection. O(bad * log rows) casts."""
     bad: list[int] = []
     waiting = [(0, len(array))]
     while waiting:
         start, end = waiting.pop()
         try:
-            cast_to(array.slice(start, end - start), kind, asked, supposed)
+            cast_to(array.slice(start, end - start), kind, requested, supposed)
         except REFUSALS:
             if end - start == 1 or len(bad) >= FOUND_MAX:
                 bad += range(start, end)
@@ -251,10 +251,10 @@ def rows_beyond(array: pa.Array) -> np.ndarray:
     return np.flatnonzero(beyond)
 
 
-def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bool = False) -> pa.Array:
+def cast_to(array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False) -> pa.Array:
     """Cast an array to another type, keeping all values exactly. Raises one of REFUSALS for a value that does not fit.
 
-    If `asked`, the user requested the type: texts are converted too, from and to it, and a float is taken as printed,
+    If `requested`, by the user, texts are converted too, from and to the type, and a float is taken as printed,
     0.1 as one tenth. If `supposed`, the type is a guess, and only texts that lose nothing are converted.
 
     >>> cast_to(pa.array([7, 2**53]), pa.decimal128(18, 2)).to_pylist()
@@ -268,12 +268,12 @@ def cast_to(array: pa.Array, kind: pa.DataType, asked: bool = True, supposed: bo
     if is_string(have):
         return typed(array, kind, supposed)
     if is_number(have) and is_number(kind):
-        return _numbers(array, kind, asked)
+        return _numbers(array, kind, requested)
     if types.is_date(have) and types.is_date(kind):
         return _unchanged(array, kind)
     if types.is_timestamp(have) and types.is_date(kind) and have.tz is None:
         return to_dates(array)
-    if not (_is_of_one_kind(have, kind) or (asked and is_string(kind) and not types.is_nested(have))):
+    if not (_is_of_one_kind(have, kind) or (requested and is_string(kind) and not types.is_nested(have))):
         raise pa.ArrowTypeError(f"{have} is not a valid {kind}")
     return array.cast(kind)
 
@@ -309,9 +309,9 @@ def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return found
 
 
-def _numbers(array: pa.Array, kind: pa.DataType, asked: bool) -> pa.Array:
-    """Cast numbers to another type: exactly, or if `asked`, as they are printed."""
-    if not asked and held_as(kind) == kind:
+def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
+    """Cast numbers to another type: exactly, or if `requested`, as they are printed."""
+    if not requested and held_as(kind) == kind:
         try:
             return as_typed(Column("", type_of_arrow("", kind)), array)
         except WordError as error:

@@ -169,7 +169,7 @@ class Dataset:
             array = _in_utc(array)
         problems = Problems() if supposed and not self.reading.thorough else self.problems
         cast = cast_or_report(
-            array, kind, where, first_row, problems, asked=untyped or name in self.reading.casts, supposed=supposed
+            array, kind, where, first_row, problems, requested=untyped or name in self.reading.casts, supposed=supposed
         )
         if problems and problems is not self.problems:
             raise Contradicted(str(problems.found))

@@ -120,8 +120,8 @@ class Elements:
                 array = pc.struct_field(values, list(path)) if path else values
                 where = f"{self.name}: {name}"
                 first = self.rows_of.rows - len(batch)
-                asked = self.rows_of.untyped or name in self.casts
-                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, asked=asked)
+                requested = self.rows_of.untyped or name in self.casts
+                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, requested=requested)
                 if (
                     cast is not None
                     and cast.null_count

@@ -240,7 +240,7 @@ class Rows:
             elements = self._array(inner, kind.value_type, (*path, ELEMENT), of)
             empty = pa.array([value is None for value in values], pa.bool_())
             return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *counts]), pa.int32()), elements, mask=empty)
-        values = self._taken(values, kind, _takes(kind, ":".join(path) in self.wanted.asked), path, rows)
+        values = self._taken(values, kind, _takes(kind, ":".join(path) in self.wanted.requested), path, rows)
         try:
             return _texts(values)
         except UnicodeEncodeError:
@@ -269,14 +269,14 @@ class Rows:
         return [value if value is None or type(value) in takes else other for value in values]
 
 
-def _takes(kind: pa.DataType, asked: bool) -> set[type]:
-    """Return the kinds of values that a type accepts; one `asked` for with --cast accepts more."""
+def _takes(kind: pa.DataType, requested: bool) -> set[type]:
+    """Return the kinds of values that a type accepts; one `requested` with --cast accepts more."""
     if is_string(kind):
-        return {str, Number, bool} if asked else {str}
+        return {str, Number, bool} if requested else {str}
     if is_number(kind):
-        return {Number, str} if asked or pa.types.is_decimal(kind) else {Number}
+        return {Number, str} if requested or pa.types.is_decimal(kind) else {Number}
     if pa.types.is_boolean(kind):
-        return {bool, str} if asked else {bool}
+        return {bool, str} if requested else {bool}
     return set() if pa.types.is_null(kind) else {str}
 
 

@@ -195,9 +195,9 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
         _load_elements(txn, beside, elements, edited, report, memory, progress)
     if not there and dataset.untyped and not dataset.reading.thorough:  # all columns were made nullable
         casts = dataset.reading.casts
-        asked = {column for column, kind in casts.items() if kind.nullable}
+        requested = {column for column, kind in casts.items() if kind.nullable}
         nullable = {column.name for column in held.schema.columns if column.type.nullable}
-        txn.refuse_nulls(name, sorted(nullable - dataset.nulls_in - asked))
+        txn.refuse_nulls(name, sorted(nullable - dataset.nulls_in - requested))
     report.dropped += dataset.dropped
     return report
 

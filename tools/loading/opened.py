@@ -25,12 +25,12 @@ class Contradicted(Exception):
 class Wanted(NamedTuple):
     """The types that columns of a file must have, by the file's names for them.
 
-    Those `asked` for with --cast are also converted from texts. Unless `thorough`, other types are guessed from the
+    Those `requested` with --cast are also converted from texts. Unless `thorough`, other types are guessed from the
     first block, and later blocks may contradict them.
     """
 
     types: Types = MappingProxyType({})
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     thorough: bool = True
 
 

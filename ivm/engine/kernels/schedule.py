@@ -28,10 +28,10 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 
 @kernel
-def carry(begin, pages, books, queues, room, apply, schedule, working, run, found, composed, probe):
+def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, found, composed, probe):
     """Run the steps of a schedule from step `begin` on; return how many are done, including those before `begin`.
 
-    books, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
+    accounts, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
     `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P] count the
     iterator operations of each plan's probes.
     """
@@ -41,7 +41,7 @@ def carry(begin, pages, books, queues, room, apply, schedule, working, run, foun
     for s in range(begin, schedule.steps.shape[0]):
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
-            if queues.waits[of] and not flush_queue(pages, books, queues, room, apply, of):
+            if queues.waits[of] and not flush_queue(pages, accounts, queues, room, apply, of):
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s

@@ -278,7 +278,7 @@ class Body:
             for _, trie in tries
         ]
         self._values = [_value(plan, t, installed.layouts[trie.index.predicate]) for t, trie in tries]
-        self._asked = probed(plan)
+        self._probed = probed(plan)
 
     def reads(self, names: Mapping[str, np.ndarray]) -> bool:
         """Return whether the body contains one of the views `names`."""
@@ -289,7 +289,7 @@ class Body:
     ) -> tuple[np.ndarray, int]:
         """Return the bindings int64[C, n] with one of the given facts (keys by view), and iterator operations."""
         changed = []
-        for index, depth in self._asked:
+        for index, depth in self._probed:
             if index.predicate in keys and max(index.order[:depth]) < len(keys[index.predicate]):
                 branches = distinct(np.ascontiguousarray(keys[index.predicate][list(index.order[:depth])]))
                 changed.append(Delta(np.full(branches.shape[1], INSERT), branches))

@@ -10,7 +10,7 @@ key >= it. The joins are those of Leapfrog Triejoin; what it enumerates one by o
 because a slice in memory is merged without a branch to mispredict. A trace is recorded operation by operation, as
 there, or certified (`certify`): where several operations may share an interval, the shared keys of a level suffice.
 
-Slices that do not change with the variable before are *loop-invariant* (`steady`).  The intersection of a level's
+Slices that do not change with the variable before are *loop-invariant*.  The intersection of a level's
 loop-invariant slices is cached from the second time that it is needed, and marked in a table of bytes by which the
 others are filtered: an outer intersection is done once, and the innermost loop has no branch. Where slices recur while
 others change, they are bitmaps, see bitmap_rows.py.

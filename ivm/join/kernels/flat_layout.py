@@ -61,7 +61,7 @@ SPARSE = 16  # with this many times fewer keys than counts, sort the keys instea
 # Columns of `steps`.
 (
     RECORDS,  # the address of `leapfrog` where each operation of this level writes a trace row, 0 elsewhere
-    STEADY,  # a bit for each of the level's parts whose slice is loop-invariant
+    INVARIANT,  # a bit for each of the level's parts whose slice is loop-invariant
     MOVES,  # the last level whose binding changes a loop-invariant slice; -1 for none
     MARKS,  # whether the intersection of the loop-invariant slices is marked in a table
     MARK_LOW,  # the key of the table's first byte

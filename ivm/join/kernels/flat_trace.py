@@ -34,6 +34,7 @@ from ivm.join.kernels.flat_layout import (
     CODE_HIGH,
     CODE_LOW,
     END,
+    INVARIANT,
     KEPT,
     MARK,
     MARK_LOW,
@@ -50,7 +51,6 @@ from ivm.join.kernels.flat_layout import (
     SOURCE,
     STAMP,
     START,
-    STEADY,
     STOP,
     TAIL,
     TRIED,
@@ -183,8 +183,8 @@ def rank(data, plan, steps, cursors, bits, level):
     if step[TRIED] != stamp:
         step[TRIED] = stamp
         step[PASSED] = 0
-    p, steady = plan[plan[PART_START] + level], step[STEADY] >> 1
-    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    p, invariant = plan[plan[PART_START] + level], step[INVARIANT] >> 1
+    a, b = place_of(plan, p + invariant), place_of(plan, p + 1 - invariant)
     start, end = cursors[a, START], cursors[a, END]
     step[PASSED] += end - start + cursors[b, END] - cursors[b, START]
     if step[PASSED] < (data[end - 1] - data[start]) >> RANKED:
@@ -204,17 +204,17 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
     """
     p = plan[plan[PART_START] + level]
     high = state[state[HIGH] + level]
-    steady = step[STEADY] >> 1
-    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    invariant = step[INVARIANT] >> 1
+    a, b = place_of(plan, p + invariant), place_of(plan, p + 1 - invariant)
     i, j = cursors[a, AT], cursors[b, AT]
     i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
     if data[i_last] > high or data[j_last] > high or j == j_last or j_last - j >= SKEWED * (i_last - i):
         return 0
     x, last = data[i], data[i_last]
     if data[j] < x:
-        j = leap(data, j, j_last, x, scratch, step, cursors, 1 - steady, b)
+        j = leap(data, j, j_last, x, scratch, step, cursors, 1 - invariant, b)
     room, low, ranks = step[ROOM], step[MARK_LOW], step[RANKS]
-    notes_a, notes_b, found = notes(step, steady), notes(step, 1 - steady), step[BASE]
+    notes_a, notes_b, found = notes(step, invariant), notes(step, 1 - invariant), step[BASE]
     to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]  # where the next note of either goes
     y = data[j]
     while y < last and j < j_last:
@@ -226,7 +226,7 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
         x = z
         scratch[found] = y
         found += y == z
-        if steady == 0:
+        if invariant == 0:
             i += y == z
             x = data[i]
             scratch[to_a] = y

@@ -3,7 +3,7 @@
     a    1 4 6 7 9         ──▶  share: 4 7         merged without a branch, or, where b is much longer, sought in b
     b    2 4 5 7 8
 
-Slices that do not change with the level before are *loop-invariant* (`steady`). Their shared keys are cached when they
+Slices that do not change with the level before are *loop-invariant*. Their shared keys are cached when they
 are needed for the second time, and marked in a table of bytes, by which the other slices are filtered.
 
 Slices as bitmaps over a common universe: intersected a word at a time, each built once for many bindings.
@@ -20,6 +20,7 @@ from ivm.join.kernels.bounds import bound_value
 from ivm.join.kernels.flat_layout import (
     BASE,
     END,
+    INVARIANT,
     KEPT,
     KEPT_BASE,
     KEPT_STOP,
@@ -29,7 +30,6 @@ from ivm.join.kernels.flat_layout import (
     SKEWED,
     STAMP,
     START,
-    STEADY,
     TRIED,
 )
 from ivm.join.kernels.leapfrog import ahead
@@ -47,7 +47,7 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
         n = share(data, plan, state, cursors, scratch, start, stop, every, low, high, base)
     else:
         kept, kept_stop = narrowed(scratch, steps[level, KEPT_BASE], steps[level, KEPT_STOP], low, high)
-        moving = every & ~steps[level, STEADY]
+        moving = every & ~steps[level, INVARIANT]
         if moving == 0:
             for i in range(kept, kept_stop):
                 scratch[base + i - kept] = scratch[i]
@@ -123,8 +123,8 @@ def narrowed(keys, lo, hi, low, high):
 @kernel
 def keep(data, plan, state, steps, cursors, scratch, marks, level):
     """Return whether the shared keys of a level's loop-invariant slices are cached; cache them when needed again."""
-    steady, moves = steps[level, STEADY], steps[level, MOVES]
-    if steady == 0:
+    invariant, moves = steps[level, INVARIANT], steps[level, MOVES]
+    if invariant == 0:
         return False
     stamp = steps[moves, STAMP] if moves >= 0 else 1
     if steps[level, KEPT] == stamp:
@@ -137,7 +137,7 @@ def keep(data, plan, state, steps, cursors, scratch, marks, level):
         for i in range(base, steps[level, KEPT_STOP]):
             marks[level, scratch[i] - mark_low] = 0
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    n = share(data, plan, state, cursors, scratch, start, stop, steady, WORD_MIN, WORD_MAX, base)
+    n = share(data, plan, state, cursors, scratch, start, stop, invariant, WORD_MIN, WORD_MAX, base)
     if steps[level, MARKS]:
         for i in range(base, base + n):
             marks[level, scratch[i] - mark_low] = 1

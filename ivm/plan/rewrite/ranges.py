@@ -337,9 +337,9 @@ def _pays_once(distinct: Distinct, parts: Parts) -> bool:
 
 def _rows(distinct: Distinct, part: Disjunct) -> float:
     """Estimate the most rows of a part: those of its smallest atom, or 1 if it has a constant."""
-    asked = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
+    equated = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
     held = [x for x in part if isinstance(x, Atom)]
-    if asked or any(isinstance(term, Const) for x in held for term in x.terms):
+    if equated or any(isinstance(term, Const) for x in held for term in x.terms):
         return 1.0
     return min(distinct(x.predicate, tuple(range(len(x.terms)))) for x in held)
 
@@ -443,9 +443,9 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     span, (points, measured, *_) = rule.range, rule.body[0]
     (aggregate,) = rule.aggregates
     assert span and isinstance(points, Atom) and isinstance(measured, Atom)
-    asked = aggregate.argument
-    assert asked
-    type_, scan = rule.types[asked.name], f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$"
+    argument = aggregate.argument
+    assert argument
+    type_, scan = rule.types[argument.name], f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$"
     kind, lead = FOLD, (*span.group, span.key)
     if aggregate.arguments[-1] == span.key and aggregate.op in (*FIRST, *LAST):
         kind, scan = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST, ""
@@ -454,13 +454,13 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     elif type_ in TEXTS:
         kind, scan = COMPARED, "count"
     if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
-        lead = (*lead, asked)
+        lead = (*lead, argument)
     shown = variables(*rule.heads[0].args)
     of_points = _index(points, (*span.group, span.point), shown, *stored[points.predicate])
-    of_measured = _index(measured, lead, (asked,), *stored[measured.predicate])
+    of_measured = _index(measured, lead, (argument,), *stored[measured.predicate])
     places = _columns(of_points, *stored[points.predicate])
     keys = tuple(places.index(points.terms.index(v)) for v in shown)
-    result = _columns(of_measured, *stored[measured.predicate]).index(measured.terms.index(asked))
+    result = _columns(of_measured, *stored[measured.predicate]).index(measured.terms.index(argument))
     return Span(
         of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result,
         aggregate.op, type_, scan,

@@ -1,7 +1,7 @@
 """Which pages are free, a byte each, and how they differ from those of a checkpoint.
 
     free[page]        1 for a page that may be allocated
-    book              LOWEST: no page below may be allocated; MANY: how many may
+    summary           LOWEST: no page below may be allocated; MANY: how many may
 
 The difference is two lists, as in a record, edited in O(1) per page:
 
@@ -20,12 +20,12 @@ ADDED, REMOVED = range(2)
 
 
 @kernel
-def lend(free, book, top, pages):
+def allocate(free, summary, top, pages):
     """Allocate the lowest free pages below `top`, as many as fit in `pages`; return how many were found.
 
     O(pages + gaps between them / 8).
     """
-    n, page, eights = 0, book[LOWEST], free.view(np.int64)
+    n, page, eights = 0, summary[LOWEST], free.view(np.int64)
     while n < pages.shape[0] and page < top:
         if page & 7 == 0 and eights[page >> 3] == 0:
             page += 8
@@ -34,30 +34,30 @@ def lend(free, book, top, pages):
             free[page], pages[n] = 0, page
             n += 1
         page += 1
-    book[LOWEST] = page
-    book[MANY] -= n
+    summary[LOWEST] = page
+    summary[MANY] -= n
     return n
 
 
 @kernel
-def lend_run(free, book, top, n):
+def allocate_run(free, summary, top, n):
     """Allocate the lowest n adjacent free pages below `top`; return the first, or -1 if there are none."""
     run = 0
-    for page in range(book[LOWEST], top):
+    for page in range(summary[LOWEST], top):
         run = run + 1 if free[page] else 0
         if run == n:
             free[page + 1 - n : page + 1] = 0
-            book[MANY] -= n
+            summary[MANY] -= n
             return page + 1 - n
     return -1
 
 
 @kernel
-def take_back(pages, free, book):
+def take_back(pages, free, summary):
     """Mark pages as free to be allocated, again or for the first time."""
     for page in pages:
-        book[MANY] += 1 - free[page]
-        book[LOWEST] = min(book[LOWEST], page)
+        summary[MANY] += 1 - free[page]
+        summary[LOWEST] = min(summary[LOWEST], page)
         free[page] = 1
 
 

@@ -112,7 +112,7 @@ class Reordering(NamedTuple):
     fresh: Flags
 
 
-class PageBooks(NamedTuple):
+class PageAccounts(NamedTuple):
     """Pages that a host's kernel writes, and its records of pages written and replaced.
 
     Pages ids[n] may be written through `writer`, from ids[taken[MADE]] on; rows (lineage, page, birth) of replaced

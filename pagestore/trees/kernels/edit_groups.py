@@ -196,35 +196,35 @@ CHANGES = node_buffer.DELTA  # the word of a tally with the number of rows of `d
 
 
 @kernel
-def flush_queue(pages, books, queues, room, apply, g):
+def flush_queue(pages, accounts, queues, room, apply, g):
     """Flush the queue of group g (see arguments.py); return whether it was done; if not, nothing is changed.
 
     Sets the new roots and heights of the group's trees, and tallies and deltas as `apply_indexed` does, whose address
     is `apply`.
     """
-    table, taken, waits, reordering = queues.queues, books.taken, queues.waits, room.reordering
+    table, taken, waits, reordering = queues.queues, accounts.taken, queues.waits, room.reordering
     first, end = table[g, FIRST], table[g, END]
     rows, some, height = queues.trees[first:end], queues.tallies[first:end], 0
     keys, columns, moving = rows[0, KEYS], rows[0, KEYS] + rows[0, VALUES], reordering.moving[0]
     for t in range(end - first):
         height = max(height, rows[t, HEIGHT])
-    waiting, order, free = queues.waiting[g], reordering.order[: 2 * waits[g]], books.ids[taken[MADE] :]
+    waiting, order, free = queues.waiting[g], reordering.order[: 2 * waits[g]], accounts.ids[taken[MADE] :]
     n = compose_few(keys, columns, waiting[0], waiting[1:], order, reordering.fresh, moving[0], moving[1:])
-    if n < 0 or books.writer[FD] < 0:
+    if n < 0 or accounts.writer[FD] < 0:
         return False
     trees = IndexedTrees(rows, queues.places[first:end], queues.scans[table[g, SCANS] : table[g, SCANS_END]])
     edits = Edits(moving[0, :n], moving[1:], table[g, VISIBLE])
-    output = Output(room.arena, free, room.dead, books.birth, reserved(height, n, columns, pages.page_words))
+    output = Output(room.arena, free, room.dead, accounts.birth, reserved(height, n, columns, pages.page_words))
     done = apply_indexed_at(
         apply, pages, trees, edits, Part(WHOLE, 0, ALL), output, queues.deltas[first:end], some, room.room, reordering
     )
     used, gone = total(some, node_buffer.USED), total(some, node_buffer.DEAD)
-    whole = done == end - first and taken[GONE] + gone <= books.retired.shape[0]
-    if not whole or write_pages(books.writer, room.arena, free[:used], pages.page_words) < used:
+    whole = done == end - first and taken[GONE] + gone <= accounts.retired.shape[0]
+    if not whole or write_pages(accounts.writer, room.arena, free[:used], pages.page_words) < used:
         some[:] = 0
         return False
     mark(room.arena, free[:used], pages.seen, pages.page_words)
-    enter_books(books, used, room.dead[:gone])
+    note_pages(accounts, used, room.dead[:gone])
     for t in range(end - first):
         rows[t, ROOT], rows[t, HEIGHT] = some[t, node_buffer.NEW_ROOT], some[t, node_buffer.NEW_HEIGHT]
     waits[g] = 0
@@ -232,12 +232,12 @@ def flush_queue(pages, books, queues, room, apply, g):
 
 
 @kernel
-def enter_books(books, used, dead):
+def note_pages(accounts, used, dead):
     """Note the number of pages written, and the pages replaced."""
-    taken, retired = books.taken, books.retired
+    taken, retired = accounts.taken, accounts.retired
     for i in range(dead.shape[0]):
         row = retired[taken[GONE] + i]
-        row[0], row[1], row[2] = books.lineage, dead[i, 0], dead[i, 1]
+        row[0], row[1], row[2] = accounts.lineage, dead[i, 0], dead[i, 1]
         taken[OLDEST] = min(taken[OLDEST], dead[i, 1])
         taken[NEWEST] = max(taken[NEWEST], dead[i, 1])
     taken[MADE] += used

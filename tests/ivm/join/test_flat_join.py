@@ -80,17 +80,17 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
         flat_rows, flat_trace = flat.over((low, high)).all()
         assert flat_rows.tolist() == expected.tolist()
         assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
-    asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
-    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked)
+    listed = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
+    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=listed)
     long, short = FlatJoin(layout), FlatJoin(layout)
     for first in ranges:
-        counts = [group(join.over(first).bindings(), join.times, asked) for join in (long, short)]
+        counts = [group(join.over(first).bindings(), join.times, listed) for join in (long, short)]
         short = FlatJoin(layout)
         assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize(
-    "name, asked, granularity, late",
+    "name, listed, granularity, late",
     [
         ("triangle", None, 0, set()),
         ("four", None, 0, {"overlay"}),
@@ -101,7 +101,7 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
         ("walk", {0}, 2, {"certify", "foretell", "sort_slice"}),
     ],
 )
-def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, granularity, late, monkeypatch):
+def test_only_what_a_plan_needs_is_compiled_for_it(name, listed, granularity, late, monkeypatch):
     """A first triangle waits for no rows of bits, and for no sort."""
     compiled = []
     kernels = {"overlay": flat_join, "sort_slice": collect, "leapfrog": traced, "certify": certify, "foretell": certify}
@@ -113,7 +113,7 @@ def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, granularity, lat
     trees = tries_of(pager, plan, {"r": pairs, "s": pairs, "u": pairs[:1], "t": triples})
     sensors = sensors_of(plan, plan.trace_sensors if granularity else ())
     flat = flatten(pager.pages, plan.shape, trees)
-    layout = Layout(flat, plan.shape, sensors, asked and frozenset(asked), granularity)
+    layout = Layout(flat, plan.shape, sensors, listed and frozenset(listed), granularity)
     assert {*compiled} == late
     assert layout.grounds[:, OVERLAYS].any() == ("overlay" in late)
 
@@ -210,7 +210,7 @@ def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
             (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=1000)
             assert rows.shape[1] > 1000
             assert (flat_rows == rows).all()
-            counts = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset()))
+            counts = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset()))
             assert counts.bindings().shape[1] == 1
             assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
 
@@ -263,16 +263,16 @@ def test_more_parts_than_bits(atoms, maintenance, tmp_path):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_what_is_not_asked_for_is_counted(name, data):
-    """Grouped by the levels asked for, the bindings are as many as all of them are, and come in some order."""
+    """Grouped by the levels listed, the bindings are as many as all of them are, and come in some order."""
     variables, body = BODIES[name]
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
     trees = tries_of(pager, plan, data.draw(relations()))
-    asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
+    listed = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
     batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
     rows = Join(pager.pages, plan.shape, trees).bindings()
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked), batch=batch)
-    assert group(flat.bindings(), flat.times, asked) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=listed), batch=batch)
+    assert group(flat.bindings(), flat.times, listed) == counted(rows[sorted(listed)], np.ones(rows.shape[1], np.int64))
 
 
 def test_ends_of_paths_cost_what_their_parts_cost():
@@ -283,7 +283,7 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of("r(x, y), r(y, z), r(z, w)", ["x", "y", "z", "w"])
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, 3})))
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset({0, 3})))
     found = flat.bindings()
     assert found.shape[1] == n * n
     assert np.concatenate(flat.times).tolist() == [n * n] * (n * n)
@@ -294,8 +294,8 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     assert coarse.operations == flat.operations  # that each of n ** 3 bindings leaves a row costs none
 
 
-@pytest.mark.parametrize("asked", [{0, 14}, {0}, {}])
-def test_a_count_beyond_64_bits_is_refused(asked):
+@pytest.mark.parametrize("listed", [{0, 14}, {0}, {}])
+def test_a_count_beyond_64_bits_is_refused(listed):
     """Fourteen steps of 32 ways each are 2 ** 70 paths."""
     n, steps = 32, 14
     edges = np.array([(s * n + a, s * n + n + b) for s in range(steps) for a in range(n) for b in range(n)]).T
@@ -304,6 +304,6 @@ def test_a_count_beyond_64_bits_is_refused(asked):
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of(body, names)
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset(asked)))
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset(listed)))
     with pytest.raises(RangeError, match="cannot be counted"):
         flat.bindings()

@@ -78,11 +78,11 @@ def test_coarse_rows_certify_what_a_level_has(name, data):
     granularity = data.draw(st.integers(2, 5))
     sensors = sensors_of(plan, plan.trace_sensors)
     expected, exact = Join(pager.pages, plan.shape, trees, sensors=sensors).all()
-    asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
-    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, asked, granularity)
+    listed = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
+    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, listed, granularity)
     join = FlatJoin(layout, batch=data.draw(st.sampled_from([3, 1 << 10])))
     rows, coarse = join.all()
-    assert group(rows, join.times, asked) == group(expected, [], asked)
+    assert group(rows, join.times, listed) == group(expected, [], listed)
     intervals = [trace_of(part) for part in coarse]
     for level, context, low, high in contexts(plan, found):
         parts = [s for s, sensor in enumerate(plan.trace_sensors) if sensor.level == level]
@@ -140,9 +140,9 @@ def contexts(plan, relations, context=()):
 def test_ranks(keys, low):
     """Of every key between the first and the last, whatever was laid there before."""
     data, bits = np.array([9, 9, *sorted(keys), 9]), np.full(32, -1)
-    asked = np.arange(data[2], data[-2] + 1)
+    every = np.arange(data[2], data[-2] + 1)
     rank_bitmap.lay_ranks(data, 2, len(data) - 1, low, bits, 2)
-    assert [rank_bitmap.ranked(bits, 2, low, x) for x in asked] == (2 + np.searchsorted(data[2:-1], asked)).tolist()
+    assert [rank_bitmap.ranked(bits, 2, low, x) for x in every] == (2 + np.searchsorted(data[2:-1], every)).tolist()
 
 
 def test_trace_rows_that_outgrow_their_buffer():

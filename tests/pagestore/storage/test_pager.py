@@ -17,7 +17,7 @@ def pages_in(extents: np.ndarray) -> set[int]:
 
 
 class SpaceMachine(RuleBasedStateMachine):
-    """Lend, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
+    """Allocate, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from pagestore.runtime.kernel import TypedKernel
 from pagestore.storage.file import PageWriter
 from pagestore.trees import edit as grouping
 from pagestore.trees.edit import EditQueue
-from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
+from pagestore.trees.kernels.arguments import FlushRoom, PageAccounts, Queues
 from pagestore.trees.kernels.edit_groups import flush_queue
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.trees.read import read_batches
@@ -38,7 +38,7 @@ def waiting(queues, *edits):
         queues.wait(g, actions, rows)
 
 
-FLUSH = TypedKernel(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
+FLUSH = TypedKernel(flush_queue, Pages, PageAccounts, Queues, FlushRoom, int, int)
 
 
 def flushed(txn, queues):
@@ -47,11 +47,11 @@ def flushed(txn, queues):
         return every(*room)
 
 
-def every(pages, books, queues, room, apply):
+def every(pages, accounts, queues, room, apply):
     waits = queues.waits
-    assert books.ids[-1] < len(pages.seen), "the map does not hold the pages"
+    assert accounts.ids[-1] < len(pages.seen), "the map does not hold the pages"
     for g in range(len(waits)):
-        if waits[g] and not FLUSH.call(pages, books, queues, room, apply, g):
+        if waits[g] and not FLUSH.call(pages, accounts, queues, room, apply, g):
             return g
     return len(waits)
 

@@ -90,7 +90,7 @@ def test_salvage_keeps_what_reads(file, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("which", ["history", "free list"])
-def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsys, which):
+def test_damage_to_accounts_of_pages_is_named_and_salvage_needs_none(tmp_path, capsys, which):
     path = tmp_path / "s.pages"
     with pagestore.open(path, sync="off", retain="all") as store:
         for i in range(140):

@@ -41,7 +41,7 @@ class Commit(NamedTuple):
     timestamp: datetime
 
 
-def commits_asked_for(store: Store, options: Options, newest: int) -> list[Commit]:
+def commits_requested(store: Store, options: Options, newest: int) -> list[Commit]:
     """Return the commits between the bounds in the options, oldest first, up to version `newest` of the branch.
 
     Raises OptionsError, VersionError.
@@ -251,7 +251,7 @@ class ChangeFeedReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the requested commits, in runs of about the same length."""
         with store_at(self._options.required("path", "the store's file")) as store:
-            commits = commits_asked_for(store, self._options, self._version)
+            commits = commits_requested(store, self._options, self._version)
         return [*runs(commits, self._options.number("numPartitions", least=1) or PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -116,7 +116,7 @@ def store_at(path: str) -> Iterator[Store]:
         yield store
 
 
-def version_asked_for(store: Store, options: Options) -> int:
+def version_requested(store: Store, options: Options) -> int:
     """Return the version selected by `versionAsOf`, `timestampAsOf` and `branch`, by default the newest.
 
     Raises VersionError, MissingError, OptionsError.

@@ -98,7 +98,7 @@ class RelationReader(DataSourceReader):
         assert isinstance(partition, Part)
         with snapshot_at(self._path, self._version) as snapshot:
             relation = self._relation(snapshot)
-            columns = columns_asked_for(relation, self._options)
+            columns = columns_requested(relation, self._options)
             schema = arrow_schema(self._schema)
             if relation.computed_place is not None:
                 for words in words_of(relation, partition.range):
@@ -111,7 +111,7 @@ class RelationReader(DataSourceReader):
 
     def _relation(self, snapshot: Snapshot) -> Relation:
         """Return the range of the relation that is read."""
-        relation = relation_asked_for(snapshot, self._options)
+        relation = relation_requested(snapshot, self._options)
         low = key_bound(relation, self._options, "keyFrom")
         high = key_bound(relation, self._options, "keyTo")
         return relation if low is None and high is None else relation.range(low or (), high or ())
@@ -138,7 +138,7 @@ def words_of(relation: Relation, part: KeyRange | None, places: tuple[int, ...] 
         yield from repeated(batches, BATCH_ROWS) if bag else batches
 
 
-def relation_asked_for(snapshot: Snapshot, options: Options) -> Relation:
+def relation_requested(snapshot: Snapshot, options: Options) -> Relation:
     """Return the relation or view that an option names. Raises MissingError, OptionsError."""
     known = ", ".join(sorted(snapshot)) or "none"
     name = options.required("relation", f"version {snapshot.version} has {known}")
@@ -147,7 +147,7 @@ def relation_asked_for(snapshot: Snapshot, options: Options) -> Relation:
     return snapshot[name]
 
 
-def columns_asked_for(relation: Relation, options: Options) -> list[Column]:
+def columns_requested(relation: Relation, options: Options) -> list[Column]:
     """Return the columns that an option names, in its order; all without it. Raises SchemaError."""
     by_name = {column.name: column for column in relation.schema.columns}
     names = options.names("columns") or relation.schema.names

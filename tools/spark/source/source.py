@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from pagestore.errors import SchemaError
 
 from .changes import FEED, ChangeFeedReader
-from .options import READING, WRITING, Options, held, store_at, version_asked_for
-from .read import RelationReader, columns_asked_for, key_bound, relation_asked_for
+from .options import READING, WRITING, Options, held, store_at, version_requested
+from .read import RelationReader, columns_requested, key_bound, relation_requested
 from .sentences import sentences_first
 from .stream_read import RelationStreamReader
 from .types import spark_schema
@@ -41,12 +41,12 @@ class PagestoreSource(DataSource):
         """Return the columns that are read, and fix the version."""
         options = Options(self.options, READING)
         with store_at(options.required("path", STORE)) as store:
-            self._version = version_asked_for(store, options)
+            self._version = version_requested(store, options)
             with held(store, self._version) as snapshot:
-                relation = relation_asked_for(snapshot, options)
+                relation = relation_requested(snapshot, options)
                 for name in "keyFrom", "keyTo":
                     key_bound(relation, options, name)
-                columns = columns_asked_for(relation, options)
+                columns = columns_requested(relation, options)
         return StructType([*spark_schema(columns), *(FEED if options.flag("readChangeFeed") else ())])
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -31,7 +31,7 @@ from .changes import (
     Commit,
     Commits,
     commits_after,
-    commits_asked_for,
+    commits_requested,
     feed_batches,
     inserted_batches,
     kinds_of_changes,
@@ -78,7 +78,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.text("startingVersion") == "latest":
             return self._offset(self._newest())
         if "startingVersion" in self._options or "startingTimestamp" in self._options:
-            commits = commits_asked_for(self._opened(), self._options, self._newest())
+            commits = commits_requested(self._opened(), self._options, self._newest())
             return self._offset(commits[0].before if commits else self._newest())
         return self._offset(NOTHING)
 
