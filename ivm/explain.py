@@ -191,6 +191,8 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     if not plan.in_columns:
         return []
     names = {trie.index.predicate for trie in plan.tries}
+    if not all(name in source for name in names):  # a helper view of a query, which has no rows before it is evaluated
+        return ["  columns   the blocks of one relation look up the others"]
     trees = {name: source.tree(name) for name in names}
     types, needed = rule.definition.types, installed.heads[plan].needed
     root, others, summed = ColumnJoin(source.pages, plan, trees, needed, types, Encoder(source)).summary()

@@ -71,7 +71,11 @@ def test_a_hundred_edges_a_transaction(workspace):
     assert counts["bytes"].max() <= (pages + 7) * workspace.store.page_size
 
 
-FULL = {"triangles": (TRIANGLE, 333_591), "4-cliques": (CLIQUE, 1_091_342), "ends of 3-paths": (PATHS, 18_380)}  # the last is evaluated by columns
+FULL = {
+    "triangles": (TRIANGLE, 333_591),
+    "4-cliques": (CLIQUE, 1_091_342),
+    "ends of 3-paths": (PATHS, 18_380),
+}  # the last is evaluated by columns
 
 
 @pytest.mark.parametrize("work", FULL)
