@@ -20,7 +20,7 @@ import pagestore
 from ivm.engine import fill
 from ivm.engine import fill as head_edits
 from ivm.engine.compile import compile, query
-from ivm.errors import AggregateError, RangeError, RuleTypeError, UnknownViewError
+from ivm.errors import AggregateError, RangeError, UnknownViewError
 from ivm.views import aggregates
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
