@@ -83,7 +83,9 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Application
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
         found[variable] = column_type(text.removesuffix("?"), where)
-        if text == "uint64?":  # null is the least word, so values have other words than in uint64
+        if found[variable] == "uint64" and text.endswith(
+            "?"
+        ):  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
     for column in columns:
         if columns.count(column) > 1:

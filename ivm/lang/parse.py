@@ -164,8 +164,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
         """`type(column)` as (column, type, place)."""
-        name, precision, scale, nullable, variable = parts
-        text = f"{name}({self.whole(precision)},{self.whole(scale)})" if precision else str(name)
+        name, size, precision, scale, nullable, variable = parts
+        text = f"{name}[{self.whole(size)}]" if size else str(name)
+        text += f"({self.whole(precision)},{self.whole(scale)})" if precision else ""
         text += nullable or ""
         return str(variable), text, self.at(name)
 

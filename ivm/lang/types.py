@@ -26,6 +26,11 @@ ALIASES = {
     "boolean": "bool", "date": "date", "datetime": "timestamp", "timestamp": "timestamp",
     "decimal": "decimal(18,2)", "string": "string", "bytes": "bytes", "uint64": "uint64", "time": "time",
     "duration": "duration",
+    # of LogiQL, Soufflé and SQL; what is smaller than a word is kept in one
+    **{f"{sign}int{size}": "int64" for sign in ("", "u") for size in ("8", "16", "32", "[8]", "[16]", "[32]")},
+    "int[64]": "int64", "uint[64]": "uint64", "float32": "float64", "float[32]": "float64", "float[64]": "float64",
+    "number": "int64", "unsigned": "int64", "symbol": "string", "integer": "int64", "bigint": "int64",
+    "double": "float64",
 }  # fmt: skip
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals

@@ -59,7 +59,7 @@ def test_a_caret_stands_under_its_place_in_any_line():
         ("x", "1:2", "expected `(` or `[` before the text ends"),
         (".", "1:1", "expected a rule, a declaration or an edit but found `.`"),
         ("p[x] <- q(x).", "1:6", "expected `=` but found `<-`"),
-        ("p(x) -> int x.", "1:13", "expected `(` or `?` but found `x`"),
+        ("p(x) -> int x.", "1:13", "expected `(`, `?` or `[` but found `x`"),
         ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `,` or `>>` but found `q`"),
         ("p(x) <- q(x), x = 'a'.", "1:19", "strings are written in double quotes"),
         ('p(x) <- q(x), x = "a.\n', "1:19", "does not end on its line"),
