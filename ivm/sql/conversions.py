@@ -10,7 +10,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR, SqlType, common
+from ivm.sql.types import BOOLEAN, DATE, DOUBLE, FLOAT, NULL, TIMESTAMP, VARCHAR, SqlType, common
 
 
 def call(name: str, *args: Term) -> Call:
@@ -30,12 +30,22 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     own = value.type
     if own == type_:
         return value
-    if own.store == type_.store and (not own.is_decimal or own.precision <= type_.precision):
+    if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
         return value._replace(type=type_)
     return Typed(_conversion(value.term, own, type_, node), type_, value.nullable)
 
 
+def single(term: Term) -> Term:
+    """Return a double with the 24 binary digits that a FLOAT has (Veltkamp's splitting)."""
+    wide = call("*", term, Lit(float(2**29 + 1), "float64"))
+    return call("-", wide, call("-", wide, term))
+
+
 def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
+    if type_ == FLOAT:
+        return single(_conversion(term, own, DOUBLE, node) if own != DOUBLE else term)
+    if own == FLOAT and type_ == VARCHAR:
+        raise SqlError("a FLOAT is not converted to VARCHAR: CAST it to DOUBLE or DECIMAL", node)
     if type_.is_float and own.is_number:
         return call("float", term)
     if type_.is_decimal and own.is_integer and type_.scale:

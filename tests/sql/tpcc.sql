@@ -142,3 +142,13 @@ SELECT h_w_id, h_amount, ROW_NUMBER() OVER (PARTITION BY h_w_id ORDER BY h_amoun
 SELECT c_id FROM customer c WHERE c_balance >= ALL (SELECT c_balance FROM customer d WHERE d.c_w_id = c.c_w_id);
 SELECT c.*, o.o_id FROM customer c JOIN orders o ON c.c_id = o.o_c_id AND c.c_w_id = o.o_w_id AND c.c_d_id = o.o_d_id;
 SELECT * FROM customer c JOIN district d ON c.c_w_id = d.d_w_id AND c.c_d_id = d.d_id JOIN warehouse w ON w.w_id = d.d_w_id;
+SELECT CONCAT(w_city, ', ', w_state) AS place, CONCAT_WS('-', w_city, w_state, w_zip) AS ws, CONCAT_WS(w_zip, w_city, w_name) AS x FROM warehouse;
+SELECT CAST(c_balance AS DECIMAL(10,1)) AS d, CAST(c_discount AS FLOAT) AS f, CAST(c_id AS DECIMAL(8,2)) AS i, CAST(c_id AS DOUBLE) / 3 AS t FROM customer;
+SELECT w_id, x.m FROM warehouse w LEFT JOIN LATERAL (SELECT MAX(d_ytd) AS m FROM district WHERE d_w_id = w.w_id) x ON TRUE;
+SELECT CAST(c_discount AS FLOAT) * CAST(c_balance AS FLOAT) AS p, CAST(c_discount AS REAL) + 1 AS q, CAST(c_discount AS FLOAT) = 0.1 AS e, CAST('0.1' AS FLOAT) AS l, ROUND(CAST(c_discount AS FLOAT), 1) AS r FROM customer;
+SELECT c_w_id, SUM(CAST(c_discount AS FLOAT)) AS s, AVG(c_discount::REAL) AS a, MAX(c_discount::REAL) AS m, COALESCE(SUM(c_discount::REAL), 0) AS z, STDDEV(c_discount::FLOAT) AS sd FROM customer GROUP BY c_w_id;
+SELECT c_id, COALESCE(CAST(c_discount AS FLOAT), 0.5) AS a, GREATEST(CAST(c_discount AS FLOAT), 0) AS g, -CAST(c_discount AS FLOAT) AS n, CASE WHEN c_id > 1 THEN CAST(c_discount AS FLOAT) ELSE 0 END AS ca, CAST(c_discount AS FLOAT) / 3 AS dv FROM customer;
+SELECT c_id FROM customer WHERE CAST(c_discount AS FLOAT) > 0.1;
+SELECT c_id, CAST(c_discount AS FLOAT)::VARCHAR FROM customer;
+SELECT c_id, CAST(c_discount AS FLOAT) BETWEEN 0.1 AND 0.2 AS b, CAST(c_discount AS FLOAT) > CAST(0.1 AS DOUBLE) AS d, CAST(c_discount AS FLOAT) IN (0.1, 0.3) AS i, CAST(c_discount AS FLOAT) / CAST(3 AS DOUBLE) AS q FROM customer;
+SELECT w_id, d_name FROM warehouse w LEFT JOIN LATERAL (SELECT d_name FROM district WHERE d_w_id = w.w_id) d ON TRUE;

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant
+from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
@@ -16,6 +16,7 @@ from ivm.sql.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INTERVAL,
     NULL,
     TIMESTAMP,
@@ -93,7 +94,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     left, right = convert(left, type_, node), convert(right, type_, node)
     if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer:
         return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
-    return Typed(call(operation, left.term, right.term), type_, nullable)
+    term = call(operation, left.term, right.term)
+    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _folded(operation: str, left: object, right: object) -> int:
@@ -137,8 +139,10 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
         if not one.type.is_number and one.type != NULL:
             raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
-    left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    return Typed(call("ratio", left.term, right.term), DOUBLE, nullable)
+    type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
+    left, right = convert(left, type_, node), convert(right, type_, node)
+    term = call("ratio", left.term, right.term)
+    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
@@ -292,6 +296,21 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
     for one in args[1:]:
         term = call("string:concat", term, one.term)
     return Typed(term, VARCHAR, nullable)
+
+
+def _joined(node: exp.Expr, value: Value) -> Typed:
+    """concat_ws: the texts that are not null, with a separator between them."""
+    separator, *texts = (convert(value(one), VARCHAR, node) for one in node.expressions)
+    empty, found = Lit("", "string"), list[Term]()
+    for one in texts:
+        term: Term = call("string:concat", separator.term, one.term)
+        found.append(call("coalesce", term, empty) if one.nullable else term)
+    whole = call("string:concat", *found) if len(found) > 1 else found[0]
+    after = call("+", call("string:length", separator.term), Lit(1, "int64"))
+    term = call("string:substring", whole, after)
+    if separator.nullable:
+        term = call("if", call("is_null", separator.term), Lit(None, "string"), term)
+    return Typed(term, VARCHAR, separator.nullable)
 
 
 def _padded(node: exp.Expr, value: Value) -> Typed:
@@ -458,7 +477,8 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
         if places >= type_.scale and digits is not None:
             return number
         type_ = SqlType("DECIMAL", type_.precision, max(scale, 0))
-    return Typed(call("round", number.term, Lit(places, "int64")), type_, number.nullable)
+    term = call("round", number.term, Lit(places, "int64"))
+    return Typed(single(term) if type_ == FLOAT else term, type_, number.nullable)
 
 
 def _stepped(node: exp.Expr, value: Value) -> Typed:
@@ -503,6 +523,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((*_TEXT,), _text),
     ((exp.Substring, exp.Left, exp.Right), _substring),
     ((exp.Trim,), _trim),
+    ((exp.ConcatWs,), _joined),
     ((exp.DPipe, exp.Concat), _concatenated),
     ((exp.Pad,), _padded),
     ((exp.Replace,), _replaced),

@@ -127,7 +127,7 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
     builder, body = queries.builder, scope.body
     value = rows.columns[0][1]
     around = builder.carried(rows.body, [value.term])
-    if _has_one_row(query):
+    if has_one_row(query):
         body.literals += rows.body.literals
         body.keys += rows.body.keys
         body.required |= rows.body.required
@@ -136,7 +136,7 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
     return _one_or_null(queries, rows, value, around, scope)
 
 
-def _has_one_row(query: exp.Expr) -> bool:
+def has_one_row(query: exp.Expr) -> bool:
     """Return whether a query has exactly one row whatever is stored: an aggregate without groups."""
     if not isinstance(query, exp.Select):
         return False
