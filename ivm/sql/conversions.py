@@ -10,7 +10,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BOOLEAN, DATE, DOUBLE, FLOAT, NULL, TIMESTAMP, VARCHAR, SqlType, common
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTERVAL, NULL, TIMESTAMP, VARCHAR, SqlType, common
 
 
 def call(name: str, *args: Term) -> Call:
@@ -79,11 +79,19 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         wanted = right.type
     elif wanted is None and isinstance(right.term, Lit) and right.type == VARCHAR:
         wanted = left.type
+    if left.type == right.type == INTERVAL:
+        return _microseconds(left, node), _microseconds(right, node)
     if wanted is None:
         raise SqlError(f"a {left.type} and a {right.type} are not compared: CAST one of them", node)
     if left.type.is_number and right.type.is_number and not wanted.is_float:
         return convert(left, wanted, node), convert(right, wanted, node)
     return convert(left, wanted, node), convert(right, wanted, node)
+
+
+def _microseconds(value: Typed, node: exp.Expr) -> Typed:
+    if not isinstance(value.term, Call) or value.term.name not in ("micros", "elapsed"):
+        raise SqlError("an interval of months is not compared, since months differ in length: add it to a date", node)
+    return Typed(value.term.args[0], BIGINT, value.nullable)
 
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
