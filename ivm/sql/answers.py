@@ -12,7 +12,7 @@ from ivm.bag import MULTIPLICITY, repeated, side_by_side
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
-from ivm.sql.rules import KEYS_MAX, Body, Builder
+from ivm.sql.rules import KEYS_MAX, Body, Builder, refuse_interval
 from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
     for column, value in outputs:
         if VARIABLE.fullmatch(column) or column == MULTIPLICITY:
             raise SqlError(f"no column can be named {column}: give it another alias")
+        refuse_interval(value)
         term = builder.resolve(value.term)
         nullable = builder.may_be_null(body, value)
         if isinstance(term, Var) and term.name not in renamed and term.name in body.columns:

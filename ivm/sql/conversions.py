@@ -10,7 +10,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR, SqlType, common
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTERVAL, NULL, TIMESTAMP, VARCHAR, SqlType, common
 
 
 def call(name: str, *args: Term) -> Call:
@@ -30,12 +30,22 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     own = value.type
     if own == type_:
         return value
-    if own.store == type_.store and (not own.is_decimal or own.precision <= type_.precision):
+    if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
         return value._replace(type=type_)
     return Typed(_conversion(value.term, own, type_, node), type_, value.nullable)
 
 
+def single(term: Term) -> Term:
+    """Return a double with the 24 binary digits that a FLOAT has (Veltkamp's splitting)."""
+    wide = call("*", term, Lit(float(2**29 + 1), "float64"))
+    return call("-", wide, call("-", wide, term))
+
+
 def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
+    if type_ == FLOAT:
+        return single(_conversion(term, own, DOUBLE, node) if own != DOUBLE else term)
+    if own == FLOAT and type_ == VARCHAR:
+        raise SqlError("a FLOAT is not converted to VARCHAR: CAST it to DOUBLE or DECIMAL", node)
     if type_.is_float and own.is_number:
         return call("float", term)
     if type_.is_decimal and own.is_integer and type_.scale:
@@ -69,11 +79,19 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         wanted = right.type
     elif wanted is None and isinstance(right.term, Lit) and right.type == VARCHAR:
         wanted = left.type
+    if left.type == right.type == INTERVAL:
+        return _microseconds(left, node), _microseconds(right, node)
     if wanted is None:
         raise SqlError(f"a {left.type} and a {right.type} are not compared: CAST one of them", node)
     if left.type.is_number and right.type.is_number and not wanted.is_float:
         return convert(left, wanted, node), convert(right, wanted, node)
     return convert(left, wanted, node), convert(right, wanted, node)
+
+
+def _microseconds(value: Typed, node: exp.Expr) -> Typed:
+    if not isinstance(value.term, Call) or value.term.name not in ("micros", "elapsed"):
+        raise SqlError("an interval of months is not compared, since months differ in length: add it to a date", node)
+    return Typed(value.term.args[0], BIGINT, value.nullable)
 
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -9,7 +10,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NULL, TIME, TIMESTAMP, VARCHAR, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTEGER, NULL, TIME, TIMESTAMP, VARCHAR, SqlType
 
 TRUE = ("true", "t", "yes", "y", "1", "on")
 FALSE = ("false", "f", "no", "n", "0", "off")
@@ -68,7 +69,8 @@ def _converted(value: object, type_: SqlType) -> object:
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(str(_plain(value)))
         return exact.quantize(Decimal(1).scaleb(-type_.scale), rounding="ROUND_HALF_UP")
     if type_.is_float:
-        return float(str(_plain(value)))
+        found = float(str(_plain(value)))
+        return found if type_ != FLOAT else struct.unpack("f", struct.pack("f", found))[0]
     if type_ == VARCHAR:
         return _text(value)
     if type_ == BOOLEAN:

@@ -36,7 +36,7 @@ from ivm.sql.terms import (
     substitute,
     variables,
 )
-from ivm.sql.types import BIGINT, SqlType
+from ivm.sql.types import BIGINT, INTERVAL, SqlType
 
 KEYS_MAX = 16
 ONE = "sql:one"  # a relation with the one row 0
@@ -161,6 +161,7 @@ class Builder:
         term = self.resolve(value.term)
         if isinstance(term, Var):
             return value._replace(term=term)
+        refuse_interval(value)
         new = self.variable(value.type, value.nullable)
         assert isinstance(new.term, Var)
         body.literals.append(Define(new.term, term))
@@ -413,6 +414,12 @@ class Builder:
     def text(self) -> str:
         """Return all rules as text."""
         return "\n".join(show_rule(rule) for rule in self.rules)
+
+
+def refuse_interval(value: Typed) -> None:
+    """Raise SqlError for an interval, which no column holds."""
+    if value.type == INTERVAL:
+        raise SqlError("no column holds an interval: take EXTRACT(EPOCH FROM ...) of it, or date_diff")
 
 
 def is_null(term: Term, wanted: bool) -> Term:

@@ -74,7 +74,7 @@ _STORE = {
     "NULL": "int64",
 }
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
-DOUBLE, VARCHAR, BOOLEAN = SqlType("DOUBLE"), SqlType("VARCHAR"), SqlType("BOOLEAN")
+FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
 _T = exp.DataType.Type
 _NAMES = {
@@ -134,9 +134,7 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
 
 def _number(left: SqlType, right: SqlType) -> SqlType:
     if left.is_float or right.is_float:
-        return (
-            DOUBLE if "DOUBLE" in (left.name, right.name) or left.is_decimal or right.is_decimal else SqlType("FLOAT")
-        )
+        return DOUBLE if DOUBLE in (left, right) else FLOAT
     if left.is_integer and right.is_integer:
         return max(left, right, key=lambda t: INTEGERS[t.name])
     left, right = as_decimal(left), as_decimal(right)

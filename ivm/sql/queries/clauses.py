@@ -91,7 +91,7 @@ class Clauses:
         self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases)
 
     def named(self, node: exp.Expr, clause: str) -> exp.Expr:
-        """Return what a number stands for in GROUP BY."""
+        """Return what a number or the name of an expression means in GROUP BY."""
         if isinstance(node, exp.Paren):
             return self.named(node.this, clause)
         if isinstance(node, exp.Literal) and not node.is_string:
@@ -99,6 +99,8 @@ class Clauses:
             if not 1 <= place <= len(self.items):
                 raise SqlError(f"{clause} {place}: the select list has {len(self.items)} columns", node)
             return unaliased(self.items[place - 1])
+        if isinstance(node, exp.Column) and not node.table and self.scope.own(node) is None:
+            return self.scope.aliases.get(node.name.lower(), node)
         return node
 
     def order_value(self, node: exp.Expr, columns: list[tuple[str, Typed]]) -> Typed:

@@ -7,15 +7,17 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant
+from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
-from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.queries import times
+from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
+    INTEGER,
     INTERVAL,
     NULL,
     TIMESTAMP,
@@ -26,24 +28,9 @@ from ivm.sql.types import (
     sql_type,
 )
 
-Value = Callable[[exp.Expr], Typed]
+Value = times.Value
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 
-MICROSECONDS = {
-    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
-    "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
-}  # fmt: skip
-MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
-PARTS = {
-    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
-    "DAYOFYEAR": "yearday", "WEEK": "week",
-}  # fmt: skip
-_PART_NODES: dict[type[exp.Expr], str] = {
-    exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
-    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
-    exp.DayOfMonth: "DAY",
-}  # fmt: skip
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
     exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
@@ -80,7 +67,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         assert type_ is not None
         return Typed(Lit(None, type_.store), type_, True)
     if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
-        return _moment(operation, left, right, node)
+        return times.moved(operation, left, right, node)
     for one in (left, right):
         if not one.type.is_number:
             raise SqlError(f"`{operation}` takes numbers, and this is {one.type}", node)
@@ -93,7 +80,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     left, right = convert(left, type_, node), convert(right, type_, node)
     if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer:
         return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
-    return Typed(call(operation, left.term, right.term), type_, nullable)
+    term = call(operation, left.term, right.term)
+    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _folded(operation: str, left: object, right: object) -> int:
@@ -137,8 +125,10 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
         if not one.type.is_number and one.type != NULL:
             raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
-    left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    return Typed(call("ratio", left.term, right.term), DOUBLE, nullable)
+    type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
+    left, right = convert(left, type_, node), convert(right, type_, node)
+    term = call("ratio", left.term, right.term)
+    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
@@ -163,89 +153,6 @@ def _minus(node: exp.Expr, value: Value) -> Typed:
         return Typed(call("-", Lit(0, "int64"), inner.term), inner.type, inner.nullable)
     zero = Lit(0.0, "float64") if inner.type.is_float else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
     return Typed(call("-", zero, inner.term), inner.type, inner.nullable)
-
-
-# -- dates and times
-
-
-def _interval(node: exp.Expr, value: Value) -> Typed:
-    unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
-    inner = node.this
-    if isinstance(inner, exp.Literal) and not node.args.get("unit"):
-        number, _, unit = inner.this.partition(" ")
-        inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
-    count = value(inner)
-    if count.type == VARCHAR and isinstance(count.term, Lit):
-        count = converted(count, BIGINT, node)
-    if not count.type.is_integer:
-        raise SqlError("an interval has a whole number of units", node)
-    if unit in MONTHS:
-        return Typed(call("months", times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
-    if unit in MICROSECONDS:
-        return Typed(call("micros", times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
-    raise SqlError(f"intervals of {unit} are not known", node)
-
-
-def times(term: Term, factor: int) -> Term:
-    """Return an integer times a constant."""
-    if isinstance(term, Lit) and isinstance(term.value, int):
-        return Lit(term.value * factor, "int64")
-    return term if factor == 1 else call("*", term, Lit(factor, "int64"))
-
-
-def _moment(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
-    nullable = left.nullable or right.nullable
-    if left.type == INTERVAL and operation == "+":
-        left, right = right, left
-    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP):
-        assert isinstance(right.term, Call)
-        moment, amount = convert(left, TIMESTAMP, node).term, right.term.args[0]
-        if right.term.name == "months":
-            amount = amount if operation == "+" else call("-", Lit(0, "int64"), amount)
-            return Typed(call("datetime:add_months", moment, amount), TIMESTAMP, nullable)
-        return Typed(call(operation, moment, amount), TIMESTAMP, nullable)
-    if left.type == DATE and right.type.is_integer:
-        return Typed(call(operation, left.term, right.term), DATE, nullable)
-    if left.type.is_integer and right.type == DATE and operation == "+":
-        return Typed(call("+", right.term, left.term), DATE, nullable)
-    if operation == "-" and left.type == right.type == DATE:
-        return Typed(call("-", left.term, right.term), BIGINT, nullable)
-    raise SqlError(
-        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an INTERVAL", node
-    )
-
-
-def _part(node: exp.Expr, value: Value) -> Typed:
-    if isinstance(node, exp.Extract):
-        unit, inner = node.name.upper(), node.expression
-    elif isinstance(node, exp.Anonymous):
-        unit, inner = node.expressions[0].name.upper(), node.expressions[1]
-    else:
-        unit, inner = _PART_NODES[type(node)], node.this
-    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
-        inner = inner.this
-    if unit.rstrip("S") in PARTS:
-        unit = unit.rstrip("S")
-    if unit not in PARTS:
-        raise SqlError(f"date_part knows no {unit}; there is {', '.join(PARTS)}", node)
-    moment = value(inner)
-    if moment.type not in (DATE, TIMESTAMP):
-        raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
-    return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
-
-
-def _truncated(node: exp.Expr, value: Value) -> Typed:
-    unit, moment = node.args["unit"].name.lower(), value(node.this)
-    return Typed(call("datetime:truncate", moment.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
-
-
-def _difference(node: exp.Expr, value: Value) -> Typed:
-    unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
-    left, right = value(node.expression), value(node.this)
-    if unit == "DAY":
-        left, right = convert(left, DATE, node), convert(right, DATE, node)
-        return Typed(call("-", right.term, left.term), BIGINT, left.nullable or right.nullable)
-    raise SqlError(f"date_diff of {unit} is not evaluated", node)
 
 
 # -- texts
@@ -292,6 +199,37 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
     for one in args[1:]:
         term = call("string:concat", term, one.term)
     return Typed(term, VARCHAR, nullable)
+
+
+def _joined(node: exp.Expr, value: Value) -> Typed:
+    """concat_ws: the texts that are not null, with a separator between them."""
+    separator, *texts = (convert(value(one), VARCHAR, node) for one in node.expressions)
+    empty, found = Lit("", "string"), list[Term]()
+    for one in texts:
+        term: Term = call("string:concat", separator.term, one.term)
+        found.append(call("coalesce", term, empty) if one.nullable else term)
+    whole = call("string:concat", *found) if len(found) > 1 else found[0]
+    after = call("+", call("string:length", separator.term), Lit(1, "int64"))
+    term = call("string:substring", whole, after)
+    if separator.nullable:
+        term = call("if", call("is_null", separator.term), Lit(None, "string"), term)
+    return Typed(term, VARCHAR, separator.nullable)
+
+
+def _split(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
+    place = args[2].term
+    if not isinstance(place, Lit) or not isinstance(place.value, int) or place.value < 1:
+        raise SqlError("split_part takes a constant number of the part, 1 or more", node)
+    return Typed(call("string:split_part", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _repeated(node: exp.Expr, value: Value) -> Typed:
+    text, count = value(node.this), value(node.args["times"])
+    if not count.type.is_integer:
+        raise SqlError(f"repeat takes a whole number, and this is {count.type}", node)
+    term = call("string:repeat", convert(text, VARCHAR, node).term, count.term)
+    return Typed(term, VARCHAR, text.nullable or count.nullable)
 
 
 def _padded(node: exp.Expr, value: Value) -> Typed:
@@ -434,9 +372,20 @@ def _in(node: exp.Expr, value: Value) -> Typed:
 
 def _cast(node: exp.Expr, value: Value) -> Typed:
     assert isinstance(node, exp.Cast)
-    if isinstance(node, exp.TryCast):
-        raise SqlError("TRY_CAST is not evaluated: write CAST, which refuses a value that does not fit", node)
-    return convert(value(node.this), sql_type(node.to), node)
+    inner, type_ = value(node.this), sql_type(node.to)
+    if isinstance(node, exp.TryCast) and not _always_fits(inner.type, type_):
+        raise SqlError(f"TRY_CAST of {inner.type} to {type_} is not evaluated: write CAST, which refuses a value that "
+                       "does not fit", node)  # fmt: skip
+    return convert(inner, type_, node)
+
+
+def _always_fits(own: SqlType, type_: SqlType) -> bool:
+    """Return whether every value of a type is one of another."""
+    if type_ in (own, VARCHAR) or (type_ == DOUBLE and own.is_number) or (own == DATE and type_ == TIMESTAMP):
+        return True
+    if own.is_integer and type_.is_integer:
+        return common(own, type_) == type_
+    return (own == TIMESTAMP and type_ == DATE) or (own == BOOLEAN and type_.is_integer)
 
 
 # -- numbers
@@ -458,7 +407,8 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
         if places >= type_.scale and digits is not None:
             return number
         type_ = SqlType("DECIMAL", type_.precision, max(scale, 0))
-    return Typed(call("round", number.term, Lit(places, "int64")), type_, number.nullable)
+    term = call("round", number.term, Lit(places, "int64"))
+    return Typed(single(term) if type_ == FLOAT else term, type_, number.nullable)
 
 
 def _stepped(node: exp.Expr, value: Value) -> Typed:
@@ -485,6 +435,30 @@ def _float(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(_FLOAT[type(node)], number.term), DOUBLE, number.nullable)
 
 
+def _logarithm(node: exp.Expr, value: Value) -> Typed:
+    """log(x) and log10(x), to the base 10, and log2(x)."""
+    base, argument = (
+        (node.this, node.expression) if node.args.get("expression") else (exp.Literal.number(10), node.this)
+    )
+    name = {"2": "log2", "10": "log10"}.get(base.name)
+    if name is None:
+        raise SqlError("log takes the base 2 or 10: write ln(x) / ln(base)", node)
+    number = convert(value(argument), DOUBLE, node)
+    return Typed(call(name, number.term), DOUBLE, number.nullable)
+
+
+def _cut(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.this)
+    if node.args.get("decimals") is not None:
+        raise SqlError("trunc takes one argument: write floor or round with digits", node)
+    if number.type.is_integer:
+        return number
+    type_ = SqlType("DECIMAL", number.type.precision, 0) if number.type.is_decimal else number.type
+    upward = call("<", number.term, convert(Typed(Lit(0, "int64"), INTEGER, False), number.type).term)
+    term = call("if", upward, call("ceil", number.term), call("floor", number.term))
+    return Typed(term, type_, number.nullable)
+
+
 def _power(node: exp.Expr, value: Value) -> Typed:
     left, right = convert(value(node.this), DOUBLE, node), convert(value(node.expression), DOUBLE, node)
     return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
@@ -496,14 +470,14 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.IntDiv,), _whole_divided),
     ((exp.Mod,), _remainder),
     ((exp.Neg,), _minus),
-    ((exp.Interval,), _interval),
-    ((exp.Extract, *_PART_NODES), _part),
-    ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
-    ((exp.DateDiff,), _difference),
+    *times.FAMILIES,
     ((*_TEXT,), _text),
     ((exp.Substring, exp.Left, exp.Right), _substring),
     ((exp.Trim,), _trim),
+    ((exp.ConcatWs,), _joined),
     ((exp.DPipe, exp.Concat), _concatenated),
+    ((exp.SplitPart,), _split),
+    ((exp.Repeat,), _repeated),
     ((exp.Pad,), _padded),
     ((exp.Replace,), _replaced),
     ((exp.StrPosition,), _position),
@@ -525,8 +499,10 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Sign,), _sign),
     ((*_FLOAT,), _float),
     ((exp.Pow,), _power),
+    ((exp.Log,), _logarithm),
+    ((exp.Trunc,), _cut),
 ]
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    "date_part": _part,
-    "datepart": _part,
+    "date_part": times.part,
+    "datepart": times.part,
 }

@@ -16,6 +16,7 @@ from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
+from ivm.sql.queries.subqueries import has_one_row
 from ivm.sql.rules import KEYS_MAX, Body, Table, column_of
 from ivm.sql.terms import Call, Lit, Not, Typed, variables
 from ivm.sql.types import BIGINT
@@ -72,10 +73,13 @@ class Joins:
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return
-        if side in ("LEFT", "RIGHT", "FULL"):
+        lateral = isinstance(node.this, exp.Lateral) or (isinstance(node.this, exp.Subquery) and _is_lateral(node.this))
+        if side in ("LEFT", "RIGHT", "FULL") and not (lateral and _always_matches(node, side)):
+            if lateral:
+                raise SqlError(f"{side} JOIN LATERAL is kept for aggregates without GROUP BY, ON TRUE: write a join "
+                               "of grouped rows", node)  # fmt: skip
             self._outer(node, side)
             return
-        lateral = isinstance(node.this, exp.Lateral) or (isinstance(node.this, exp.Subquery) and _is_lateral(node.this))
         body, sources = self._item(node.this, lateral or isinstance(node.this, exp.Unnest))
         if lateral:
             body.outer = self.scope.body.outer
@@ -291,6 +295,15 @@ class _OuterJoin:
                 value = other if self.side == "RIGHT" else both
                 left.columns = [(n, value if n.lower() == name.lower() else v) for n, v in left.columns]
             theirs.merged.add(name.lower())
+
+
+def _always_matches(node: exp.Join, side: str) -> bool:
+    """Return whether a lateral LEFT JOIN has exactly one match for each row."""
+    query = node.this.this
+    while isinstance(query, exp.Subquery):
+        query = query.this
+    on = node.args.get("on")
+    return side == "LEFT" and (on is None or on == exp.true()) and has_one_row(query)
 
 
 def _is_lateral(node: exp.Subquery) -> bool:

@@ -13,7 +13,8 @@ KNOWN = {
     "date_part_boundary", "is_end_exclusive", "step", "value_constructor", "nested", "windows", "qualify", "except_",
     "replace", "rename", "by_name", "all", "lateral", "pivots", "fields", "unpivot", "default_on_null",
     "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "direction", "count", "limit_options",
-    "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
+    "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer", "delimiter",
+    "part_index", "times",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
     EXISTS (SELECT ... WHERE u.k = t.k)     v:part1(k) <- u[k] = _.        and then the atom v:part1(k)
     NOT EXISTS (...)                        !(u[k] = _)                    in place, if it has no aggregate
     a IN (SELECT b ...)                     v:part1(b) <- ...              and then the atom v:part1(a)
-    a NOT IN (SELECT b ...)                 no row, or a is not null, no b is null, and none is a
+    a NOT IN (SELECT b ...)                 none is a, no b is null, and there is no row if a is null
     (SELECT max(b) ... WHERE u.k = t.k)     v:part1[k] = m <- ...          null for keys without a row
 
 A scalar subquery of several rows for one key is an error of the transaction that brings them, as a function has one
@@ -18,10 +18,9 @@ from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import aggregates_in
 from ivm.sql.queries.clauses import Rows, Translator
-from ivm.sql.queries.expressions import either
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Column, Table, column_of, is_null
-from ivm.sql.terms import Atom, Define, Lit, Literal, Not, Rule, Test, Typed, Var
+from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
 from ivm.sql.types import INTEGER
 
 
@@ -107,15 +106,26 @@ def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wante
     if wanted:
         return [*define, *atom.literals]
     absent: list[Literal] = [*define, Not(tuple(atom.literals))]
-    if not nullable and not builder.may_be_null(scope.body, left):
-        return absent
     if builder.may_be_null(scope.body, left):
-        absent.append(Test(is_null(own.term, False)))
+        absent += _empty_if_null(queries, own, body, scope)
     if nullable:
         holes = body.copy()
         holes.literals.append(Test(is_null(builder.resolve(value.term), True)))
         absent.append(_none(queries, holes))
-    return either([[_none(queries, body)], absent])
+    return absent
+
+
+def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) -> list[Literal]:
+    """Return literals that hold where a value is not null or a subquery, given by its body, has no row."""
+    builder, some = queries.builder, body.copy()
+    mark = builder.define(some, Typed(Lit(1, "int64"), INTEGER, False))
+    around = builder.carried(some, [mark.term])
+    table = builder.stored(some, [("mark", mark)], distinct=True)
+    flag, atom = builder.variable(INTEGER, False), Body(scope.body)
+    assert isinstance(flag.term, Var)
+    is_one = Call("if", (is_null(value.term, True), Lit(1, "int64"), Lit(0, "int64")))
+    builder.scan(table, atom, [*(column_of(scope.body, n) for n in around), flag])
+    return [Define(flag.term, is_one), Not(tuple(atom.literals))]
 
 
 def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
@@ -127,7 +137,7 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
     builder, body = queries.builder, scope.body
     value = rows.columns[0][1]
     around = builder.carried(rows.body, [value.term])
-    if _has_one_row(query):
+    if has_one_row(query):
         body.literals += rows.body.literals
         body.keys += rows.body.keys
         body.required |= rows.body.required
@@ -136,7 +146,7 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
     return _one_or_null(queries, rows, value, around, scope)
 
 
-def _has_one_row(query: exp.Expr) -> bool:
+def has_one_row(query: exp.Expr) -> bool:
     """Return whether a query has exactly one row whatever is stored: an aggregate without groups."""
     if not isinstance(query, exp.Select):
         return False

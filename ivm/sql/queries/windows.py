@@ -20,6 +20,8 @@ from ivm.sql.rules import Body, Column, Table
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, DOUBLE, HUGEINT, INTEGER, NULL, SqlType
 
+_PLACED = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead)
+
 
 def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) -> None:
     """Give the window functions of a query values, by atoms in its body."""
@@ -143,8 +145,8 @@ class _Partition:
     def value(self, node: exp.Window) -> Typed:
         """Return the value of a window function."""
         function = node.this
-        if isinstance(function, exp.IgnoreNulls) and not isinstance(function.this, exp.AnyValue):
-            raise SqlError("IGNORE NULLS is not kept in windows", node)
+        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, _PLACED):
+            return self._last_known(function.this, node)
         if isinstance(function, exp.RespectNulls):
             function = function.this
         match function:
@@ -231,6 +233,25 @@ class _Partition:
         if low is not None:
             inside.append(Test(Call(">=", (place.term, low.term))))
         return self._read(value, place, null, inside)
+
+    def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
+        """IGNORE NULLS: read the nearest row of the frame, or before or after the own, whose value is not null."""
+        value, number = self.builder.define(self.body, self.select.evaluate(function.this)), self.number()
+        low, high = self._frame(node)
+        if isinstance(function, exp.Lag | exp.Lead):
+            if function.args.get("offset") is not None or function.args.get("default") is not None:
+                raise SqlError("IGNORE NULLS is kept for lag and lead of one row, without a default", node)
+            back = isinstance(function, exp.Lag)
+            beside = Typed(Call("-" if back else "+", (number.term, Lit(1, "int64"))), BIGINT, False)
+            low, high = (None, beside) if back else (beside, None)
+        source, none = self.body.copy(), Lit(None, "int64")
+        self.builder.require(source, self.builder.define(source, value))
+        op = "max" if isinstance(function, exp.LastValue | exp.Lag) else "min"
+        if low is None and high is None:
+            place = self._whole(op, BIGINT, number, source, none)
+        else:
+            place = self._framed(op, BIGINT, number, source, none, low, high)
+        return self._read(value, place, Typed(Lit(None, value.type.store), value.type, True))
 
     def _read(self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()) -> Typed:
         """Return the value of the row at a place of the partition, or a default if there is none."""

@@ -1,0 +1,176 @@
+"""Dates, times and intervals of SQL as terms of rules.
+
+An interval is a term only inside a sum, a difference, a comparison or `extract`: `months[n]` and `micros[n]` as it is
+written, `elapsed[n]` for the microseconds between two timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from ivm.sql.conversions import call, convert
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import converted
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR
+
+Value: TypeAlias = Callable[[exp.Expr], Typed]
+EPOCH = datetime(1970, 1, 1)
+
+MICROSECONDS = {
+    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
+    "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
+}  # fmt: skip
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
+PARTS = {
+    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
+    "DAYOFYEAR": "yearday", "WEEK": "week",
+}  # fmt: skip
+_PART_NODES: dict[type[exp.Expr], str] = {
+    exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
+    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
+    exp.DayOfMonth: "DAY", exp.TimeToUnix: "EPOCH", exp.DayOfWeekIso: "ISODOW",
+}  # fmt: skip
+
+
+def _interval(node: exp.Expr, value: Value) -> Typed:
+    unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not node.args.get("unit"):
+        number, _, unit = inner.this.partition(" ")
+        inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
+    count = value(inner)
+    if count.type == VARCHAR and isinstance(count.term, Lit):
+        count = converted(count, BIGINT, node)
+    if not count.type.is_integer:
+        raise SqlError("an interval has a whole number of units", node)
+    if unit in MONTHS:
+        return Typed(call("months", _times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
+    if unit in MICROSECONDS:
+        return Typed(call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
+    raise SqlError(f"intervals of {unit} are not known", node)
+
+
+def _times(term: Term, factor: int) -> Term:
+    """Return an integer times a constant."""
+    if isinstance(term, Lit) and isinstance(term.value, int):
+        return Lit(term.value * factor, "int64")
+    return term if factor == 1 else call("*", term, Lit(factor, "int64"))
+
+
+def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return a date or a timestamp that is moved, or the time between two of them."""
+    nullable = left.nullable or right.nullable
+    if left.type == INTERVAL and operation == "+":
+        left, right = right, left
+    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP):
+        assert isinstance(right.term, Call)
+        moment, amount = convert(left, TIMESTAMP, node).term, right.term.args[0]
+        if right.term.name == "months":
+            amount = amount if operation == "+" else call("-", Lit(0, "int64"), amount)
+            return Typed(call("datetime:add_months", moment, amount), TIMESTAMP, nullable)
+        return Typed(call(operation, moment, amount), TIMESTAMP, nullable)
+    if left.type == DATE and right.type.is_integer:
+        return Typed(call(operation, left.term, right.term), DATE, nullable)
+    if left.type.is_integer and right.type == DATE and operation == "+":
+        return Typed(call("+", right.term, left.term), DATE, nullable)
+    if operation == "-" and left.type == right.type == DATE:
+        return Typed(call("-", left.term, right.term), BIGINT, nullable)
+    if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP}:
+        between = call("-", convert(left, TIMESTAMP, node).term, convert(right, TIMESTAMP, node).term)
+        return Typed(call("elapsed", between), INTERVAL, nullable)
+    raise SqlError(
+        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an INTERVAL", node
+    )
+
+
+def part(node: exp.Expr, value: Value) -> Typed:
+    """Return a part of a date, of a timestamp or of the time between two."""
+    if isinstance(node, exp.Extract):
+        unit, inner = node.name.upper(), node.expression
+    elif isinstance(node, exp.Anonymous):
+        unit, inner = node.expressions[0].name.upper(), node.expressions[1]
+    else:
+        unit, inner = _PART_NODES[type(node)], node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    if unit.rstrip("S") in PARTS:
+        unit = unit.rstrip("S")
+    moment = value(inner)
+    if unit == "EPOCH" and moment.type in (DATE, TIMESTAMP):
+        since = call("-", convert(moment, TIMESTAMP, node).term, Lit(EPOCH, "timestamp"))
+        return Typed(_seconds(since), DOUBLE, moment.nullable)
+    if moment.type == INTERVAL:
+        return _part_of_interval(unit, moment, node)
+    if unit not in PARTS:
+        raise SqlError(f"date_part knows no {unit}; there is {', '.join(PARTS)}, EPOCH", node)
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
+    return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
+
+
+def _seconds(microseconds: Term) -> Term:
+    return call("ratio", call("float", microseconds), Lit(1e6, "float64"))
+
+
+def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
+    """Return a part of the time between two timestamps: whole days, and what is left of the last."""
+    if not isinstance(moment.term, Call) or moment.term.name != "elapsed":
+        raise SqlError("parts of an interval are kept for the difference of two timestamps", node)
+    whole = moment.term.args[0]
+    if unit == "EPOCH":
+        return Typed(_seconds(whole), DOUBLE, moment.nullable)
+    larger = {"DAY": None, "HOUR": "DAY", "MINUTE": "HOUR", "SECOND": "MINUTE"}
+    if unit not in larger:
+        raise SqlError(f"the time between two timestamps has no {unit}; there is {', '.join(larger)}, EPOCH", node)
+    above = larger[unit]
+    rest = whole if above is None else call("mod", whole, Lit(MICROSECONDS[above], "int64"))
+    return Typed(call("/", rest, Lit(MICROSECONDS[unit], "int64")), BIGINT, moment.nullable)
+
+
+def _added(node: exp.Expr, value: Value) -> Typed:
+    return value(exp.Add(this=node.this, expression=node.expression))
+
+
+def _truncated(node: exp.Expr, value: Value) -> Typed:
+    unit, moment = node.args["unit"].name.lower(), value(node.this)
+    return Typed(call("datetime:truncate", moment.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+
+
+def _difference(node: exp.Expr, value: Value) -> Typed:
+    """date_diff: how many times a unit begins between two moments."""
+    unit = node.args["unit"].name.upper().rstrip("S") if node.args.get("unit") else "DAY"
+    left, right = value(node.expression), value(node.this)
+    nullable = left.nullable or right.nullable
+    if unit == "DAY":
+        return Typed(call("-", convert(right, DATE, node).term, convert(left, DATE, node).term), BIGINT, nullable)
+    before, after = (convert(one, TIMESTAMP, node).term for one in (left, right))
+    if unit in MONTHS:
+        counts = [_months(one, unit) for one in (after, before)]
+        return Typed(call("-", *counts), BIGINT, nullable)
+    if unit not in MICROSECONDS or unit in ("MILLISECOND", "WEEK"):
+        raise SqlError(f"date_diff of {unit} is not evaluated", node)
+    if unit != "MICROSECOND":
+        before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
+    return Typed(call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable)
+
+
+def _months(moment: Term, unit: str) -> Term:
+    """Return the number of months, or of longer units, since the year 0."""
+    months = call("-", call("datetime:month", moment), Lit(1, "int64"))
+    whole = call("+", call("*", call("datetime:year", moment), Lit(12, "int64")), months)
+    return call("/", whole, Lit(MONTHS[unit], "int64"))
+
+
+FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
+    ((exp.Interval,), _interval),
+    ((exp.Extract, exp.TimeToUnix, *_PART_NODES), part),
+    ((exp.DateAdd,), _added),
+    ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
+    ((exp.DateDiff,), _difference),
+]
