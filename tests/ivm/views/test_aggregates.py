@@ -346,7 +346,7 @@ def test_ropes_of_older_versions_and_what_rules_may_read(tmp_path):
                 ws.rope(name, *key)
         with pytest.raises(UnknownViewError, match="not a concat"):
             ws.rope("there", 1)
-        assert list(ws.query("q(x) <- v[x] = r, r = \"z-b\".")) == [(1,)]
+        assert list(ws.query('q(x) <- v[x] = r, r = "z-b".')) == [(1,)]
         assert list(ws.query('q[x] = r <- agg<<r = concat(t, "+")>> s[x, _] = t.')) == [(1, "z+b"), (2, "c")]
 
 
