@@ -34,6 +34,7 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
+from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -191,9 +192,10 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     if not plan.in_columns:
         return []
     names = {trie.index.predicate for trie in plan.tries}
-    if not all(name in source for name in names):  # a helper view of a query, which has no rows before it is evaluated
+    try:
+        trees = {name: source.tree(name) for name in names}
+    except MissingError:  # a helper view of a query, which has no rows before it is evaluated
         return ["  columns   the blocks of one relation look up the others"]
-    trees = {name: source.tree(name) for name in names}
     types, needed = rule.definition.types, installed.heads[plan].needed
     root, others, summed = ColumnJoin(source.pages, plan, trees, needed, types, Encoder(source)).summary()
     lines = [f"  columns   the blocks of {root} look up {', '.join(others) or 'what is negated'}"]

@@ -150,7 +150,7 @@ def test_a_deletion_goes_by_its_key(gone: dict[str, Any], tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ({"item": [5], "p": [None], "_change_type": ["insert"]}, "price: column p, row 0: null, and it is never null"),
+        ({"item": [5], "p": [None], "_change_type": ["insert"]}, "p, row 0: null, and the column is never null"),
         ({"item": [None], "p": [5.0], "_change_type": ["delete"]}, "price: column item, row 0: null"),
         ({"item": [5, 6], "_change_type": ["delete", "insert"]}, "price has the columns item, p; the changes have"),
         ({"item": [5], "q": [5.0]}, "price has the columns item, p; the changes have item, q"),
