@@ -105,6 +105,7 @@ class Tree(NamedTuple):
 
     def on(self, pages: Pages) -> TreeRef:
         """Return the tree as kernels take it, with the map of its pages."""
+        pages.words  # noqa: B018 - a map that is no longer valid raises its error here
         return TreeRef(pages, self.pointer, self.height, self.spec.keys)
 
 

@@ -84,7 +84,7 @@ def test_least_and_greatest_texts(store):
     assert price.scan("max:item,year") == (greatest, 2013) and price.scan("argmin:item,year") == 2010
     assert price.prefix(1, text("tea")).scan("max:item") == text("tea")
     assert price.range((9,)).scan("max:item") is None
-    with pytest.raises(SchemaError, match="no scan is carried, just scan"), store.transaction() as txn:
+    with pytest.raises(SchemaError, match="fold them without one, by scan"), store.transaction() as txn:
         txn.add_scan("price", "max:item")
 
 
