@@ -15,6 +15,7 @@
 
 `compile` ends here, with checked rules. `with_block` goes on:
 
+    one row       is read by bodies without a positive atom            plan/rewrite/helpers.py
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
@@ -47,7 +48,14 @@ from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
-from ivm.plan.rewrite.helpers import lift_computed, lift_existentials, lift_negations, lift_texts, refuse_failures
+from ivm.plan.rewrite.helpers import (
+    lift_computed,
+    lift_constants,
+    lift_existentials,
+    lift_negations,
+    lift_texts,
+    refuse_failures,
+)
 from ivm.plan.rewrite.magic import pass_constants
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
@@ -148,6 +156,7 @@ def with_block(
     text = with_declarations(given, program) if isinstance(given, str) else text
     if not saved:
         program.refuse_long()
+    program = lift_constants(program)
     if once:
         program = pass_constants(program)
     layouts = {**installed.layouts, **store.layouts(program.predicates)}
@@ -214,7 +223,7 @@ class _Planner:
     def _planned(self, rule: Rule, i: int, number: int, own: frozenset[str] | None) -> InstalledRule:
         """Return rule i with its plans; `own` are the views of its stratum, if that is recursive."""
         granularity, maintenance, limits = self._options
-        if rule.range or rule.texts:
+        if rule.range or rule.texts or not reads(rule):
             stored = {name: (self._layouts[name].keys, self._layouts[name].visible) for name in reads(rule)}
             return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None)
         keys = {name: layout.keys for name, layout in self._layouts.items()}

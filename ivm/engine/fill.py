@@ -251,8 +251,10 @@ class Filler:
             points, measured = map(self.tree, rule.span.indices)
             self.accounts[name].operations += points.count
             rows = ranged_rows(self.txn.pages, rule.span, points, self.results_of(name, rule.span, measured))
-        else:
+        elif rule.reads:
             rows = self._texts(name, rule)
+        else:
+            rows = np.zeros((1, 1), np.int64)
         return np.full(rows.shape[1], INSERT), rows
 
     def _texts(self, name: str, rule: InstalledRule) -> np.ndarray:

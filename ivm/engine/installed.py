@@ -41,8 +41,8 @@ class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
 
     `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
-    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, and one of
-    texts (lang/ir.py) from a concat's state: both have no plans.
+    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, one of texts
+    (lang/ir.py) from a concat's state, and one that reads nothing has one row: these have no plans.
     """
 
     number: int

@@ -47,9 +47,6 @@ def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> N
 def check_safety(rule: Rule) -> None:
     """Raise SafetyError at the first variable that nothing binds."""
     for disjunct in rule.body:
-        if not any(isinstance(literal, Atom) for literal in disjunct):
-            reason = "each disjunct needs an atom that is not negated, from which its rows come"
-            raise SafetyError(rule.where, reason)
         bound = _check_body(disjunct, frozenset())
         _demand(_needed(rule), bound, disjunct)
 

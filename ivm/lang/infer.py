@@ -242,6 +242,10 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
     """Return the atom with its constants converted to the column types."""
+    value = atom.value
+    if isinstance(value, Const) and value.where == atom.where and predicate.value != "bool":  # it is written alone
+        reason = f"{atom.predicate} has no boolean values: write {atom.predicate}[...] = _ where any value will do"
+        raise RuleTypeError(atom.where, reason)
     terms = tuple(
         adapt(term, as_read(column)) if isinstance(term, Const) else term
         for term, column in zip(atom.terms, predicate.types, strict=True)

@@ -244,6 +244,14 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(right.where, MARKED)
         return Operation(str(op), left, right, where=self.at(meta))
 
+    def condition(self, meta: Meta, parts: list[Any]) -> Operation:
+        """`function[args]` alone, which is `function[args] = true`."""
+        (call,) = parts
+        if not isinstance(call, Application):
+            reason = "a condition is an atom, a comparison as in x = y, or a function whose value is a boolean"
+            raise RuleSyntaxError(self.at(meta), reason)
+        return Operation("=", call, Const(True, "bool", where=call.where), where=call.where)
+
     def chain(self, meta: Meta, parts: list[Any]) -> And:
         """`term <= term < term`: each two neighbours are compared."""
         links = zip(parts[::2], parts[1::2], parts[2::2], strict=False)

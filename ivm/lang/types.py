@@ -229,6 +229,7 @@ def _as_float(value: int | Decimal, where: Where) -> float:
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
     hint = how_written(wanted)
+    shown = shown.lower() if const.type == "bool" else shown
     return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}")
 
 

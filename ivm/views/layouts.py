@@ -46,7 +46,7 @@ from typing import NamedTuple, TypeAlias
 
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
-from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, variables
+from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, reads, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import plain_word
 from ivm.plan.plan import Plan
@@ -369,6 +369,8 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
     if writers[0][0].texts:
         keys = len(predicate.keys)
         return Layout(TEXT, max(1, keys), int(keys > 0), 0, bare=not keys)
+    if not reads(writers[0][0]):
+        return Layout(PLAIN, len(predicate.types), 0, 0)
     if writers[0][0].aggregates:
         if len(writers) > 1 or len(writers[0][1]) > 1:
             raise AggregateError(

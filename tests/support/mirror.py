@@ -21,7 +21,7 @@ class Mirror:
     def __init__(self, path: Path | str, text: str, **options: object):
         self.path = path
         self.program = compile(text)
-        self.state = naive.empty(self.program)
+        self.state = naive.evaluate(self.program, naive.empty(self.program))
         self.workspace = ivm.open(path, sync="off")
         self.workspace.install(text, **options)
         self.compare()

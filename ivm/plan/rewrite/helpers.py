@@ -18,6 +18,12 @@ else connects are rewritten; others just filter bindings that are joined anyway.
 variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is not a failure
 here, since no stored value equals it.
 
+Give a body without a positive atom, which holds once or not at all, a helper view of one row.
+
+    p(x) <- x = 3, !q(x).
+
+    p$one(0).          p(x) <- p$one(0), x = 3, !q(x).
+
 Turn an existential part of a body, which must hold for some values only, into a helper view of one row.
 
     p(x) <- a(x), b(y, z), y < z.
@@ -75,7 +81,7 @@ from ivm.plan.expression import binaries, linear, may_fail, type_of
 from pagestore.host import KEYS_MAX
 
 Groups = dict[tuple[str, tuple[Const | None, ...]], str]  # helpers with a concat's texts, by its name and constant keys
-NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
+NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 
 def lift_texts(program: Program, known: Program) -> Program:
@@ -125,6 +131,26 @@ def _texts_of(atom: Atom, concat: Predicate, name: str, rule: Rule) -> Rule:
     head = Atom(name, (*keys,), text, where=atom.where)
     text_ = f"{rule.text}  (the texts that it reads)"
     return Rule((head,), (body,), types=types, text=text_, where=rule.where, texts=True)
+
+
+def lift_constants(program: Program) -> Program:
+    """Put helper views of one row before the rules that have a conjunction without a positive atom, which read them."""
+    predicates, rules = dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        bare = [not any(isinstance(x, Atom) for x in disjunct) for disjunct in rule.body]
+        if not any(bare):
+            rules.append(rule)
+            continue
+        name = f"{rule.heads[0].predicate}$one"
+        if name not in predicates:
+            head, text = Atom(name, (ONLY,), where=rule.where), f"{rule.text}  (its one row)"
+            holds = ((Compare("=", ONLY, ZERO),),)
+            rules.append(Rule((head,), holds, types={ONLY.name: "int64"}, text=text, where=rule.where))
+            _define(head, rules[-1], predicates)
+        one = Atom(name, (ZERO,), where=rule.where)
+        body = tuple((one, *disjunct) if lone else disjunct for lone, disjunct in zip(bare, rule.body, strict=True))
+        rules.append(replace(rule, body=body))
+    return replace(program, predicates=predicates, rules=tuple(rules))
 
 
 def lift_negations(program: Program) -> Program:
@@ -318,9 +344,6 @@ def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
             if len(defined) == 1 and defined <= {x.left, x.right} - held:
                 group |= defined
     return groups
-
-
-ONLY = Var("only$")
 
 
 def lift_existentials(program: Program) -> Program:

@@ -4,7 +4,7 @@ import pytest
 
 import ivm
 from ivm.engine.compile import compile
-from ivm.errors import RuleTypeError
+from ivm.errors import RuleError, RuleTypeError
 
 NAMES = {
     "int8": "int64", "int32": "int64", "int[8]": "int64", "int[64]": "int64", "uint8": "int64", "uint[32]": "int64",
@@ -29,3 +29,43 @@ def test_a_program_of_sized_types_runs():
     with ivm.open(":memory:") as workspace:
         workspace.install('size[n] = s -> symbol(n), int[32](s). +size["a"] = 7. big(n) <- size[n] = s, s > 5.')
         assert [*workspace["big"]] == [("a",)]
+
+
+FLAGS = "flag[x] = b -> int(x), boolean(b). name(x, s) -> int(x), string(s). "
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("p(x) <- flag[x].", "p(x) <- flag[x] = true."),
+        ("p(x) <- name(x, _), !flag[x].", "p(x) <- name(x, _), !flag[x] = true."),
+        ("p(x) <- name(x, _), (flag[x] ; x = 3).", "p(x) <- name(x, _), (flag[x] = true ; x = 3)."),
+        ("p(x) <- name(x, _), (flag[x + 1]).", "p(x) <- name(x, _), flag[x + 1] = true."),
+        ('p(x) <- name(x, s), string:contains[s, "a"].', 'p(x) <- name(x, s), string:contains[s, "a"] = true.'),
+        ('p(x) <- name(x, s), !contains[s, "a"], flag[x].', 'p(x) <- name(x, s), !contains[s, "a"] = true, flag[x].'),
+        ("n[] = c <- agg<<c = count()>> flag[x].", "n[] = c <- agg<<c = count()>> flag[x] = true."),
+    ],
+)
+def test_a_boolean_function_alone_is_a_condition(text, same, views):
+    mirror = views(FLAGS + text + same.replace("p(x) <-", "same(x) <-").replace("n[] =", "same[] ="))
+    mirror.insert("name", (1, "ab"), (2, "b"), (3, "b"), (4, "ba"))
+    mirror.insert("flag", (1, True), (2, False), (3, True))
+    mirror.insert("flag", (1, False), (2, True))
+    mirror.delete("flag", (3, True))
+    assert [*mirror.workspace["same"]] == [*mirror.workspace[text[0]]]
+    assert mirror.workspace.check() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("x % 2", "1:59: a condition is an atom, a comparison as in x = y, or a function whose value is a boolean"),
+        ("x", "1:59: a condition is an atom, a comparison as in x = y, or a function whose value is a boolean"),
+        ("size[x]", "1:59: size has no boolean values: write size[...] = _ where any value will do"),
+        ("abs[x]", "int64 = bool: the sides of a comparison need one type"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_a_remedy(body, says):
+    with pytest.raises(RuleError) as caught:
+        compile(f"size[x] = y -> int(x), int(y). p(x) <- size[x] = _      , {body}.")
+    assert says in str(caught.value)
