@@ -184,3 +184,13 @@ SELECT LOG10(i_price) AS l10, LOG(i_price) AS l, LOG2(i_price) AS l2, LOG(2, i_p
 SELECT TRY_CAST(w_ytd AS DOUBLE) AS d, TRY_CAST(w_id AS VARCHAR) AS v, TRY_CAST(w_id AS BIGINT) AS b FROM warehouse;
 SELECT TRY_CAST(o_entry_d AS DATE) AS d, TRY_CAST(o_ol_cnt AS DOUBLE) / 3 AS x FROM orders;
 SELECT TRY_CAST(w_zip AS INTEGER) AS zip FROM warehouse;
+SELECT w_id, UNNEST([1, 2]) AS k FROM warehouse;
+SELECT UNNEST(GENERATE_SERIES(1, 3));
+SELECT c_id FROM customer WHERE c_id IN (SELECT UNNEST([1, 11]));
+WITH n AS (SELECT UNNEST(['GC', 'BC', 'XX']) AS cr) SELECT n.cr, COUNT(c_id) AS c FROM n LEFT JOIN customer ON c_credit = n.cr GROUP BY n.cr;
+SELECT w_id, UNNEST([1, 2]) * 10 + w_id AS k FROM warehouse w WHERE w_id < 3;
+SELECT w_id, UNNEST([1, 2]) FROM warehouse;
+SELECT COUNT(*), UNNEST([1, 2]) AS k FROM warehouse;
+SELECT DISTINCT UNNEST([1, 1, 2]) AS k FROM warehouse;
+SELECT UNNEST([w_id, 2]) AS k FROM warehouse;
+SELECT w_id, UNNEST([1, NULL]) AS k FROM warehouse ORDER BY w_id, k LIMIT 3;
