@@ -194,3 +194,8 @@ SELECT COUNT(*), UNNEST([1, 2]) AS k FROM warehouse;
 SELECT DISTINCT UNNEST([1, 1, 2]) AS k FROM warehouse;
 SELECT UNNEST([w_id, 2]) AS k FROM warehouse;
 SELECT w_id, UNNEST([1, NULL]) AS k FROM warehouse ORDER BY w_id, k LIMIT 3;
+SELECT c_w_id, MEDIAN(c_balance) AS m, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY c_discount DESC) AS d FROM customer GROUP BY c_w_id;
+SELECT ol_w_id, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY ol_amount DESC) AS d, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY ol_quantity) AS q FROM order_line GROUP BY ol_w_id;
+SELECT h_data FROM history WHERE h_data NOT IN (SELECT s_data FROM stock);
+SELECT o_id, o_d_id FROM orders o WHERE o_carrier_id NOT IN (SELECT d_id FROM district d WHERE d.d_w_id = o.o_w_id) OR o_id > 3;
+SELECT UPPER(w_state) AS w_state, COUNT(*) AS n FROM warehouse GROUP BY w_state;
