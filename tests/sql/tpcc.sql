@@ -199,3 +199,8 @@ SELECT ol_w_id, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY ol_amount DESC) AS d
 SELECT h_data FROM history WHERE h_data NOT IN (SELECT s_data FROM stock);
 SELECT o_id, o_d_id FROM orders o WHERE o_carrier_id NOT IN (SELECT d_id FROM district d WHERE d.d_w_id = o.o_w_id) OR o_id > 3;
 SELECT UPPER(w_state) AS w_state, COUNT(*) AS n FROM warehouse GROUP BY w_state;
+SELECT c_w_id, c_id, COUNT(DISTINCT c_state) OVER (PARTITION BY c_w_id) AS k, COUNT(DISTINCT c_data) OVER () AS a FROM customer;
+SELECT h_w_id, COUNT(DISTINCT h_data) OVER (PARTITION BY h_data) AS k, COUNT(DISTINCT h_amount) OVER (PARTITION BY h_w_id) AS m FROM history;
+SELECT w_id, (SELECT MAX(n) FROM (SELECT COUNT(DISTINCT d_name) OVER (PARTITION BY d_city) AS n FROM district WHERE d_w_id = w_id)) AS m FROM warehouse;
+SELECT c_state, COUNT(DISTINCT COUNT(*)) OVER () AS k FROM customer GROUP BY c_state;
+SELECT o_w_id, COUNT(DISTINCT o_c_id) OVER (ORDER BY o_id) AS k FROM orders;
