@@ -480,7 +480,7 @@ def _quantile(one: _Aggregate) -> Made:
     node = one.one.node
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
-        if one.one.order[0].args.get("desc"):
+        if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):  # a median is in the middle
             raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
     else:
         share, argument = node.args.get("quantile") or node.expression, node.this

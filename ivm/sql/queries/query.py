@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.names import output_name
-from ivm.sql.queries import grouping_sets, numbering, recursion, sets, subqueries, windows
+from ivm.sql.queries import grouping_sets, numbering, recursion, relations, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
@@ -63,7 +63,7 @@ class Queries:
             if isinstance(node, exp.SetOperation):
                 return sets.rows(self, node, outer, top)
             if isinstance(node, exp.Select):
-                return Select(self, node, outer, top).rows()
+                return Select(self, relations.spread(node), outer, top).rows()
             if isinstance(node, exp.Values):
                 return self._values(node, outer)
             if isinstance(node, exp.Table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.names import text
 from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
@@ -34,6 +35,27 @@ def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
         case exp.Unnest():
             return _function(queries, node, outer)
     raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
+
+
+def spread(node: exp.Select) -> exp.Select:
+    """Return a query with `unnest` of a constant list in its select list as one of its tables."""
+    found = [one for item in node.expressions for one in item.find_all(exp.Explode) if one.parent_select is node]
+    if not found:
+        return node
+    if len(found) > 1 or node.args.get("group") or any(item.find(exp.AggFunc, exp.Window) for item in node.expressions):
+        raise SqlError("unnest in a select list is kept once, without groups and windows: write it in FROM", found[-1])
+    name = "unnested"
+    new = node.copy()
+    (place,) = [one for item in new.expressions for one in item.find_all(exp.Explode) if one.parent_select is new]
+    alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier(name)])
+    table = exp.Unnest(expressions=[place.this.copy()], alias=alias)
+    column: exp.Expr = exp.column(name, name)
+    if place.parent is new:
+        items = place.this.expressions if isinstance(place.this, exp.Array) else None
+        shown = text(place.this) if items is None else f"list_value({', '.join(map(text, items))})"
+        column = exp.alias_(column, f"unnest({shown})", quoted=True)
+    place.replace(column)
+    return new.join(table, join_type="cross", copy=False) if new.args.get("from_") else new.from_(table, copy=False)
 
 
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:

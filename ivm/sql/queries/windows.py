@@ -319,8 +319,10 @@ class _Partition:
             condition, function = function.expression.this, function.this
         if isinstance(function, exp.IgnoreNulls):
             function = function.this
-        op, type_, value = self._operation(function, node)
         low, high = self._frame(node)
+        if _counts_distinct(function) and condition is None and low is None and high is None:
+            return self._distinct_count(function)
+        op, type_, value = self._operation(function, node)
         empty = Lit(0 if isinstance(function, exp.Count) else None, type_.store)
         source = self.body.copy()
         if condition is not None:
@@ -332,6 +334,14 @@ class _Partition:
         if low is None and high is None:
             return self._whole(op, type_, value, source, empty)
         return self._framed(op, type_, value, source, empty, low, high)
+
+    def _distinct_count(self, function: exp.Expr) -> Typed:
+        """COUNT(DISTINCT x) of the whole partition."""
+        source = self.body.copy()
+        value = self.builder.define(source, self.select.evaluate(function.this.expressions[0]))
+        outputs = [*self.by, self.builder.require(source, value)]
+        distinct, columns = self.builder.as_atom(source, [(f"c{n}", v) for n, v in enumerate(outputs)], distinct=True)
+        return self._whole("count", BIGINT, None, distinct, Lit(0, "int64"), [*self.around, *columns[:-1]])
 
     def _operation(self, function: exp.Expr, node: exp.Window) -> tuple[str, SqlType, Typed | None]:
         if isinstance(function, exp.Count):
@@ -355,16 +365,27 @@ class _Partition:
             return "sum", SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT, value
         return ("avg" if isinstance(function, exp.Avg) else MOMENTS[type(function)]), DOUBLE, value
 
-    def _whole(self, op: str, type_: SqlType, value: Typed | None, source: Body, empty: Lit) -> Typed:
-        """Return an aggregate of the whole partition."""
+    def _whole(
+        self,
+        op: str,
+        type_: SqlType,
+        value: Typed | None,
+        source: Body,
+        empty: Lit,
+        groups: Sequence[Typed] | None = None,
+    ) -> Typed:
+        """Return an aggregate of the whole partition; `groups` are the partition's values in `source`."""
         result, name = self.builder.variable(type_, False).term, self.builder.helper()
         assert isinstance(result, Var)
-        keys = [*self.groups] or [self.builder.define(source, Typed(Lit(0, "int64"), INTEGER, False))]
+        keys = [*(self.groups if groups is None else groups)] or [
+            self.builder.define(source, Typed(Lit(0, "int64"), INTEGER, False))
+        ]
         fold = Fold(op, result.name, () if value is None else (value.term,))
         self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), source, (fold,))
         columns = tuple(Column(f"g{n}", k.type, self.builder.may_be_null(source, k)) for n, k in enumerate(keys))
         table = Table(name, (*columns, Column("value", type_, False)), (*range(len(keys)),), True)
-        if not self.groups:
+        keys = [*self.groups]
+        if not keys:
             zero = self.builder.define(self.body, Typed(Lit(0, "int64"), INTEGER, False))
             keys = [zero]
         return self._or_empty(table, keys, type_, empty)
@@ -419,6 +440,11 @@ class _Partition:
         builder.emit(Rule((Atom(name, tuple(v.term for v in point), (result,)),), tuple(frame.literals), (fold,)))
         folded = Table(name, (*point_columns, Column("value", type_, False)), (*range(len(point_columns)),), True)
         return self._or_empty(folded, [*groups, *bounds], type_, empty)
+
+
+def _counts_distinct(function: exp.Expr) -> bool:
+    distinct = function.this if isinstance(function, exp.Count) else None
+    return isinstance(distinct, exp.Distinct) and len(distinct.expressions) == 1
 
 
 def _float(term: Term) -> Term:
