@@ -344,7 +344,10 @@ def test_what_cannot_be_stabbed(booked, store):
         relation.stab_many([np.array(["room 1", "room 2"]), np.array([5])])
     with pytest.raises(SchemaError, match="needs the max scan"), booked[0].transaction() as txn:
         txn.drop_scan("booked", "max:b")
-    with pytest.raises(SchemaError, match="ends of one type that is never null are wanted, not int64 and"), store.transaction() as txn:
+    with (
+        pytest.raises(SchemaError, match="ends of one type that is never null are wanted, not int64 and"),
+        store.transaction() as txn,
+    ):
         txn.create_intervals("mixed", "a: int64, b: date", ("a", "b"))
 
 
