@@ -520,7 +520,7 @@ def test_what_only_spark_knows_is_left_to_it(
     ("words", "says"),
     [
         (["--key", "k"], "name the raw table's files"),
-        (["a.csv", "--config", "x.toml"], "the sources stand in the file"),
+        (["a.csv", "--config", "x.toml"], "has the sources: leave them out here"),
         (["a.csv", "--key", "k", "--fill", "k=1"], "there is no --column k"),
     ],
 )

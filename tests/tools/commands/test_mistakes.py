@@ -113,6 +113,7 @@ MISTAKES = {  # a command, and what its line must say
     "ivm exec s.pages '+two(1, 2).'": "two is a view",
     "ivm query s.pages 'q(x) <- none(x).'": "query:1:9: nothing declares or derives none",
     "ivm query s.pages 'q(x) <- e(x).'": "e takes 2 arguments, not 1",
+    "ivm sql s.pages 'SELECT z FROM e'": "no column z is in these tables",
     "ivm query s.pages 'q(x) <- e(x, _).' -o nodir/x.csv": "there is no folder .*/nodir",
     "ivm print s.pages none": "there is no relation or view 'none'; there is e, two",
     "ivm print empty.pages none": "there is no relation or view 'none'; there is none",

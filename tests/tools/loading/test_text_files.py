@@ -245,7 +245,7 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
         ("", 'id,v\n1,"a\n2,b\n3,c\n', (), "a.csv, line 2: a quote is not closed"),
         ("", 'id,v\n1,"a\n2,b\n3,"c"\n', (), "a.csv, line 2: a quote is not closed, or a text follows it"),
         ("", 'id,"v\n1,2\n', (), "a.csv, line 1: a quote is not closed"),
-        ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is not UTF-8: say what the file is written in with --encoding"),
+        ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is not valid UTF-8: say what the file is written in"),
         ("", b"id,v\n1,\xfc\n", (), r"column v is not UTF-8 in line 2 (b'\xfc'): say what"),
         ("", b"id,v\n1,2\n", ("--encoding", "utf-16"), "is not written in utf-16"),
         ("", "id,v\n1,2,3\n", (), "3 values where the head has 2 columns in 1 row (1,2,3)"),
