@@ -385,8 +385,9 @@ def show_constant(constant: Const) -> str:
         case float():
             text = repr(value)
             return text if "e" in text else f"{text}e0"
-        case _:
-            return f"{value:f}" if constant.type.startswith("decimal") else str(value)
+        case Decimal():
+            return f"{value:f}"
+    return str(value)
 
 
 def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:

@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
+from ivm.lang.ir import Value
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTEGER, NULL, TIME, TIMESTAMP, VARCHAR, SqlType
@@ -62,7 +63,7 @@ def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
         raise SqlError(f"{found!r} is not a value of type {type_}", node) from None
 
 
-def _converted(value: object, type_: SqlType) -> object:
+def _converted(value: object, type_: SqlType) -> Value:
     if type_.is_integer:
         return _integer(value)
     if type_.is_decimal:
@@ -80,7 +81,7 @@ def _converted(value: object, type_: SqlType) -> object:
     raise ValueError
 
 
-def _plain(value: object) -> object:
+def _plain(value: object) -> Value:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float | Decimal | str):
@@ -114,7 +115,7 @@ def _truth(value: object) -> bool:
     return bool(_plain(value))
 
 
-def _moment(value: object, type_: SqlType) -> object:
+def _moment(value: object, type_: SqlType) -> Value:
     if isinstance(value, str):
         text = value.strip()
         if type_ == TIME:
@@ -124,7 +125,7 @@ def _moment(value: object, type_: SqlType) -> object:
             found = (found - (found.utcoffset() or timedelta())).replace(tzinfo=None)
         return found.date() if type_ == DATE else found
     if isinstance(value, datetime):
-        return {"DATE": value.date(), "TIME": value.time()}.get(type_.name, value)
+        return value.date() if type_ == DATE else value.time() if type_ == TIME else value
     if isinstance(value, date) and type_ != TIME:
         return value if type_ == DATE else datetime.combine(value, time())
     raise ValueError

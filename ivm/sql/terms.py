@@ -8,15 +8,12 @@ Either     (a = 1 ; b = 2)
 Rule       v(a, b) <- ...      f[a] = n <- agg<<n = count()>> ...
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from ivm.lang.ir import show_name
+from ivm.lang.ir import Const, Value, show_constant, show_name
 from ivm.sql.types import SqlType
 
 VARIABLE = re.compile(r"_x\d+")  # those that the translation makes
@@ -36,7 +33,7 @@ class Var:
 class Lit:
     """A constant; None is null, of the type `store`."""
 
-    value: object
+    value: Value
     store: str
 
 
@@ -308,7 +305,7 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Var():
             return show_variable(term.name)
         case Lit():
-            return show_literal_value(term)
+            return show_constant(Const(term.value, term.store))
         case Call(name, (left, right)) if name in INFIX:
             own = INFIX[name]
             text = f"{show_term(left, own)} {name} {show_term(right, own + 1)}"
@@ -325,24 +322,3 @@ def _show_operand(term: Term) -> str:
         case Call(name, (left, right)) if name in COMPARISONS:
             return f"{show_term(left)} {name} {show_term(right)}"
     return show_term(term)
-
-
-def show_literal_value(literal: Lit) -> str:
-    """Return a constant as rules write it: `#2013-01-31#`, `3.50`, `null["int64"]`."""
-    match literal.value:
-        case None:
-            return f'null["{literal.store}"]'
-        case bool():
-            return "true" if literal.value else "false"
-        case str():
-            return json.dumps(literal.value, ensure_ascii=False)
-        case datetime():
-            return f"#{literal.value.isoformat(' ')}#"
-        case date() | time():
-            return f"#{literal.value.isoformat()}#"
-        case float():
-            text = repr(literal.value)
-            return text if "e" in text else f"{text}e0"
-        case Decimal():
-            return f"{literal.value:f}"
-    return str(literal.value)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from ivm.lang.ir import Value
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions, Subqueries
@@ -296,7 +297,7 @@ class _Aggregate:
 
     # -- rules
 
-    def fold(self, op: str, type_: SqlType, *args: Term, default: object = None) -> Made:
+    def fold(self, op: str, type_: SqlType, *args: Term, default: Value = None) -> Made:
         """Return a function by one aggregate of the rules."""
         table = self.grouping.table_of(type_)
         self.emit(table, Fold(op, "r", args))
@@ -328,7 +329,7 @@ class _Aggregate:
         self.key = [*self.key[:around], *columns[: len(self.key) - around]]
         return columns[len(self.key) - around :]
 
-    def computed(self, type_: SqlType, parts: list[Made], term: Callable[..., Term], *, default: object = None) -> Made:
+    def computed(self, type_: SqlType, parts: list[Made], term: Callable[..., Term], *, default: Value = None) -> Made:
         """Return a function that is computed from other functions of the group."""
         table = self.grouping.table_of(type_)
         body, values = Body(), list[Term]()

@@ -18,7 +18,7 @@ from ivm.sql.queries import functions as fn
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
-from ivm.sql.types import BOOLEAN, NULL, SqlType, sql_type
+from ivm.sql.types import BOOLEAN, NULL
 
 COMPARE: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -317,8 +317,3 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
         else:
             parts.append(one)
     return sorted(parts, key=lambda one: one.find(exp.Select) is not None)
-
-
-def cast_type(node: exp.Cast) -> SqlType:
-    """Return the type that a cast names."""
-    return sql_type(node.to)
