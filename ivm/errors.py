@@ -24,7 +24,7 @@ SHOWN = 100  # characters of a line that are shown
 
 
 class Where(NamedTuple):
-    """A place in a text of rules; lines and columns count from 1."""
+    """A place in a text; lines and columns count from 1."""
 
     source: str
     line: int
@@ -32,6 +32,21 @@ class Where(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}:{self.column}"
+
+    def with_caret(self, said: str, text: str) -> list[str]:
+        """Return a sentence, then the line `text` of this place and a caret under the column, if the line is known.
+
+        Of a long line, the part around the column is shown.
+
+        >>> Where("rules", 1, 3).with_caret("x is wrong", "p(x).")
+        ['x is wrong', 'p(x).', '  ^']
+        """
+        if not text:
+            return [said]
+        at = self.column - 1
+        start = max(0, at - SHOWN // 2) if len(text) > SHOWN else 0
+        shown = [letter if letter.isprintable() else " " for letter in text[start : start + SHOWN]]
+        return [said, "".join(shown).rstrip(), " " * (at - start) + "^"]
 
 
 class IvmError(Exception):
@@ -67,13 +82,7 @@ class RuleSyntaxError(RuleError):
     @property
     def lines(self) -> list[str]:
         """The sentence, and below it the line with a caret under the place."""
-        said = super().__str__()
-        if not self.text:
-            return [said]
-        at = self.where.column - 1
-        start = max(0, at - SHOWN // 2) if len(self.text) > SHOWN else 0
-        shown = [letter if letter.isprintable() else " " for letter in self.text[start : start + SHOWN]]
-        return [said, "".join(shown).rstrip(), " " * (at - start) + "^"]
+        return self.where.with_caret(super().__str__(), self.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.where, self.reason), {"text": self.text}

@@ -1,11 +1,9 @@
 """Errors of SQL: a sentence with the line and the column of the statement."""
 
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from ivm.errors import IvmError
-from pagestore.host import printable
+from ivm.errors import IvmError, Where
 
 
 class SqlError(IvmError, ValueError):
@@ -20,12 +18,12 @@ class SqlError(IvmError, ValueError):
 class SqlSyntaxError(SqlError):
     """A text that does not parse: `lines` are the sentence, then the line of the place with a caret below it."""
 
-    def __init__(self, reason: str, place: tuple[int, int], shown: Sequence[str]) -> None:
-        """`shown` is the line of the place, or nothing."""
+    def __init__(self, reason: str, place: tuple[int, int], text: str) -> None:
+        """`text` is the line of the place, or empty."""
         super().__init__(reason)
         self.place = place
-        carets = [line for text in shown for line in (printable(text), " " * (place[1] - 1) + "^")]
-        self.lines = [f"sql:{place[0]}:{place[1]}: {reason}", *carets]
+        where = Where("sql", *place)
+        self.lines = where.with_caret(f"{where}: {reason}", text)
         self.args = ("\n  ".join(self.lines),)
 
 

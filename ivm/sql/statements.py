@@ -69,7 +69,7 @@ def _syntax(error: SqlglotError, text: str) -> SqlError:
     reason = reason[:1].lower() + reason[1:]
     place = line or 1, max(1, (column or 1) - len(found or "") + 1)
     lines = text.split("\n")
-    return SqlSyntaxError(f"`{found}`: {reason}" if found else reason, place, lines[place[0] - 1 : place[0]])
+    return SqlSyntaxError(f"`{found}`: {reason}" if found else reason, place, "".join(lines[place[0] - 1 : place[0]]))
 
 
 def _with_parameters(node: exp.Expr, parameters: Parameters, all_: list[exp.Expr]) -> exp.Expr:
