@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -32,13 +30,6 @@ class Answer(Frames):
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; O(1)."""
         return self._table
-
-    def to_numpy(self) -> dict[str, np.ndarray]:
-        """Return all rows as one array per column, by name."""
-        return {name: self._table[name].to_numpy() for name in self._table.column_names}
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._table.__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
         head = [(field.name, str(field.type)) for field in self._table.schema]

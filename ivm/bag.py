@@ -47,14 +47,6 @@ class Bag(Frames):
         """Return all rows as an Arrow table. O(rows)."""
         return repeated(self.relation.to_arrow())
 
-    def to_numpy(self) -> dict[str, np.ndarray]:
-        """Return all rows as one array per column, by name."""
-        table = self.to_arrow()
-        return {name: table[name].to_numpy() for name in table.column_names}
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
     def __repr__(self) -> str:
         return printable(f"<bag {self.name}: {len(self.relation)} different rows>")
 
@@ -74,14 +66,6 @@ class Wide(Frames):
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. O(rows)."""
         return side_by_side([relation.to_arrow() for relation in self.relations], self.keys)
-
-    def to_numpy(self) -> dict[str, np.ndarray]:
-        """Return all rows as one array per column, by name."""
-        table = self.to_arrow()
-        return {name: table[name].to_numpy() for name in table.column_names}
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")

@@ -7,6 +7,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from pagestore.runtime.lazy import pyarrow as pa
 
 ROWS_SHOWN = 10  # in HTML
@@ -21,6 +23,15 @@ class Frames:
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""
         raise NotImplementedError
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        """Return all rows as one array per column, by name."""
+        table = self.to_arrow()
+        return {name: table[name].to_numpy() for name in table.column_names}
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Stream to any program that reads Arrow: pandas, polars, DuckDB, pyarrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame. O(rows). Raises ImportError if pandas is not installed.
