@@ -388,13 +388,11 @@ def expected_of_json(written: str, text: str) -> Meaning | None:
     return what if goes(what, Type.parse(text)) else None
 
 
-@pytest.mark.parametrize("written", JSON)
-def test_values_of_json(written, tmp_path):
-    file = tmp_path / "x.json"
-    file.write_text(f'{{"x": {written}}}\n')
+def load_as_expected(file: Path, expected_in: Callable[[str], Meaning | None]) -> None:
+    """Load a file of one value into a column of every type: what is expected goes in, else the column is named."""
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         for i, text in enumerate(PLAIN):
-            relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_of_json(written, text)
+            relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_in(text)
             try:
                 load(txn, relation.name, file, ["x"], "append")
             except PagestoreError as error:
@@ -402,6 +400,13 @@ def test_values_of_json(written, tmp_path):
                 assert "column x" in str(error)
             else:
                 assert meaning(relation.to_arrow()["x"][0]) == expected, text
+
+
+@pytest.mark.parametrize("written", JSON)
+def test_values_of_json(written, tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text(f'{{"x": {written}}}\n')
+    load_as_expected(file, lambda text: expected_of_json(written, text))
 
 
 CSV = [
@@ -436,16 +441,7 @@ def expected_of_csv(written: str, text: str) -> Meaning | None:
 def test_texts_of_csv(written, tmp_path):
     file = tmp_path / "x.csv"
     file.write_text(f'x\n"{written}"\n')
-    with pagestore.open(":memory:") as store, store.transaction() as txn:
-        for i, text in enumerate(PLAIN):
-            relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_of_csv(written, text)
-            try:
-                load(txn, relation.name, file, ["x"], "append")
-            except PagestoreError as error:
-                assert expected is None, (text, str(error))
-                assert "column x" in str(error)
-            else:
-                assert meaning(relation.to_arrow()["x"][0]) == expected, text
+    load_as_expected(file, lambda text: expected_of_csv(written, text))
 
 
 def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
