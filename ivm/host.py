@@ -128,7 +128,7 @@ def _schema(catalog: Any, name: str) -> Schema | None:
 
 
 def _rules_before(txn: Transaction) -> Installed:
-    """Return the rules of a transaction's base version, over the relations that this had."""
+    """Return the rules of a transaction's base version, which read the relations of that version."""
     saved = str(txn.base.catalog.properties[PROPERTY])
     before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
     return load(txn, saved, before)
@@ -146,7 +146,7 @@ def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
 def _refit(
     txn: Transaction, rules: Installed, before: Mapping[str, Tree], same_branch: list[Maintainer]
 ) -> Callable[[], None]:
-    """Do as `carry`, where relations have got other columns than are declared."""
+    """Bring views up to date with relations whose columns are no longer those declared; return what `carry` returns."""
     watched = {name for one in same_branch for name in one.subscriptions}
     done = refit(txn, rules, watched, before)
     note_erased(done.engine, watched, done.changes)

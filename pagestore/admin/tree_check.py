@@ -106,7 +106,7 @@ class Walk:
         self._long_texts(self._all(texts))
 
     def _long_texts(self, rows: np.ndarray) -> None:
-        """Do as `long_texts`, given the records (id, part, word) of all texts."""
+        """Check long texts like `long_texts`, given the records (id, part, word) of all texts."""
         long = rows[0, (rows[1] == 0) & (rows[2] & 0xFFFF == 0xFFFF)]
         some = rows[:, (rows[1] < 3) & np.isin(rows[0], long)] if len(long) else rows[:, :0]
         for page, words in long_runs(map(tuple, some.T.tolist())):

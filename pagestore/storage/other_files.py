@@ -86,5 +86,5 @@ class MemoryFile(File):
         self.pwrite(content, 0)
 
     def check_place(self) -> None:
-        """Do nothing but check that it is open: the file cannot be moved or replaced."""
+        """Check that the file is open; in memory it cannot be moved or replaced."""
         self._check()

@@ -68,7 +68,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 def build(
     pager: FreshPager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
 ) -> Built:
-    """Do as `bulk`; return also what a level above the root needs."""
+    """Build a tree like `bulk`; also return what a level above the root needs."""
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
     node = node_buffers(*room.node.shape[1:])  # not the scratch's: `batches` may apply edits while records wait here

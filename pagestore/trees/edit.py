@@ -140,7 +140,7 @@ def apply_indexed(
 def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
-    """Do as `apply_indexed`, in one call of a kernel; return None, with nothing changed, if its room is too small."""
+    """Apply edits like `apply_indexed` by one kernel call; return None, changing nothing, if its room is too small."""
     page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
     reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
@@ -178,7 +178,7 @@ _ROW = attrgetter("pointer", "height", "spec.keys", "spec.values", "spec.tree_id
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
-    """Do as `apply`, in as many descents as needed."""
+    """Apply edits like `apply`, in as many descents as needed."""
     if not tree.root:
         built = _build(pager, tree, actions, edits)
         if built:
@@ -196,7 +196,7 @@ def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray
 
 
 def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
-    """Do as `apply` to an empty tree, by a bulk build; return None for few edits, and for a support to be refused."""
+    """Apply edits to an empty tree by a bulk build; return None for few edits, and for a support to be refused."""
     there = actions != ERASE
     if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
         return None

@@ -147,7 +147,7 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
 
 
 def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) -> np.ndarray:
-    """Do as `select`, with each record counted as often as its value column `column` says, 1 or more.
+    """Select records by rank like `select`, each counted as often as its value column `column` says, 1 or more.
 
     The tree carries the sum of that column, and each rank is below the sum of all. O(log count) each. Raises
     MissingError without such a scan.
@@ -189,7 +189,7 @@ def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """Do as `overlaps_many`, but a record once for each point it meets; return also how many folds and records it read.
+    """Find overlaps like `overlaps_many`, a record once per point; also return how many folds and records were read.
 
     `room` is the number of records to make room for at first."""
     spec = tree.spec

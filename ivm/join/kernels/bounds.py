@@ -48,7 +48,7 @@ def bound_value(plan, state, at):
 
 @kernel
 def added_up(plan, state, at):
-    """Do `bound_value` for several variables, by half words: a partial sum may exceed 64 bits though the total fits."""
+    """Return `bound_value` of several variables, by half words, since a partial sum may exceed 64 bits."""
     high, low = plan[at + CONSTANT] >> 32, plan[at + CONSTANT] & HALF
     for other in range(at + OTHER, at + BOUND_WORDS, 2):
         if plan[other] >= 0:

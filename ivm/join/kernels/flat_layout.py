@@ -160,7 +160,7 @@ def bind(data, place, plan, state, steps, cursors, level, x):
 
 @kernel
 def onward(data, place, o, i, end, x):
-    """Do as `ahead`, with the table of first keys if there is one."""
+    """Seek forward like `ahead`, by the table of first keys if there is one."""
     if place[o, TABLE]:
         return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
     return ahead(data, i, end, x)

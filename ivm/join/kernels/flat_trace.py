@@ -426,7 +426,7 @@ def leave(plan, state, codes, rows, s, scratch, at, step, n):
 
 @kernel
 def leave_words(state, codes, rows, row, scratch, at, ends, n):
-    """Do as `leave`, each row a word, or a word and a tail."""
+    """Write trace rows like `leave`, each row a word, or a word and a tail."""
     tail, word, rest = codes[0, TAIL], codes[0, NOUGHT], 0
     for c in range(2, codes.shape[0]):
         if codes[c, SOURCE] < 0:
@@ -464,7 +464,7 @@ def coded(code, tail, x):
 
 @kernel
 def leave_columns(plan, state, rows, row, s, scratch, at, ends, n):
-    """Do as `leave`, with rows as columns of words."""
+    """Write trace rows like `leave`, as columns of words."""
     for c in range(plan[WIDTH]):
         source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
         if source >= 0:

@@ -184,7 +184,7 @@ def intersect(a, i, i_end, b, j, j_end, out, n, state):
 
 @kernel
 def sifted(a, i, i_end, b, j, j_end, out, n, state):
-    """Do as `intersect`, galloping through b, the much longer slice."""
+    """Intersect two slices like `intersect`, galloping through b, which is much longer."""
     start = n
     while i < i_end and j < j_end:
         x = a[i]

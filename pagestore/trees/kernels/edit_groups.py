@@ -166,14 +166,14 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """Do as `compose` for n edits, a few in any order, into out_edits; order[2n] and fresh[n] are scratch."""
+    """Compose n edits like `compose`, a few in any order, into out_edits; order[2n] and fresh[n] are scratch."""
     merge_order(edits[:keys], order)
     return compose_ordered(keys, columns, actions, edits, order[: order.shape[0] >> 1], fresh, out_actions, out_edits)
 
 
 @kernel
 def compose_ordered(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """Do as `compose` for the edits order[n], a stable order, into out_edits; fresh[n] is scratch."""
+    """Compose the edits order[n], a stable order, like `compose`, into out_edits; fresh[n] is scratch."""
     n = order.shape[0]
     for i in range(n):
         out_actions[i] = actions[order[i]]

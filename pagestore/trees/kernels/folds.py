@@ -106,7 +106,7 @@ def parts(words, page, end, lo, hi):
 
 @inlined
 def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
-    """Do as `fold_page` for COUNT, SUM, MIN and MAX of one word, with folds in registers until the page is done.
+    """Fold a page like `fold_page`, for COUNT, SUM, MIN and MAX of one word, in registers until the page is done.
 
     A sum adds up by halves of words, without a carry. MIN is the MAX of complements.
     """
@@ -316,7 +316,7 @@ def fold_intervals(tree, folds, bounds, out, full, work):
 
 @kernel
 def fold_one(room, low, high):
-    """Do as `fold_intervals` for one interval, with everything in one array at address `room`.
+    """Fold one interval like `fold_intervals`, with everything in one array at address `room`.
 
     It holds the numbers of a look-up (see `lookup.find_record`), then keys, first, end, F and the scans; then the
     bounds int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns 1 if there was one,
@@ -402,14 +402,14 @@ def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
 
 @kernel
 def folded_root(tree, end):
-    """Do as `root_of`, verified so far that the fold words before `end` can be read."""
+    """Return the root like `root_of`, after verifying that the fold words before `end` can be read."""
     level = tree.height - 1
     return enter(tree.pages, tree.root, level, columns_folded(tree, end, level))
 
 
 @kernel
 def folded_child(tree, end, page, slot, level):
-    """Do as `child_of`, verified so far that the fold words before `end` can be read."""
+    """Return a child like `child_of`, after verifying that the fold words before `end` can be read."""
     return child(tree.pages, page, tree.keys, slot, level, columns_folded(tree, end, level))
 
 
@@ -523,7 +523,7 @@ def select_records(tree, columns, count_row, ranks, out):
 
 @kernel
 def find_weighted(tree, columns, row, weight, ranks, out):
-    """Do as `select_records`, with a record counted as often as its column `weight` says, which scan row `row` sums."""
+    """Select like `select_records`, a record counting as often as its column `weight`, which scan `row` sums, says."""
     words, end = tree.pages.words, row + 1
     for i in range(ranks.shape[0]):
         rank = ranks[i]

@@ -119,7 +119,7 @@ def children(tree, level, wanted, group, key, pages):
 
 @kernel
 def child_behind(words, page, key, keys, slot):
-    """Do as `child_slot` for a whole key that belongs to the child at `slot` or to a later one; gallops."""
+    """Find the child of a whole key like `child_slot`, galloping from `slot`, before which it is not."""
     entries, step = words[page + ENTRY_COUNT], 1
     while slot + step < entries and not above(words, page, slot + step, key, keys):
         slot += step
@@ -136,7 +136,7 @@ def child_behind(words, page, key, keys, slot):
 
 @kernel
 def locate_many(words, m, wanted, group, place):
-    """Do as `locate` for key wanted[:m, group[g]] in page place[PAGE, g], all g; set place[LOW] and place[EQUAL]."""
+    """Locate each key wanted[:m, group[g]] in page place[PAGE, g] like `locate`; set place[LOW] and place[EQUAL]."""
     locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without the search for a run
     for c in range(1, m):
         locate_column(words, c, m, wanted, group, place)
@@ -179,7 +179,7 @@ def locate_column(words, c, columns, wanted, group, place):
 
 @kernel
 def lower_many(words, c, n, place):
-    """Do as `lower` for each g < n: move low[g] to the first of size[g] entries whose column c is at least x[g].
+    """Search like `lower` for each g < n: move low[g] to the first of size[g] entries whose column c is at least x[g].
 
     Few or wide columns are searched one by one, others with vector instructions; a probe of no entry is one before,
     which does no harm.
@@ -210,7 +210,7 @@ def lower_many(words, c, n, place):
 
 @kernel
 def narrow_many(words, start, width, found, at):
-    """Do as `narrow` for entry found[g] for each g, in place; at[g] is scratch.
+    """Replace each entry number found[g] by its value, read like `narrow`; at[g] is scratch.
 
     One loop loads; the compiler vectorizes the others.
     """
@@ -298,7 +298,7 @@ def prefetch_near(words, page, like, columns, part):
 
 @kernel
 def locate_near(words, page, key, m, near_c, part):
-    """Do as `locate` for a key that by column near_c is about at `part` of the page, and equal in those before it."""
+    """Locate a key like `locate`, which is near `part` of the page by column near_c, and equal in the ones before."""
     lo, hi = 0, words[page + ENTRY_COUNT]
     guess = int(part * hi)
     for c in range(m):
@@ -315,7 +315,7 @@ def locate_near(words, page, key, m, near_c, part):
 
 @kernel
 def near(words, page, c, lo, hi, x, guess):
-    """Do as `lower`, fast if the result is within NEAR of `guess`; else as `lower_far`, after two probes."""
+    """Search like `lower`: fast if the result is within NEAR of `guess`, else by `lower_far` after two probes."""
     base, start, width = column(words, page, c)
     first, last = max(lo, min(guess, hi) - NEAR), min(hi, max(guess, lo) + NEAR)
     if first > lo and base + bits(words, start, width, first - 1) >= x:
@@ -327,7 +327,7 @@ def near(words, page, c, lo, hi, x, guess):
 
 @kernel
 def lower_far(words, page, c, lo, hi, x):
-    """Do as `lower` for entries that are not in the cache: waits once for every three halvings."""
+    """Search like `lower` among entries that are not in the cache: wait once for every three halvings."""
     base, start, width = column(words, page, c)
     n = hi - lo
     while n > 1:

@@ -144,7 +144,7 @@ def finish(pages, shape, level, top, edits, output, run):
 
 @kernel
 def first_not_below(words, page, slot, keys, edits, lo, hi):
-    """Do as `edits_below`, but the first edit need not be below the separator."""
+    """Return the first edit in [lo, hi) that is not below the separator at `slot`; edit lo need not be below it."""
     if not key_below(words, page, slot, keys, edits, lo):
         return lo
     return edits_below(words, page, slot, keys, edits, lo, hi)
