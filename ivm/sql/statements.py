@@ -26,6 +26,7 @@ from ivm.sql.session import Host, Reader
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
@@ -41,14 +42,13 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
         raise SqlError(f"{text!r} is not a text; statements are texts")
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         found = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
         raise _syntax(error, text) from None
     if not found:
         raise SqlError("there is no statement in this text")
-    return [(_with_parameters(one, parameters, found), explained is not None) for one in found]
+    return [(one, explained is not None) for one in _with_parameters(found, parameters)]
 
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
@@ -72,27 +72,25 @@ def _syntax(error: SqlglotError, text: str) -> SqlError:
     return SqlSyntaxError(f"`{found}`: {reason}" if found else reason, place, "".join(lines[place[0] - 1 : place[0]]))
 
 
-def _with_parameters(node: exp.Expr, parameters: Parameters, all_: list[exp.Expr]) -> exp.Expr:
-    """Return a statement with `?`, `$1` and `:name` replaced by the parameters."""
-    places = [p for one in all_ for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)]
+def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
+    """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted over all of them."""
+    places = [p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)]
     if not places:
         if parameters:
             raise SqlError(f"{len(parameters)} parameters are given, and the text has none: write ? or :name")
-        return node
-    positional = [p for p in places if isinstance(p, exp.Placeholder) and not p.this]
+        return statements
+    positional = [*filter(_is_positional, places)]
     if positional and (isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)):
         given = 0 if parameters is None else len(parameters)
         raise SqlError(f"{len(positional)} parameters are wanted, and {given} given, as a list", positional[0])
-    for place in list(node.find_all(exp.Placeholder, exp.Parameter, bfs=False)):
-        if place in positional:
-            assert isinstance(parameters, Sequence)
-            value = parameters[next(n for n, p in enumerate(positional) if p is place)]
-        else:
-            value = _named(place, parameters)
-        if place is node:
-            return literal(value)
-        place.replace(literal(value))
-    return node
+    values = iter(parameters if isinstance(parameters, Sequence) else ())
+    for place in places:
+        place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
+    return statements
+
+
+def _is_positional(place: exp.Expr) -> bool:
+    return isinstance(place, exp.Placeholder) and not place.this
 
 
 def _named(place: exp.Expr, parameters: Parameters) -> Any:

@@ -28,6 +28,15 @@ def rows(workspace: ivm.Workspace, text: str, *parameters: object) -> list[tuple
     return list(answer)
 
 
+def test_parameters_are_counted_over_all_statements(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE p (k INTEGER PRIMARY KEY, s VARCHAR)")
+    assert rows(ws, "INSERT INTO p VALUES (?, ?); INSERT INTO p VALUES (?, 'b'); SELECT * FROM p", 1, "a", 2) == [
+        (1, "a"), (2, "b"),
+    ]  # fmt: skip
+    ws.sql("DELETE FROM p WHERE k = $2; DELETE FROM p WHERE s = $1", ["a", 2])
+    assert rows(ws, "SELECT * FROM p") == []
+
+
 def test_queries_join_group_and_order(ws: ivm.Workspace) -> None:
     assert rows(ws, "SELECT t.k, c FROM t JOIN u USING (k)") == [(1, 10), (3, 30)]
     assert rows(ws, "SELECT k FROM t ORDER BY d DESC") == [(3,), (2,), (1,)]
