@@ -311,8 +311,7 @@ class ColumnJoin:
             return rows, None
         weights = np.concatenate([_weights(batch, times) for batch, times in parts])
         rows = summed(np.concatenate([rows, weights[None]]), len(names), sorting=True)
-        if not _fits(rows[-1], rows.shape[1]):
-            raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
+        _refuse_overflow(rows[-1], rows.shape[1])
         return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
 
 
@@ -345,8 +344,8 @@ class Child:
         times = times if times is None else times[which]
         if self._times is not None:
             own = self._times[rows]
-            if times is not None and not _fits(own, int(times.max(initial=0))):
-                raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
+            if times is not None:
+                _refuse_overflow(own, int(times.max(initial=0)))
             times = own if times is None else times * own
         return Batch(len(which), columns, {}), times
 
@@ -364,8 +363,10 @@ def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = end
 
 
-def _fits(times: np.ndarray, by: int) -> bool:
-    return float(times.max(initial=0)) * by < FAR
+def _refuse_overflow(times: np.ndarray, by: int) -> None:
+    """Raise RangeError if counts of bindings, each multiplied by `by`, may exceed 2^62."""
+    if float(times.max(initial=0)) * by >= FAR:
+        raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
 
 
 def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | None) -> Part:

@@ -43,15 +43,13 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
     alike: dict[object, list[int]] = {}
     for number, one in enumerate(wanted):
         alike.setdefault((one.plan.tries[0].text, one.plan.sure), []).append(number)
+    groups = [(same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.nulls)) for same in alike.values()]
     blocks = read_batches(pages, tree, lo, hi, tuple(columns))
     for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
         found = [Batch(0, {}, {})] * len(wanted)
-        for same in alike.values():
+        for same, evaluator in groups:
             named = {name: block[at[column]] for number in same for name, column in places[number].items()}
-            one = wanted[same[0]]
-            kept = passing(
-                one.plan.sure, Batch(block.shape[1], named, {}), Evaluator(one.types, encode, one.plan.nulls)
-            )
+            kept = passing(wanted[same[0]].plan.sure, Batch(block.shape[1], named, {}), evaluator)
             for number in same:
                 found[number] = kept._replace(columns={name: kept.columns[name] for name in places[number]})
         yield found
