@@ -103,8 +103,6 @@ class Edits:
         elif isinstance(source, exp.Values):
             listed = self._values(source, places, bool(given))
         else:
-            if isinstance(source, exp.Select | exp.SetOperation) and not given:
-                pass
             listed = self.rows(source, [self.columns[n] for n in places])
         rows = [self._whole(row, places, node) for row in listed]
         self._add(self.checked(rows, node), node)
