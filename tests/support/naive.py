@@ -322,7 +322,9 @@ CALLED: dict[str, Callable] = {
 
 
 def called(term: Call, args: list) -> object:
-    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has all."""
+    if None in args and term.name != "if":
+        return None
     try:
         return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
     except ArithmeticError as error:
