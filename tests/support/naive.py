@@ -317,6 +317,7 @@ CALLED: dict[str, Callable] = {
     "least": min,
     "greatest": max,
     "string:length": len,
+    "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
