@@ -211,9 +211,9 @@ class Installed:
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
         """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
-        found, reached = set[Index](), {*names}
         if not self.deferred:
             return frozenset()
+        found, reached = set[Index](), {*names}
         for stratum in self.strata:
             for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
                 reached.update(rule.writes)

@@ -322,12 +322,15 @@ CALLED: dict[str, Callable] = {
     "least": min,
     "greatest": max,
     "string:length": len,
+    "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
 
 def called(term: Call, args: list) -> object:
-    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has all."""
+    if None in args and term.name != "if":
+        return None
     try:
         return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
     except ArithmeticError as error:

@@ -130,7 +130,7 @@ def test_arity(text, at, says):
     [
         # joins
         ("p(x) <- price[x] = _, q(x).", "1:25", "x is string elsewhere in the rule but int64 in q"),
-        ("p(i) <- price[i] = p, rate[i] = p.", "1:33", "decimals of different scales are not compared"),
+        ("p(i) <- price[i] = p, rate[i] = p.", "1:33", "a variable has one scale: use two variables, and compare them"),
         # literals
         ('p(x) <- edge(x, "a").', "1:17", '"a" is of type string, where int64 is wanted'),
         ("p(x) <- edge(x, 1.5).", "1:17", "1.5 is of type decimal(18,1), where int64 is wanted"),
@@ -147,16 +147,10 @@ def test_arity(text, at, says):
         # comparisons
         ("p(x) <- flag[x] < true.", "1:9", "`<` is not evaluated over bool, only = and != are"),
         ("p(x) <- q(x), mass[x] < x.", "1:15", "float64 < int64: the sides of a comparison need one type"),
-        ("p(i) <- price[i] < rate[i].", "1:9", "need one type, and decimals one scale"),
         ("p(x) <- born[x] = d, d = x.", "1:22", "date = int64: the sides of a comparison need one type"),
         # arithmetic
         ("p(y) <- mass[x] = m, y = m + x.", "1:28", "there is no float64 + int64: numbers do not convert"),
-        (
-            "p(y) <- price[i] = p, rate[i] = r, y = p + r.",
-            "1:42",
-            "decimals of different scales are not added",
-        ),
-        ("p(y) <- price[i] = _, y = i + i.", "1:29", "there is no string + string"),
+        ("p(y) <- price[i] = _, y = i * i.", "1:29", "there is no string * string"),
         ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
         ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
         ("p(x) <- q(x), x > 1 / 2.5.", "1:15", "int64 > float64"),
