@@ -74,7 +74,7 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
         elif isinstance(statement, Constraint):
             uses = [*_variables((statement.left, *statement.items))]
         elif isinstance(statement, Change):
-            uses = [*_variables(split(statement.head))]
+            uses = [*_variables((*split(statement.head), statement.body or ()))]
         else:
             continue
         for variable in uses:
