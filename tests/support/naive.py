@@ -18,7 +18,8 @@ from functools import reduce
 from itertools import count
 from re import fullmatch
 
-from ivm.errors import FunctionConflictError, LimitError, RangeError
+from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
+from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -76,6 +77,10 @@ def evaluate(program: Program, state: State) -> State:
             before = now
             derive(program, rules, full, passing=True)
         derive(program, rules, full)
+    for rule in program.rules:
+        (name, *_) = [head.predicate for head in rule.heads]
+        if is_constraint(name) and full[name]:
+            raise ConstraintError(rule.where, rule.text, (), [], len(full[name]))
     return full
 
 
