@@ -6,6 +6,7 @@
     normalise     clauses become rules in disjunctive normal form      lang/normalise.py
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
+    numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py
     asserted      relations that are derived, too, become views       lang/declarations.py
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
@@ -48,6 +49,7 @@ from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
+from ivm.lang.rewrite.numbers import list_numbers
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import (
     lift_computed,
@@ -106,6 +108,7 @@ def compile(
         program = normalise(program, known)
         program = read_columns(program, known, merging)
         program = read_neighbours(program, known)
+        program = list_numbers(program, known)
         program = derive_declared(program, known)
         program = split_recursion(program, known)
         program = check(program, known)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
-from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
 from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span

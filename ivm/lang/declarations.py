@@ -281,7 +281,9 @@ def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
     if change.action == "-" and value is None and len(call.args) == keys:  # whatever the values
         columns, types = columns[:keys], types[:keys]
     else:
-        written = Atom(call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where)
+        written = Atom(
+            call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where
+        )
         check_arity(written, predicate)
     name, as_function = f"{predicate.name}$rows", value is not None and change.action != "-"
     terms = call.args if value is None else (*call.args, value)

@@ -24,7 +24,6 @@ from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
-from ivm.lang.constraints import clauses_of, name_of
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
@@ -47,6 +46,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program
+from ivm.lang.rewrite.constraints import clauses_of, name_of
 from ivm.lang.syntax_tree import (
     BAG,
     MARKED,

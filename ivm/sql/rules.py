@@ -110,6 +110,7 @@ class Builder:
         self.uses_one = False
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}
+        self._bound: dict[Term, Typed] = {}
         self._variables = self._helpers = 0
 
     # -- names
@@ -167,6 +168,27 @@ class Builder:
         body.literals.append(Define(new.term, term))
         body.columns[new.term.name] = new
         return new
+
+    def bound(self, body: Body, value: Typed) -> Typed:
+        """Return a value as a variable that an atom of a body binds, by which other atoms join also where it is null.
+
+        A computed value becomes a function of what identifies the body's rows.
+        """
+        term = self.resolve(value.term)
+        if isinstance(term, Var) and (term.name not in body.columns or self._in_atom(body, term)):
+            return value._replace(term=term)
+        known = self._bound.get(term)
+        if known is not None and known.term in [Var(name) for name in body.columns]:
+            return known
+        keys = [*(outer_value(body, name) for name in self.carried(body, [term])), *self.identity(body)]
+        inner = body.copy()
+        own = self.define(inner, value)
+        columns = [Column(f"k{n}", v.type, self.may_be_null(inner, v)) for n, v in enumerate(keys)]
+        columns.append(Column("value", own.type, self.may_be_null(inner, own)))
+        table = Table(self.helper(), (*columns,), (*range(len(keys)),), function=True)
+        self.rule(Atom(table.name, tuple(k.term for k in keys), (own.term,)), inner)
+        self._bound[term] = self.scan(table, body, keys)[-1]
+        return self._bound[term]
 
     def test(self, body: Body, term: Term) -> None:
         """Add a condition to a body."""
@@ -441,6 +463,12 @@ def column_of(body: Body | None, name: str) -> Typed:
             return body.columns[name]
         body = body.outer
     raise AssertionError(name)
+
+
+def outer_value(body: Body, name: str) -> Typed:
+    """Return a variable of a body around this one, which is not null if this body requires it."""
+    value = column_of(body.outer, name)
+    return value._replace(nullable=value.nullable and name not in body.required)
 
 
 def _number(name: str) -> int:

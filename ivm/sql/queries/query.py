@@ -137,11 +137,9 @@ class Queries:
         values = self.builder.scan(table, body)
         return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
 
-    def expressions(
-        self, scope: Scope, replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None
-    ) -> Expressions:
+    def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
         """Return a translator of expressions in a scope."""
-        return Expressions(self.builder, scope, self.subqueries, replaced, grouped)
+        return Expressions(self.builder, scope, self.subqueries, replaced)
 
 
 class Select(Clauses):
