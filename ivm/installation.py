@@ -13,11 +13,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+
 from ivm.engine.compile import Given, with_block
 from ivm.engine.constraints import refuse_violations
 from ivm.engine.engine import Engine
+from ivm.engine.fill import Filler
 from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
-from ivm.engine.kept import kept_of, rearrange
+from ivm.engine.kept import Kept, kept_of, rearrange
 from ivm.engine.relations import Relations, declaration_of, declaring, function_schema
 from ivm.engine.stored import save, stored_before
 from ivm.errors import (
@@ -38,7 +41,7 @@ from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.transaction import Transaction
 from pagestore.errors import SchemaError
-from pagestore.host import Schema
+from pagestore.host import ERASE, INSERT, Edits, Schema
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -87,10 +90,10 @@ def install(
     kept = kept_of(before, after)
     new = {view for rule in after.rules for view in rule.writes} - kept.views
     scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
-    engine = Engine(
-        txn, after, Encoder(txn), txn.threads, watched=watched, built=rearrange(txn, before, after, kept), strict=strict
-    )
-    engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    patching = _patched(txn, before, after, kept, strict)
+    after = patching.installed
+    engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=patching.built, strict=strict)
+    engine.fill([rule for rule in after.rules if not kept.views.issuperset(rule.writes)])
     engine.build_missing()
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
@@ -99,13 +102,35 @@ def install(
         edit(collected)
     if composed := collected.composed():
         engine.apply_edits(composed)
-    refuse_violations(txn, after, new & after.constraints.keys())
+    refuse_violations(txn, after, after.constraints)
     after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
-    changes = {view: _change(txn, after, view) for view in new & alike if view in watched}
-    evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
+    views = {view for rule in after.rules for view in rule.writes} & alike
+    changes = {view: _change(txn, after, view) for view in views if view in watched}
+    evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
+
+
+def _patched(txn: StoreTransaction, before: Installed, after: Installed, kept: Kept, strict: bool) -> Engine:
+    """Change the trees of a version to those of other rules; return the engine that has changed the kept views."""
+    filler = Filler(txn, before, Encoder(txn), txn.threads, recording=False)
+    removed = {
+        view: [_taken_out(*edits) for parts in filler.contributions(patch.removed).values() for edits in parts]
+        for view, patch in kept.patches.items()
+    }
+    built = rearrange(txn, before, after, kept)
+    engine = Engine(txn, after, Encoder(txn), txn.threads, built=built, strict=strict)
+    if kept.patches:
+        engine.patch(kept, removed)
+    return engine
+
+
+def _taken_out(actions: np.ndarray, rows: np.ndarray) -> Edits:
+    """Return the edits that undo those of a rule: of rows of constants, or of counts of derivations."""
+    if (actions == INSERT).all():
+        return np.full_like(actions, ERASE), rows
+    return actions, np.concatenate([rows[:-1], -rows[-1:]])
 
 
 def _with_block(

@@ -19,7 +19,8 @@ import numpy as np
 from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, Filler, check_sums, fold_bindings, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum
-from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
+from ivm.engine.kept import Kept
+from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of, steps_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.flat import is_flat_cheaper
 from ivm.join.join import within_memory
@@ -110,9 +111,29 @@ class Engine(Filler):
         views = [v for v in self.installed.constraints if v in self.accounts and self.accounts[v].inserted]
         refuse_violations(self.txn, self.installed, views)
 
-    def _build_deferred(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
-        """Build the deferred indices that changes of some predicates need, from the old trees of those."""
-        if needed := self.installed.needed_for(names):
+    def patch(self, kept: Kept, removed: Mapping[str, list[Edits]]) -> None:
+        """Change kept views by the rows of rules that they no longer have, and of those added; bring others up to date.
+
+        Views that are not kept are still to be filled.  Raises MaintainError.  O(changes, and evaluating those rules).
+        """
+        added = [rule for patch in kept.patches.values() for rule in patch.added]
+        waiting = {name: [*parts] for name, parts in removed.items()}
+        for name, parts in self.contributions(added).items():
+            waiting.setdefault(name, []).extend(parts)
+        self._build_deferred(waiting, {}, kept.views | kept.relations)
+        rules = {*kept.rules, *added}
+        steps = steps_of(self.installed, frozenset(waiting))
+        self._run([one for one in steps if isinstance(one, Flush) or rules.issuperset(one.rules)], waiting)
+
+    def _build_deferred(
+        self, names: Iterable[str], before: Mapping[str, Tree], among: Container[str] | None = None
+    ) -> None:
+        """Build the deferred indices that changes of some predicates need, from the old trees of those.
+
+        With `among`, only those of these predicates.
+        """
+        needed = self.installed.needed_for(names)
+        if needed := frozenset(one for one in needed if among is None or one.predicate in among):
             self.installed = replace(self.installed, deferred=self.installed.deferred - needed)
             for index in sorted(needed):
                 self.build_index(index, before.get(index.predicate))

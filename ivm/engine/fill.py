@@ -43,7 +43,7 @@ from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
-from ivm.views.edit_composition import SumOverflow, sum_by_key
+from ivm.views.edit_composition import SumOverflow, add_up, counted, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
@@ -67,7 +67,6 @@ from pagestore.host import (
     is_operator,
     one_batch,
     read_batches,
-    repeats,
 )
 
 if TYPE_CHECKING:
@@ -134,28 +133,40 @@ class Filler:
                 self._fill_stratum(stratum)
                 filled |= stratum.recursive
                 continue
-            if not rule.plans:
-                (name,) = rule.writes
-                with naming_the_rule(rule.definition):
-                    waiting[name] = [self._evaluate_unplanned(name, rule)]
-                continue
-            for number, plan in enumerate(rule.plans):
-                if plan.is_scan:
-                    if plan not in scanned:
-                        scanned |= self._scan_for(plan, rules[place:], waiting)
-                    continue
-                with naming_the_rule(rule.definition):
-                    if plan.in_columns and not self._counts_what_lacks(plan):
-                        trees = {name: self.txn.tree(name) for name in rule.reads}
-                        _add(waiting, self.in_columns(rule, plan, trees))
-                        self._build_indices(() if self.once else indices_of(plan))
-                        continue
-                    self._build_indices(indices_of(plan))
-                    for name, edits in self._evaluate(rule, number):
-                        waiting.setdefault(name, []).append(edits)
+            self._add_rows(rule, rules[place:], waiting, scanned)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
         self._newest = NO_STATE
+
+    def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
+        """Return the edits that some rules make of their views, by view, if all that they read is complete."""
+        waiting, scanned = dict[str, list[Edits]](), set[Plan]()
+        for place, rule in enumerate(rules):
+            self._add_rows(rule, rules[place:], waiting, scanned)
+        return waiting
+
+    def _add_rows(
+        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]], scanned: set[Plan]
+    ) -> None:
+        """Add the edits of a rule to `waiting`, and those of other `rules` that scan the same relation to `scanned`."""
+        if not rule.plans:
+            (name,) = rule.writes
+            with naming_the_rule(rule.definition):
+                waiting[name] = [self._evaluate_unplanned(name, rule)]
+        for number, plan in enumerate(rule.plans):
+            if plan.is_scan:
+                if plan not in scanned:
+                    scanned |= self._scan_for(plan, rules, waiting)
+                continue
+            with naming_the_rule(rule.definition):
+                if plan.in_columns and not self._counts_what_lacks(plan):
+                    trees = {name: self.txn.tree(name) for name in rule.reads}
+                    _add(waiting, self.in_columns(rule, plan, trees))
+                    self._build_indices(() if self.once else indices_of(plan))
+                    continue
+                self._build_indices(indices_of(plan))
+                for name, edits in self._evaluate(rule, number):
+                    waiting.setdefault(name, []).append(edits)
 
     def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> set[Plan]:
         """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
@@ -484,15 +495,6 @@ def _adds_up(layout: Layout) -> bool:
     return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
 
 
-def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
-    """Sum the additions of each key; return them unchanged if a sum exceeds 64 bits."""
-    try:
-        composed = compose_edits(actions, rows, spec)
-    except EditError:
-        return actions, rows
-    return composed[0].copy(), composed[1].copy()
-
-
 def head_spec(layout: Layout, columns: int) -> Spec:
     """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
@@ -513,9 +515,9 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         return rows
     if not spec.values:
         return list(ascending(rows, BATCH_ROWS))
-    counted = _counted(parts, spec)
-    if counted is not None:
-        return [counted]
+    sole = counted(parts, spec)
+    if sole is not None:
+        return [sole]
     try:
         return [compose_edits(*one_batch(parts), spec)[1]]
     except EditError:  # a partial sum exceeds 64 bits, but the total may fit
@@ -524,14 +526,6 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         return [sum_by_key(concatenated(rows), spec.keys)]
     except SumOverflow as overflow:
         raise out_of_range(source, predicate, overflow) from None
-
-
-def _counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
-    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits."""
-    if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
-        return None
-    found = repeats([rows[:-1] for _, rows in parts])
-    return found and np.concatenate([found[0], found[1][None]])
 
 
 def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:

@@ -4,32 +4,46 @@
     p(x) <- e(x, _).        p(x) <- e(x, _).        the same rule: p is kept, and what is stored to maintain it
     q(x) <- p(x), f(x).     q(x) <- p(x), g(x).     another rule: q is evaluated
     r(x) <- q(x).           r(x) <- q(x).           the same rule, but q has changed: r is evaluated
+    s(x) <- p(x, _).        s(x) <- p(x, _).        s is kept, and *patched*: the rows of the second rule are taken
+    s(x) <- e(x, _).        s(x) <- f(x, _).        out of it, those of the new one are put in
+    t(x) <- s(x), p(x).     t(x) <- s(x), p(x).     t is kept, and follows the change of s as any other
 
 Rules count as the same even if their numbers differ, or the numbers in the names of helper views (r$not1). Trees with
 a changed name are renamed.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.engine.fill import unordered
 from ivm.engine.installed import Installed, InstalledRule, names_in_body, shape_of
 from ivm.engine.stored import built_sizes, create_relation
-from ivm.lang.ir import Rule
+from ivm.lang.ir import Rule, is_table
 from ivm.plan.plan import tree_name
-from ivm.views.layouts import APART, Layout
+from ivm.views.layouts import APART, SUPPORT, Layout
 from pagestore.host import Transaction
 
 
+class Patch(NamedTuple):
+    """The rules that a view has now and did not have, and those that it had and no longer has."""
+
+    added: tuple[InstalledRule, ...]
+    removed: tuple[InstalledRule, ...]
+
+
 class Kept(NamedTuple):
-    """The kept views and relations, the old rule for each new rule of these views, and helper views' old names."""
+    """The kept views and relations, the old rule for each new rule of these views, and helper views' old names.
+
+    Of the kept views, those with `patches` get the rows of other rules, and lose those of some.
+    """
 
     views: frozenset[str]
     relations: frozenset[str]
     rules: Mapping[InstalledRule, InstalledRule]
     names: Mapping[str, str]
+    patches: Mapping[str, Patch]
 
     def was(self, name: str) -> str:
         """Return the old name of a view."""
@@ -45,6 +59,12 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
     old, new = _writers(before), _writers(after)
     alike = {n for n in after.program.predicates if _is_stored_alike(before, after, n, names)}
     kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
+    patches = {
+        view: patch
+        for view in (new.keys() & alike) - kept
+        if (patch := _patch(before, after, new[view], old[names.get(view, view)], twins))
+    }
+    kept |= patches.keys()
     fixed = {name for name in alike if after.program.predicates[name].extensional and name not in changed}
     together = defaultdict[str, set[str]](set)  # the views that share a state
     for view in new:
@@ -56,8 +76,25 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
             needs[view] |= views
     while lost := {view for view in kept if not needs[view] <= kept | fixed}:
         kept -= lost
-    rules = {rule: twins[rule] for rule in after.rules if kept.issuperset(rule.writes)}
-    return Kept(frozenset(kept), frozenset(fixed), rules, names)
+    rules = {rule: twins[rule] for rule in after.rules if kept.issuperset(rule.writes) and rule in twins}
+    patches = {view: patch for view, patch in patches.items() if view in kept}
+    return Kept(frozenset(kept), frozenset(fixed), rules, names, patches)
+
+
+def _patch(
+    before: Installed, after: Installed, new: Sequence[InstalledRule], old: Sequence[InstalledRule],
+    twins: Mapping[InstalledRule, InstalledRule],
+) -> Patch | None:  # fmt: skip
+    """Return how a view can be changed by the rows of single rules: it counts its derivations, or has constants."""
+    stayed = {*map(twins.get, new)}
+    patch = Patch(tuple(r for r in new if r not in twins), tuple(r for r in old if r not in stayed))
+    changed = (*patch.added, *patch.removed)
+    if not all(len(rule.writes) == 1 and not rule.definition.refuses for rule in changed):
+        return None
+    if any(rule in after.recursion or rule in before.recursion for rule in (*new, *old)):
+        return None
+    counted = after.layouts[new[0].writes[0]].kind == SUPPORT and len(patch.added) < len(new)
+    return patch if counted or all(is_table(rule.definition) for rule in changed) else None
 
 
 def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:

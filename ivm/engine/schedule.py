@@ -56,6 +56,11 @@ class Follow(NamedTuple):
     number: int
 
     @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return (self.rule,)
+
+    @property
     def plan(self) -> Plan:
         """The plan that is probed."""
         return self.rule.plans[self.number]
@@ -66,11 +71,21 @@ class Settle(NamedTuple):
 
     stratum: InstalledStratum
 
+    @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return self.stratum.rules
+
 
 class Scan(NamedTuple):
     """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
 
     rule: InstalledRule
+
+    @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return (self.rule,)
 
 
 Step = Flush | Follow | Settle | Scan

@@ -12,13 +12,16 @@ Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 import numpy as np
 
 from ivm.join.kernels.tries import HALF
+from pagestore.errors import EditError
 from pagestore.host import (
+    ADD,
     ERASE,
     FEW,
     INSERT,
     SET,
     Edits,
     Pages,
+    Spec,
     Tree,
     begins,
     compose_edits,
@@ -26,6 +29,7 @@ from pagestore.host import (
     first_from,
     get,
     in_order,
+    repeats,
     sort_order,
 )
 
@@ -158,3 +162,20 @@ def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
     before = np.concatenate([groups, stored]).compress(found, axis=1)
     after = sum_by_key(np.concatenate([before, rows], axis=1), keys)
     return np.where(after[-1] == 0, ERASE, SET), after  # the last column is the support
+
+
+def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
+    """Sum the additions of each key; return them unchanged if a sum exceeds 64 bits."""
+    try:
+        composed = compose_edits(actions, rows, spec)
+    except EditError:
+        return actions, rows
+    return composed[0].copy(), composed[1].copy()
+
+
+def counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
+    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits."""
+    if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
+        return None
+    found = repeats([rows[:-1] for _, rows in parts])
+    return found and np.concatenate([found[0], found[1][None]])

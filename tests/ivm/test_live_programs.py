@@ -1,0 +1,132 @@
+"""A program that is changed while it runs: what does not change keeps its pages, and a rule costs its own rows."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ivm
+from ivm.engine import fill
+from ivm.engine.compile import compile
+from ivm.errors import FunctionConflictError, RuleError
+from tests.support.mirror import Mirror
+from tests.support.strategies import DECLARATIONS, FULL, Clause, edits
+
+EDGE = "edge(x, y) -> int(x), int(y). "
+
+
+def roots(workspace: ivm.Workspace) -> dict[str, int]:
+    """The root page of each tree of the newest version."""
+    with workspace.store.snapshot() as snap:
+        return {name: snap.tree(name).root for name in snap}
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """The texts of the rules that are evaluated."""
+    found = []
+    add_rows = fill.Filler._add_rows
+
+    def noted(self, rule, *others):
+        found.append(rule.definition.text)
+        add_rows(self, rule, *others)
+
+    monkeypatch.setattr(fill.Filler, "_add_rows", noted)
+    return found
+
+
+def hundred(changed: str = "") -> str:
+    """A hundred rules: ten for each of ten views, one of them `changed`; and views of these views."""
+    rules = [f"v{n % 10}(x) <- edge(x, y), y % 100 = {n}." for n in range(100)]
+    if changed:
+        rules[42] = changed
+    return EDGE + " ".join(rules) + "".join(f" w{n}(x) <- v{n}(x), edge(x, _)." for n in range(10))
+
+
+def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
+    with ivm.open(":memory:") as workspace:
+        workspace.install(hundred())
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(x % 977, x) for x in range(5000)])
+        before = roots(workspace)
+        evaluated.clear()
+        workspace.install(hundred("v2(x) <- edge(x, y), y % 100 = 42, x > 300."), replace=True)
+        assert evaluated == ["v2(x) <- edge(x, y), y % 100 = 42.", "v2(x) <- edge(x, y), y % 100 = 42, x > 300."]
+        assert workspace.evaluated == frozenset()
+        after = roots(workspace)
+        public = [name for name in before if "$" not in name]
+        assert [name for name in public if before[name] != after[name]] == ["v2", "w2"]
+        assert len(workspace["v2"]) < len(workspace["v3"])
+        assert workspace.check() == []
+        evaluated.clear()
+        workspace.install(hundred("v2(-1) <- edge(_, _)."), replace=True)
+        workspace.install(hundred(), replace=True)
+        assert len(evaluated) <= 6  # with the helper views of `edge(_, _)`
+        assert {name: rows for name, rows in roots(workspace).items() if name in ("v1", "w1", "edge")} == {
+            name: before[name] for name in ("v1", "w1", "edge")
+        }
+        assert workspace.check() == []
+
+
+def test_facts_come_and_go_without_their_readers(evaluated):
+    with ivm.open(":memory:") as workspace:
+        rules = EDGE + "edge(x, y) <- link(x, y). far(x, z) <- edge(x, y), edge(y, z). "
+        workspace.install(rules + "link(1, 2). link(2, 3). link(3, 4).")
+        evaluated.clear()
+        told = []
+        workspace.subscribe("far", told.append)
+        workspace.install(rules + "link(2, 3). link(3, 5). link(3, 4).", replace=True)
+        assert len(evaluated) == 2
+        assert [*workspace["far"]] == [(2, 4), (2, 5)]
+        assert sorted(told[0].to_pylist(), key=str) == [
+            {"x": 1, "z": 3, "_change_type": "delete"}, {"x": 2, "z": 5, "_change_type": "insert"},
+        ]  # fmt: skip
+        assert workspace.check() == []
+
+
+def test_readers_never_wait(tmp_path):
+    with ivm.open(tmp_path / "g.pages") as workspace:
+        workspace.install(hundred() + "+edge(1, 42).")
+        with workspace.at(workspace.store.version) as old, workspace.store.snapshot() as snap:
+            workspace.install(hundred("v2(x) <- edge(_, x)."), replace=True)
+            assert [*old["v2"]] == [*snap["v2"]] == [(1,)]
+            assert [*workspace["v2"]] == [(42,)]
+
+
+@st.composite
+def programs_in_turn(draw):
+    """Programs over the same predicates, each with most rules of the one before, and edits after each."""
+    shapes = {"a": (1, False), "e": (2, False), "r": (2, False), "f": (1, True)}
+    clause = Clause(draw, FULL, shapes)
+    pool = ["v(1, 2).", "v(2, 2).", "v(3, 1)."]
+    for _ in range(6):
+        literals, bound = clause.conjunction()
+        pool.append(f"v({clause.pick(bound)}, {clause.pick(bound)}) <- {', '.join(literals)}.")
+    first = "v(x, y) <- e(x, y), r(_, y)."  # whose variables name the columns
+    above = ["w(x) <- v(x, y), a(y).", "n[x] = c <- agg<<c = count()>> v(x, _).", "u(x) <- a(x), !v(x, x).",
+             "u(y) <- w(x), e(x, y).", "c(x, z) <- v(x, z).", "c(x, z) <- c(x, y), v(y, z)."]  # fmt: skip
+    turns = []
+    for _ in range(draw(st.integers(2, 5))):
+        rules = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6, unique=True))
+        small = st.lists(edits(["a", "e", "r", "f"]), max_size=6)
+        turns.append((DECLARATIONS + " ".join([first, *rules, *above]), draw(small)))
+    return turns
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs_in_turn())
+def test_programs_that_follow_each_other_follow_the_truth(turns):
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
+        for text, small in turns:
+            try:
+                program = compile(text)
+                mirror.workspace.install(text, replace=True)
+            except (RuleError, FunctionConflictError):
+                continue
+            mirror.program = program
+            mirror.change(small)
+            assert mirror.workspace.check() == []
+        mirror.close()
