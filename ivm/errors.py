@@ -63,15 +63,32 @@ class IvmError(Exception):
 
 
 class RuleError(IvmError, ValueError):
-    """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the sentence."""
+    """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the sentence.
+
+    `others` are the errors of other statements of the text.
+    """
+
+    others: tuple["RuleError", ...] = ()
 
     def __init__(self, where: Where, reason: str):
         super().__init__(f"{where}: {reason}" if where.line else reason)  # rules need not come from a text
         self.where = where
         self.reason = reason
 
+    def __str__(self) -> str:
+        return "\n".join(["\n  ".join(self._own_lines), *map(str, self.others)])
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentence, for a syntax error the line with a caret under the place, and the same of the others."""
+        return [*self._own_lines, *(line for other in self.others for line in other.lines)]
+
+    @property
+    def _own_lines(self) -> list[str]:
+        return [super().__str__()]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.where, self.reason)
+        return type(self), (self.where, self.reason), {**self.__dict__}
 
 
 class RuleSyntaxError(RuleError):
@@ -79,25 +96,15 @@ class RuleSyntaxError(RuleError):
 
     text = ""
 
-    def __str__(self) -> str:
-        return "\n  ".join(self.lines)
-
     @property
-    def lines(self) -> list[str]:
-        """The sentence, and below it the line with a caret under the place."""
-        return self.where.with_caret(super().__str__(), self.text)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.where, self.reason), {"text": self.text}
+    def _own_lines(self) -> list[str]:
+        return self.where.with_caret(super()._own_lines[0], self.text)
 
 
 class UnknownPredicateError(RuleError, KeyError):
     """A rule or an edit names a predicate that nothing declares or derives: `name`, if known."""
 
     name = ""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.where, self.reason), {"name": self.name}
 
 
 class ArityError(RuleError):

@@ -50,6 +50,7 @@ from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
+from ivm.lang.syntax_tree import Statement
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import (
     lift_computed,
@@ -94,29 +95,44 @@ def compile(
     >>> [head.predicate for rule in program.rules for head in rule.heads]
     ['path']
     """
-    if isinstance(given, Program) and not given.statements:
-        return given
+    if isinstance(given, Program):
+        return _checked(given, known, store, merging) if given.statements else given
     from ivm.lang.parse import parse, shown  # the parser takes long to import, and a store without rules needs none
 
-    program = given if isinstance(given, Program) else Program(statements=parse(given, source))
-    try:
-        if hinting and isinstance(given, str):
+    def checked(statements: tuple[Statement, ...]) -> Program:
+        program = Program(statements=statements)
+        if hinting:
             from ivm.lang.hints import with_hints
 
             program = with_hints(program, given)
-        program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
-        program = normalise(program, known)
-        program = read_columns(program, known, merging)
-        program = read_neighbours(program, known)
-        program = list_numbers(program, known)
-        program = derive_declared(program, known)
-        program = split_recursion(program, known)
-        program = check(program, known)
-        program = infer(program, known)
-        program = mark_bags(program, known)
-        return make_edits(program, known)
-    except RuleSyntaxError as error:
-        raise shown(error, given) if isinstance(given, str) else error from None
+        try:
+            return _checked(program, known, store, merging)
+        except RuleSyntaxError as error:
+            raise shown(error, given) from None
+
+    try:
+        return checked(parse(given, source))
+    except RuleError as error:
+        if not hinting or not isinstance(given, str):
+            raise
+        from ivm.lang.hints import with_others
+
+        raise with_others(error, given, source, checked) from None
+
+
+def _checked(program: Program, known: Program, store: Relations | None, merging: bool) -> Program:
+    """Return a program of statements with checked rules instead.  Raises RuleError."""
+    program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
+    program = normalise(program, known)
+    program = read_columns(program, known, merging)
+    program = read_neighbours(program, known)
+    program = list_numbers(program, known)
+    program = derive_declared(program, known)
+    program = split_recursion(program, known)
+    program = check(program, known)
+    program = infer(program, known)
+    program = mark_bags(program, known)
+    return make_edits(program, known)
 
 
 def query(

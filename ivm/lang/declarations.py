@@ -20,6 +20,8 @@ from ivm.errors import (
     UnknownPredicateError,
     Where,
 )
+from ivm.lang.functions import ALIASES as FUNCTION_NAMES
+from ivm.lang.functions import FUNCTIONS
 from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
 from ivm.lang.program import DerivedEdit, Program
@@ -333,7 +335,8 @@ def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
 def _constant(node: Node) -> Const:
     if isinstance(node, Const):
         return node
-    raise RuleSyntaxError(node.where, "an edit holds constants only")
+    dated = "; a date is written #2013-01-31#" if isinstance(node, Operation) and node.op == "-" else ""
+    raise RuleSyntaxError(node.where, f"an edit holds constants only{dated}")
 
 
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
@@ -395,7 +398,9 @@ def neither(atom: Application) -> UnknownPredicateError:
     """Return the error for `itn(x)` to the right of `->`, which was probably meant as a type."""
     close = get_close_matches(atom.name, ALIASES, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"the types are {KNOWN}"
-    return UnknownPredicateError(atom.where, f"{atom.name} is neither a type nor a predicate: {remedy}")
+    error = UnknownPredicateError(atom.where, f"{atom.name} is neither a type nor a predicate: {remedy}")
+    error.name = atom.name
+    return error
 
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
@@ -403,6 +408,9 @@ def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateEr
     short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
+    functions = () if close else get_close_matches(name, (*FUNCTIONS, *FUNCTION_NAMES), n=1, cutoff=0.75)
+    if functions:
+        remedy = f"did you mean the function {functions[0]}[...]?"
     error = UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")
     error.name = name
     return error

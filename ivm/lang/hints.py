@@ -3,14 +3,23 @@
     q(c) <- region[c] = null.       refused: null would be a variable, and any region would do
     q(c) <- region[c] = r.          a warning: `_` says that any region will do
 
+Find all mistakes of a text, once one has been found: each statement is parsed, and those at fault are left out.
+
+    p(x) <- q(x), , r(x).       a mistake
+    s(x) <- p(x).               none, though nothing derives p now
+    t(x) <- nothing(x).         a mistake
+
 Only texts from users are checked, never installed ones.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
-from ivm.errors import RuleSyntaxError, RuleWarning
+from ivm.errors import RuleError, RuleSyntaxError, RuleWarning, UnknownPredicateError, Where
+from ivm.lang.declarations import mentioned
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
@@ -137,3 +146,75 @@ def _variables(node: object) -> Iterator[Var]:
             yield from _variables(node.items)
         case Not():
             yield from _variables(node.item)
+
+
+# -- all mistakes of a text
+
+MOST = 20  # mistakes that are told at once
+# What holds points that end no statement, then any other character.
+TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|`[^`\n]*`|//[^\n]*|/\*.*?\*/|#[^#\n]*#|\d+\.\d+|.', re.DOTALL)
+JOINED = re.compile(r"\.(\d|decl\b|input\b|output\b|type\b)")  # points of other things
+NAME = re.compile(r"[+^-]?\s*([^\W\d][\w:]*)")
+
+
+class Part(NamedTuple):
+    """A statement of a text: its places as (line, column), the first and that after the last, and what it parses to."""
+
+    begin: tuple[int, int]
+    end: tuple[int, int]
+    statements: tuple[Statement, ...]
+
+
+def with_others(
+    error: RuleError, text: str, source: str, check: Callable[[tuple[Statement, ...]], object]
+) -> RuleError:
+    """Return the first mistake of a text, with the `others` in order, given one; `check` raises those of statements.
+
+    O(mistakes * checking the text).
+    """
+    found, parts, lost = list[RuleError](), list[Part](), set[str]()
+    for start, end in _statements(text):
+        before = re.sub(r"[^\n]", " ", text[:start])  # so that places are those in the whole text
+        try:
+            parts.append(Part(_place(text, start), _place(text, end), parse(before + text[start:end], source)))
+        except RuleError as mistake:
+            if isinstance(mistake, RuleSyntaxError):
+                mistake.text = text.split("\n")[mistake.where.line - 1]
+            found.append(mistake)
+            lost.update(NAME.findall(text[start:end])[:1])
+    while parts and len(found) < MOST:
+        try:
+            check(tuple(one for part in parts for one in part.statements))
+            break
+        except RuleError as mistake:
+            if not (isinstance(mistake, UnknownPredicateError) and mistake.name in lost):
+                found.append(mistake)
+            at = [part for part in parts if _is_within(mistake.where, part, source)]
+            if not at:
+                break
+            lost |= mentioned(at[0].statements)[1]
+            parts.remove(at[0])
+    first, *others = sorted({(one.where, one.reason): one for one in found}.values(), key=lambda one: one.where) or [
+        error
+    ]
+    first.others = tuple(others)
+    return first
+
+
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each statement of a text begins and ends, after its point."""
+    start = 0
+    for token in TOKEN.finditer(text):
+        ends = token[0] == "." and not JOINED.match(text, token.start())
+        if ends or (token.end() == len(text) and text[start:].strip()):
+            space = len(text[start:]) - len(text[start:].lstrip())
+            yield start + space, token.end()
+            start = token.end()
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _is_within(where: Where, part: Part, source: str) -> bool:
+    return where.source == source and part.begin <= (where.line, where.column) < part.end

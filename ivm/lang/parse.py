@@ -26,7 +26,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
-from ivm.lang.functions import function_named
+from ivm.lang.habits import habit_at, remedy_for, stray
 from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,
@@ -461,56 +461,19 @@ _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "CARET"}
 
 def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     """Convert an error of lark while parsing `text`."""
-    habit = _habit(text, error.pos_in_stream)
+    habit = habit_at(text, error.pos_in_stream)
     if habit is not None:
         start, remedy = habit
         line = text.count("\n", 0, start) + 1
         return RuleSyntaxError(Where(source, line, start - text.rfind("\n", 0, start)), remedy)
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
-        return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
+        return RuleSyntaxError(where, stray(text[error.pos_in_stream :]))
     expected = _expected(error.accepts or error.expected)
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
-    remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
-    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
-
-
-HABITS = {  # what other languages write, and its spelling here
-    ":-": "`:-` is written `<-`, as in p(x) <- q(x).",
-    "==": "`==` is written `=`",
-    "<>": "`<>` is written `!=`",
-    "&&": "`&&` is written `,`",
-    "||": "`||` is written `;`, and the text of two texts is cat[s, t]",
-    "--": "a comment begins with `//`",
-    "# ": "a comment begins with `//`; a date is written between two #, as in #2013-01-31#",
-}
-OPENINGS = "select", "insert", "update", "delete", "create", "drop", "with"
-SQL = "this is not a rule but a word of SQL; a query is a rule, as in q(x) <- edge(x, y)."
-
-
-def _habit(text: str, position: int | None) -> tuple[int, str] | None:
-    """Return where a spelling of another language begins, and the spelling here; None if it is something else."""
-    if position is None or position < 0:
-        return None
-    begin = text.rfind(".", 0, position) + 1
-    for start in position, position - 1, begin + len(text[begin:]) - len(text[begin:].lstrip()):
-        if start >= 0 and text[start : start + 2] in HABITS:
-            return start, HABITS[text[start : start + 2]]
-    if typed := re.compile(r":\s+(\w+)").match(text, position):
-        return position, f"the type of a column is written after an arrow, as in p(x) -> {typed[1]}(x)."
-    before = re.search(r"([^\W\d][\w:]*)\s*$", text[:position])
-    if before is None:
-        return None
-    word, start = before[1], before.start(1)
-    if word.lower() == "not" and text[position : position + 1] not in "(=<>!":
-        return start, f"`{word}` is written `!`, as in !p(x)"
-    if word.lower() in OPENINGS and text[:start].rstrip()[-1:] in ("", "."):
-        return start, SQL
-    if text.startswith("(", position) and function_named(word):
-        return start, f"a function takes brackets: write {word}[...]"
-    return None
+    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy_for(error.token)}")
 
 
 def shown(error: Exception, text: str) -> Exception:
@@ -543,16 +506,3 @@ def _expected(terminals: set[str]) -> str:
         return "a rule, a declaration or an edit"
     *most, last = sorted(words | {_WORDS[t] for t in terminals})
     return f"{', '.join(most)} or {last}" if most else last
-
-
-def _stray(rest: str) -> str:
-    """Return the message for a character at which no token starts."""
-    if rest.startswith('"'):
-        return "this string does not end on its line: close it with a double quote"
-    if rest.startswith("'"):
-        return "strings are written in double quotes"
-    if rest.startswith("/*"):
-        return "this comment is not closed: end it with */"
-    if rest.startswith("#"):
-        return "a date is written between two #, as in #2013-01-31#"
-    return f"`{rest[0]}` has no meaning here"
