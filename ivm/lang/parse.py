@@ -10,6 +10,7 @@ Word syntax errors: what the parser expected at a place, and what it found.
 import json
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -48,7 +49,7 @@ from ivm.lang.syntax_tree import (
     is_head,
     items_of,
 )
-from ivm.lang.types import LITERAL_MAX, column_type, is_named
+from ivm.lang.types import LITERAL_MAX, RANGES, column_type, is_named
 from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
@@ -191,7 +192,8 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(types[0].where, reason)
         text = " ".join(self.text[meta.start_pos : meta.end_pos].split())
         declared: list[Statement] = [Declaration(left, types, others)] if types else []
-        return [*declared, *([Constraint(left, others, text, where=self.at(meta))] if others else [])]
+        held = (*others, *(bound for one in types for bound in _range_of(one)))
+        return [*declared, *([Constraint(left, held, text, where=self.at(meta))] if held else [])]
 
     def named_type(self, meta: Meta, parts: list[Token]) -> Typed:
         """`type?(column)`"""
@@ -441,6 +443,14 @@ def _as_type(item: Formula) -> Formula:
         if isinstance(variable, Var) and not variable.marked:
             return Typed(item.name, variable.name, where=item.where)
     return item
+
+
+def _range_of(typed: Typed) -> Iterator[Operation]:
+    """Yield the comparisons that a value of a type smaller than a word satisfies."""
+    name = typed.type.removesuffix("?")
+    for op, bound in zip((">=", "<="), RANGES.get(name, ()), strict=False):
+        variable, constant = Var(typed.variable, where=typed.where), Const(bound, "int64", where=typed.where)
+        yield Operation(op, variable, constant, where=typed.where)
 
 
 def _conjunction(body: Formula | None) -> And:

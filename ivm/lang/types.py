@@ -26,12 +26,17 @@ ALIASES = {
     "boolean": "bool", "date": "date", "datetime": "timestamp", "timestamp": "timestamp",
     "decimal": "decimal(18,2)", "string": "string", "bytes": "bytes", "uint64": "uint64", "time": "time",
     "duration": "duration",
-    # of LogiQL, Soufflé and SQL; what is smaller than a word is kept in one
+    # of LogiQL, Soufflé and SQL; what is smaller than a word is kept in one, and held to its range by a constraint
     **{f"{sign}int{size}": "int64" for sign in ("", "u") for size in ("8", "16", "32", "[8]", "[16]", "[32]")},
     "int[64]": "int64", "uint[64]": "uint64", "float32": "float64", "float[32]": "float64", "float[64]": "float64",
     "number": "int64", "unsigned": "int64", "symbol": "string", "integer": "int64", "bigint": "int64",
     "double": "float64",
 }  # fmt: skip
+RANGES = {  # the least and the greatest value of the types that are smaller than a word
+    name: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if name.startswith("int") else (0, 2**bits - 1)
+    for bits in (8, 16, 32)
+    for name in (f"int{bits}", f"int[{bits}]", f"uint{bits}", f"uint[{bits}]")
+}
 KNOWN = (
     "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), string and "
     "bytes"

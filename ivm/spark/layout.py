@@ -190,8 +190,8 @@ def refuse(program: Program) -> None:
             )  # fmt: skip
         if is_constraint(rule.heads[0].predicate):
             raise ConstructError(
-                rule.where, "cells keep no constraints, since each has a part of the rows: derive what violates it as "
-                "a view, and look whether it is empty"
+                rule.where, "cells keep no constraints, nor types smaller than int, since each has a part of the rows: "
+                "derive what violates it as a view, and look whether it is empty"
             )  # fmt: skip
         for one in rule.aggregates:
             if one.op == "concat":

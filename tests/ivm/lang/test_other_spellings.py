@@ -4,7 +4,7 @@ import pytest
 
 import ivm
 from ivm.engine.compile import compile
-from ivm.errors import RuleError, RuleTypeError
+from ivm.errors import ConstraintError, RuleError, RuleTypeError
 
 NAMES = {
     "int8": "int64", "int32": "int64", "int[8]": "int64", "int[64]": "int64", "uint8": "int64", "uint[32]": "int64",
@@ -29,6 +29,27 @@ def test_a_program_of_sized_types_runs():
     with ivm.open(":memory:") as workspace:
         workspace.install('size[n] = s -> symbol(n), int[32](s). +size["a"] = 7. big(n) <- size[n] = s, s > 5.')
         assert [*workspace["big"]] == [("a",)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "least", "greatest"),
+    [("int8", -128, 127), ("int[16]", -32768, 32767), ("int32", -(2**31), 2**31 - 1), ("uint8", 0, 255),
+     ("uint16", 0, 65535), ("uint[32]", 0, 2**32 - 1), ("int8?", -128, 127)],
+)  # fmt: skip
+def test_a_size_is_a_range(type_, least, greatest):
+    with ivm.open(":memory:") as workspace:
+        workspace.install(f"f[x] = v -> int(x), {type_}(v).")
+        workspace.exec(f"+f[1] = {least}. +f[2] = {greatest}." + '+f[3] = null["int"].' * type_.endswith("?"))
+        for value in (least - 1, greatest + 1):
+            with pytest.raises(ConstraintError) as caught:
+                workspace.exec(f"^f[1] = {value}.")
+            assert str(caught.value) == (
+                f"main:1:1: `f[x] = v -> int(x), {type_}(v).` does not hold for x = 1, v = {value}: nothing was changed"
+            )
+        workspace.install(f"r(x) -> {type_.removesuffix('?')}(x).", "r")
+        with pytest.raises(ConstraintError):
+            workspace.exec(f"+r({greatest + 1}).")
+        assert workspace.check() == []
 
 
 FLAGS = "flag[x] = b -> int(x), boolean(b). name(x, s) -> int(x), string(s). "
