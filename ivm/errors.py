@@ -8,7 +8,7 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     ConstraintError, FunctionConflictError, RangeError, RoomError, LimitError,
+    │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
     │     DivergenceError, RecomputeError
     └── read             UnknownViewError
 
@@ -192,12 +192,12 @@ class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
 
 
-class RoomError(MaintainError, MemoryError):
-    """An evaluation has more rows than fit in memory; queries raise it, too."""
-
-
 class LimitError(MaintainError, RuntimeError):
-    """A recursion has more rows, or takes more rounds, than the limits allow."""
+    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too."""
+
+
+class RoomError(LimitError, MemoryError):
+    """An evaluation has more rows than fit in the memory that it may take."""
 
 
 class DivergenceError(MaintainError):
