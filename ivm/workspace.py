@@ -40,7 +40,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
+from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
     MAIN,
@@ -214,7 +214,7 @@ class Workspace:
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
         snap = self.store.snapshot()
-        found = read(snap, name)
+        found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
@@ -295,6 +295,7 @@ class Workspace:
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self.rules_of(snap)
         installed.predicate(name)
+        name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
@@ -309,8 +310,9 @@ class Workspace:
         import pyarrow as pa
 
         rules = self._rules_now()
-        with self.store.sketch() if rules.stores(name) else self.store.snapshot() as source:
+        with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
             installed = self.rules_of(source)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             started = time.perf_counter()
             with allowing(self.memory):
@@ -335,6 +337,7 @@ class Workspace:
         """
         with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             if predicate.extensional:
                 raise not_a_view(name)
@@ -405,7 +408,8 @@ class Workspace:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self.rules_of(snap), name, stats, snap)
+            rules = self.rules_of(snap)
+            return explain(rules, rules.whole(name), stats, snap)
 
     def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
         """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
@@ -479,8 +483,9 @@ class Workspace:
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        self._rules_now().predicate(name)
-        return self._maintainer.subscriptions.add(name, on_change)
+        rules = self._rules_now()
+        rules.predicate(name)
+        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
