@@ -1,9 +1,5 @@
 """Benchmarks aggregates, windows and recursion, beside DuckDB: evaluated anew, and maintained.
 
-python -m pagestore_tools.bench aggregates --quick          one large group, from which row after row is deleted
-python -m pagestore_tools.bench ranges --quick              next keys, windows and running totals
-python -m pagestore_tools.bench recursion soc-Epinions1.parquet
-
 Of a concatenation the first letters are read; DuckDB makes the whole text for them.
 """
 
@@ -21,8 +17,7 @@ import pyarrow.compute as pc
 import ivm
 
 from .graphs import skewed
-from .harness import Row, Side, Work
-from .store import duckdb_with
+from .harness import Row, Side, Work, duckdb_with, workspace_with
 
 DELETES = 10  # of rows of a group, in a run
 TEXTS = 1000  # different ones
@@ -32,12 +27,13 @@ EDGES = 100  # single edges of a run, each deleted and inserted again
 BATCH = 1_000  # edges both ways that a transaction deletes, and the next one inserts again
 
 
-def _told(rows: pa.Table) -> list[int]:
-    """Return how many rows there are, and the sum of their last column."""
+def _anew(workspace: ivm.Workspace, rules: str) -> list[int]:
+    """Evaluate rules; return how many rows there are, and the sum of their last column."""
+    rows = workspace.query(rules).to_arrow()
     return [rows.num_rows, pc.sum(rows.columns[-1]).as_py()]
 
 
-def _told_by(peer: Any, query: str) -> list[int]:
+def _first_row(peer: Any, query: str) -> list[int]:
     return [*map(int, peer.execute(query).fetchone())]
 
 
@@ -45,14 +41,14 @@ def _told_by(peer: Any, query: str) -> list[int]:
 
 
 class Aggregate(NamedTuple):
-    """An aggregate as a rule and as SQL, None where DuckDB rounds; `first` says from which end rows are deleted."""
+    """An aggregate as a rule and as SQL, None where DuckDB rounds; one of texts is deleted from at their begin."""
 
     rule: str
     sql: str | None
-    first: bool = False
+    texts: bool = False
 
 
-CASES = {
+AGGREGATES_OF = {
     "max": Aggregate("max(y)", "max(y)"),
     "median": Aggregate("median(y)", "median(y)"),
     "quantile": Aggregate("quantile(y, 0.9)", "quantile_disc(y, 0.9)"),
@@ -65,41 +61,47 @@ CASES = {
 def aggregates(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each aggregate, over a group of `size` values: delete a row in a transaction, read, and so on."""
     size = options.size
-    table = {"y": pa.array(np.arange(size))}
-    for name, case in CASES.items():
-        is_text = name == "concat"
-        if is_text:
-            texts = pa.array([f"t{i}" for i in range(TEXTS)])
-            table |= {"t": pa.DictionaryArray.from_arrays(np.arange(size) % TEXTS, texts).cast(pa.string())}
-        with ivm.open(folder / f"{name}.pages", sync="off", retain=2) as ws:
-            ws.install("n[y] = t -> int(y), string(t)." if is_text else "n(y) -> int(y).", "base")
-            with ws.transaction() as txn:
-                txn.insert("n", pa.table(table))
-            ws.install(f"v[] = r <- agg<<r = {case.rule}>> {'n[y] = t' if is_text else 'n(y)'}.", "rules")
-            ends = range(DELETES) if case.first else range(size - 1, size - 1 - DELETES, -1)
-            some = pa.table(table).take([*ends])
-            sides = [Side("ivm", partial(_deletes, ws, ends, is_text), before=partial(_restore, ws, some))]
-            if case.sql and (peer := duckdb_with({"n": table})):
-                sides.append(Side("DuckDB", *_deletes_in_duckdb(peer, case.sql, ends, some)))
+    numbers = pa.table({"y": np.arange(size)})
+    for name, (rule, sql, texts) in AGGREGATES_OF.items():
+        words = pa.DictionaryArray.from_arrays(np.arange(size) % TEXTS, [f"t{i}" for i in range(TEXTS)])
+        table = numbers.append_column("t", words.cast(pa.string())) if texts else numbers
+        declared, atom = ("n[y] = t -> int(y), string(t).", "n[y] = t") if texts else ("n(y) -> int(y).", "n(y)")
+        ends = range(DELETES) if texts else range(size - 1, size - 1 - DELETES, -1)
+        back = table.take([*ends])
+        with workspace_with(folder / f"{name}.pages", declared, {"n": table}, retain=2) as ws:
+            ws.install(f"v[] = r <- agg<<r = {rule}>> {atom}.", "rules")
+            read = partial(_letters if texts else _value, ws)
+            sides = [Side("ivm", partial(_deletes, ws, ends, read), partial(_edit, ws, "insert", n=back))]
+            if sql and (peer := duckdb_with({"n": table})):
+                sides.append(Side("DuckDB", *_deletes_in_duckdb(peer, sql, ends, back)))
             yield Row(f"{name} of {size:,}, a delete", sides, 5, "ms", 1e3 / DELETES)
 
 
-def _deletes(ws: ivm.Workspace, ends: range, is_text: bool) -> list[Any]:
+def _edit(workspace: ivm.Workspace, change: str, **facts: Any) -> None:
+    """Insert or delete rows in one transaction."""
+    with workspace.transaction() as txn:
+        for name, rows in facts.items():
+            getattr(txn, change)(name, rows)
+
+
+def _value(workspace: ivm.Workspace) -> Any:
+    return next(iter(workspace["v"]))[0]
+
+
+def _letters(workspace: ivm.Workspace) -> str:
+    return str(workspace.rope("v")[:LETTERS])
+
+
+def _deletes(workspace: ivm.Workspace, ends: range, read: Callable[[], Any]) -> list[Any]:
     answers = []
     for y in ends:
-        with ws.transaction() as txn:
-            txn.delete("n", [(y,)])
-        answers.append(ws.rope("v")[:LETTERS] if is_text else next(iter(ws["v"]))[0])
+        _edit(workspace, "delete", n=[(y,)])
+        answers.append(read())
     return answers
 
 
-def _restore(ws: ivm.Workspace, some: pa.Table) -> None:
-    with ws.transaction() as txn:
-        txn.set("n", some) if some.num_columns > 1 else txn.insert("n", some)
-
-
 def _deletes_in_duckdb(
-    peer: Any, aggregate: str, ends: range, some: pa.Table
+    peer: Any, aggregate: str, ends: range, back: pa.Table
 ) -> tuple[Callable[[], list[Any]], Callable[[], object]]:
     def run() -> list[Any]:
         answers = []
@@ -110,7 +112,7 @@ def _deletes_in_duckdb(
 
     def restore() -> None:
         peer.execute("delete from n where y between ? and ?", [min(ends), max(ends)])
-        peer.register("deleted", some)
+        peer.register("deleted", back)
         peer.execute("insert into n select * from deleted")
 
     return run, restore
@@ -118,54 +120,45 @@ def _deletes_in_duckdb(
 
 # -- ranges
 
-WINDOW = "range between 9999 preceding and current row"
-SHAPES = {
-    "next": ("v[x] = r <- agg<<r = min(z)>> a(x), a(z), z > x.", "lead(x) over (order by x)"),
-    "window": (
-        "v[x] = r <- agg<<r = count()>> a(x), a(z), z <= x, z > x - 10000.",
-        f"count(*) over (order by x {WINDOW})",
-    ),
-    "sum": (
-        "v[x] = r <- agg<<r = sum(z)>> a(x), a(z), z <= x, z > x - 10000.",
-        f"sum(x) over (order by x {WINDOW})::bigint",
-    ),
-    "running": ("v[x] = r <- agg<<r = count()>> a(x), a(z), z <= x.", "count(*) over (order by x)"),
+NEAR = "z <= x, z > x - 10000"
+WINDOW = "over (order by x range between 9999 preceding and current row)"
+SHAPES = {  # an aggregate of numbers z for each x, where they are, and the same as a window function
+    "next": ("min(z)", "z > x", "lead(x) over (order by x)"),
+    "window": ("count()", NEAR, f"count(*) {WINDOW}"),
+    "sum": ("sum(z)", NEAR, f"sum(x) {WINDOW}::bigint"),
+    "running": ("count()", "z <= x", "count(*) over (order by x)"),
 }
 
 
 def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield for each shape a row that is evaluated anew over about `size` keys, and one for edits near the last key."""
     keys = np.unique(np.random.default_rng(5).integers(0, 1000 * options.size, options.size))
-    for name, (rule, window) in SHAPES.items():
-        with ivm.open(folder / f"{name}.pages", sync="off", retain=2, threads=1) as ws:
-            ws.install("a(x) -> int(x).", "base")
-            with ws.transaction() as txn:
-                txn.insert("a", [keys])
-            anew = [Side("ivm", lambda ws=ws, rule=rule: _told(ws.query(rule).to_arrow().select(["r"])))]  # type: ignore[misc]
-            if peer := duckdb_with({"a": {"x": keys}}):
+    peer = duckdb_with({"a": {"x": keys}})
+
+    def edits(workspace: ivm.Workspace) -> int:
+        for _ in range(EDITS):
+            workspace.exec(f"-a({keys[-5]}).")
+            workspace.exec(f"+a({keys[-5]}).")
+        return len(workspace["v"])
+
+    for name, (aggregate, where, window) in SHAPES.items():
+        rule = f"v[x] = r <- agg<<r = {aggregate}>> a(x), a(z), {where}."
+        with workspace_with(folder / f"{name}.pages", "a(x) -> int(x).", {"a": [keys]}, retain=2, threads=1) as ws:
+            sides = [Side("ivm", partial(_anew, ws, rule))]
+            if peer:
                 query = f"select count(r), sum(r) from (select {window} as r from a)"
-                anew.append(Side("DuckDB", partial(_told_by, peer, query)))
-            yield Row(f"{name} over {len(keys):,} keys", anew, 3, "ms", 1e3)
+                sides.append(Side("DuckDB", partial(_first_row, peer, query)))
+            yield Row(f"{name} over {len(keys):,} keys", sides, 3)
             ws.install(rule, "rules")
-            edits = [Side("ivm", partial(_edit, ws, int(keys[-5])))]
-            yield Row(f"{name}, an edit", edits, 5, "ms", 1e3 / EDITS / 2)
-
-
-def _edit(ws: ivm.Workspace, key: int) -> int:
-    for _ in range(EDITS):
-        ws.exec(f"-a({key}).")
-        ws.exec(f"+a({key}).")
-    return len(ws["v"])
+            yield Row(f"{name}, an edit", [Side("ivm", partial(edits, ws))], 5, "ms", 1e3 / EDITS / 2)
 
 
 # -- recursion
 
 
-DECLARED = """
-    e(x, y) -> int(x), int(y).  g(x, y) -> int(x), int(y).  s(x) -> int(x).  w[x, y] = k -> int(x), int(y), int(k).
-    addr(x, y) -> int(x), int(y).  assign(x, y) -> int(x), int(y).  get(x, y) -> int(x), int(y).
-    put(x, y) -> int(x), int(y).
-"""
+DECLARED = "s(x) -> int(x).  w[x, y] = k -> int(x), int(y), int(k)." + "".join(
+    f"{name}(x, y) -> int(x), int(y)." for name in ("e", "g", "addr", "assign", "get", "put")
+)
 RECURSIVE = {  # programs whose answer is in `v`, and DuckDB's query for its rows and the sum of its last column
     "transitive closure": (
         "v(x, y) <- e(x, y).  v(x, z) <- v(x, y), e(y, z).",
@@ -203,26 +196,28 @@ RECURSIVE = {  # programs whose answer is in `v`, and DuckDB's query for its row
 MAINTAINED = "reachability", "components", "shortest paths"
 
 
-def recursion(folder: Path, size: int, graph: np.ndarray) -> Iterator[Row]:
+def recursion(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield rows for all programs from scratch; then for three views that are maintained while the graph changes."""
-    data = tables(size, graph)
+    data = tables(options.size, options.graph)
     path = folder / "facts.pages"
-    _fill(path, data).close()
+    workspace_with(path, DECLARED, data).close()
     peer = duckdb_with({name: dict(zip("xyk", data[name], strict=False)) for name in ("e", "g", "w", "s")})
     with ivm.open(path, mode="r", threads=1) as one, ivm.open(path, mode="r", threads=2) as two:
         for name, (rules, query) in RECURSIVE.items():
             sides = [
-                Side(f"ivm, {threads}", lambda ws=ws, rules=rules: _told(ws.query(rules).to_arrow()))  # type: ignore[misc]
-                for threads, ws in (("one thread", one), ("two threads", two))
+                Side("ivm, one thread", partial(_anew, one, rules)),
+                Side("ivm, two threads", partial(_anew, two, rules)),
             ]
             if peer and query:
-                sides.append(Side("DuckDB", partial(_told_by, peer, query)))
+                sides.append(Side("DuckDB", partial(_first_row, peer, query)))
             yield Row(f"{name}, from scratch", sides, 5)
     for name in MAINTAINED:
-        yield from _maintained(folder / f"{name}.pages", name, data)
+        facts = {relation: data[relation] for relation in ("g", "w", "s")}
+        with workspace_with(folder / f"{name}.pages", DECLARED, facts, retain=2, threads=1) as ws:
+            yield from _maintained(ws, name, np.array(data["w"]))
 
 
-def tables(size: int, graph: np.ndarray) -> dict[str, np.ndarray]:
+def tables(size: int, graph: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Return the relations as columns: a random graph of `size` vertices and twice as many edges (e), statements of a
     program over as many variables, the given graph both ways (g), with weights (w), and the vertex with most edges (s).
     """
@@ -235,57 +230,35 @@ def tables(size: int, graph: np.ndarray) -> dict[str, np.ndarray]:
     x, y = g = np.unique(np.concatenate([graph, graph[::-1]], axis=1), axis=1)
     w = np.stack([x, y, 1 + (np.minimum(x, y) * 31 + np.maximum(x, y) * 17) % 97])
     program = {"addr": size // 2, "assign": size * 7 // 10, "get": size // 10, "put": size // 10}
-    statements = {name: pairs(count) for name, count in program.items()}
-    return {"e": e[:, e[0] != e[1]], "g": g, "w": w, "s": np.array([[np.bincount(x).argmax()]]), **statements}
+    found = {"e": e[:, e[0] != e[1]], "g": g, "w": w, "s": np.array([[np.bincount(x).argmax()]])}
+    return {name: [*columns] for name, columns in {**found, **{name: pairs(n) for name, n in program.items()}}.items()}
 
 
-def _fill(path: Path, data: dict[str, np.ndarray], **options: Any) -> ivm.Workspace:
-    ws = ivm.open(path, sync="off", **options)
-    ws.install(DECLARED, "base")
-    with ws.transaction() as txn:
-        for name, columns in data.items():
-            txn.insert(name, [*columns])
-    return ws
-
-
-def _maintained(path: Path, name: str, data: dict[str, np.ndarray]) -> Iterator[Row]:
+def _maintained(workspace: ivm.Workspace, name: str, weighted: np.ndarray) -> Iterator[Row]:
     """Yield rows for edges, both ways, that are deleted and inserted again: one by one, and many at once."""
-    edges, rules = data["w"][:, data["w"][0] < data["w"][1]], RECURSIVE[name][0]
-    some = np.random.default_rng(2).permutation(edges.shape[1])[: EDGES + BATCH // 2]
-    with _fill(path, {name: data[name] for name in ("g", "w", "s")}, retain=2, threads=1) as ws:
-        ws.install(rules, "rules")
-        one = [Side("ivm", _edits(ws, edges[:, some[:EDGES]], 1))]
-        yield Row(f"{name}, an edge", one, 5, "ms", 1e3 / EDGES / 2)
-        anew = re.sub(r"\bv\b", "q", rules)
-        many = [
-            Side("ivm", _edits(ws, edges[:, some[EDGES:]], BATCH // 2)),  # two transactions
-            Side("ivm, from scratch", lambda: [_told(ws.query(anew).to_arrow()) for _ in range(2)][-1]),
-        ]
-        yield Row(f"{name}, {BATCH:,} edges at once", many, 5, "ms", 1e3 / 2)
+    rules = RECURSIVE[name][0]
+    edges = weighted[:, weighted[0] < weighted[1]]
+    edges = np.random.default_rng(2).permutation(edges, axis=1)[:, : EDGES + BATCH // 2]
 
-
-def _edits(ws: ivm.Workspace, edges: np.ndarray, together: int) -> Callable[[], list[int]]:
-    """Return what deletes some edges, so many a transaction, and inserts them again."""
-    parts = np.split(edges, range(together, edges.shape[1], together), axis=1)
-    both = [np.concatenate([part, part[[1, 0, 2]]], axis=1) for part in parts]
-
-    def run() -> list[int]:
-        for part in both:
+    def edits(parts: list[np.ndarray]) -> list[int]:
+        for part in parts:
+            both = np.concatenate([part, part[[1, 0, 2]]], axis=1)
             for change in ("delete", "insert"):
-                with ws.transaction() as txn:
-                    getattr(txn, change)("g", [*part[:2]])
-                    getattr(txn, change)("w", [*part])
-        return _told(ws["v"].to_arrow())
+                _edit(workspace, change, g=[*both[:2]], w=[*both])
+        rows = workspace["v"].to_arrow()
+        return [rows.num_rows, pc.sum(rows.columns[-1]).as_py()]
 
-    return run
+    workspace.install(rules, "rules")
+    one, many = np.split(edges[:, :EDGES], range(1, edges[:, :EDGES].shape[1]), axis=1), [edges[:, EDGES:]]
+    yield Row(f"{name}, an edge", [Side("ivm", partial(edits, one))], 5, "ms", 1e3 / EDGES / 2)
+    anew = re.sub(r"\bv\b", "q", rules)
+    sides = [
+        Side("ivm", partial(edits, many)),  # two transactions
+        Side("ivm, from scratch", lambda: [_anew(workspace, anew) for _ in range(2)][-1]),
+    ]
+    yield Row(f"{name}, {BATCH:,} edges at once", sides, 5, "ms", 1e3 / 2)
 
 
 AGGREGATES = Work("aggregate bench", aggregates, 10_000_000, 1_000_000)
 RANGES = Work("range bench", ranges, 1_000_000, 100_000)
-RECURSION = Work(
-    "recursion bench",
-    lambda folder, options: recursion(folder, options.size, options.graph),
-    2_000,
-    200,
-    lambda size: skewed(10 * size),
-)
+RECURSION = Work("recursion bench", recursion, 2_000, 200, lambda size: skewed(10 * size))
