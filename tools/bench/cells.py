@@ -11,6 +11,7 @@ sensitivity indices, for each row of these.
 import argparse
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,14 +90,11 @@ class Counting(Here):
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
         """See Executor."""
 
-        def counting(stage: Stage) -> Stage:
-            def run(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-                self.sent += sum(len(message.payload) for message in messages if message.channel != TICK)
-                return stage(batch, cell, messages)
+        def counting(stage: Stage, batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
+            self.sent += sum(len(message.payload) for message in messages if message.channel != TICK)
+            return stage(batch, cell, messages)
 
-            return run
-
-        return super().run(batch, [counting(stage) for stage in stages], files, cells)
+        return super().run(batch, [partial(counting, stage) for stage in stages], files, cells)
 
 
 class Costs(NamedTuple):

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import ivm
 import pagestore
 
-from ..cli.answers import common, opened
-from ..cli.rows import answer_rows, row_options
+from ..cli.main import pagestore as command
 from ..loading.load import Spread, load
-from .harness import Row, Side, Work, installed
+from .harness import Row, Side, Work, those_installed
 
 RULES = """
     paid[id] = (item, town, price) -> int(id), string(item), string?(town), decimal(9, 2)(price).
@@ -74,29 +73,23 @@ def loads(file: Path, source: Path, key: list[str], spread: Spread | None = None
             other.execute("checkpoint")
             return int(other.execute("select count(*) from r").fetchone()[0])
 
-    sides = [Side("pagestore", ours, before=lambda: file.unlink(missing_ok=True)), Side("DuckDB", theirs)]
-    return sides if installed("duckdb") else sides[:1]
+    return those_installed(Side("pagestore", ours, lambda: file.unlink(missing_ok=True)), Side("DuckDB", theirs))
 
 
 def _writes(folder: Path, loaded: Path) -> list[Side]:
     """Return the sides that write to Parquet what they have loaded."""
-    parser = argparse.ArgumentParser()
-    common(parser)
-    row_options(parser)
-    printing = parser.parse_args([str(loaded), "-o", str(folder / "ours.parquet"), "--quiet"])
+    mine, its = folder / "ours.parquet", folder / "theirs.parquet"
 
     def ours() -> int:
-        with opened(printing) as store, store.snapshot() as snapshot:
-            answer_rows(printing, snapshot["r"])
-        return int(pq.read_metadata(folder / "ours.parquet").num_rows)
+        command(["print", str(loaded), "r", "-o", str(mine), "--quiet"])
+        return int(pq.read_metadata(mine).num_rows)
 
     def theirs() -> int:
         with _duckdb(loaded) as other:
-            other.execute(f"copy r to '{folder / 'theirs.parquet'}' (compression zstd)")
-        return int(pq.read_metadata(folder / "theirs.parquet").num_rows)
+            other.execute(f"copy r to '{its}' (compression zstd)")
+        return int(pq.read_metadata(its).num_rows)
 
-    sides = [Side("pagestore", ours), Side("DuckDB", theirs)]
-    return sides if installed("duckdb") else sides[:1]
+    return those_installed(Side("pagestore", ours), Side("DuckDB", theirs))
 
 
 def _duckdb(store: Path) -> Any:

@@ -1,10 +1,9 @@
 """Graphs to measure with, edges x < y, int64[2, m], sorted; how they change; and the hand-written limit for triangles.
 
-The limit is sorted adjacency lists in memory, merged; no versions, no durability.
+The limit is sorted adjacency lists in memory, merged; no versions, no durability. Its kernels are part of no wheel.
 """
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,11 +55,6 @@ def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
         chunks = [edges[:, order[at : at + half]] for at in range(0, len(order) - half, half)]
         for new, gone in pairwise([none, *chunks, none]):
             yield gone, new
-
-
-def can_compile() -> bool:
-    """Return whether numba is installed; these kernels are part of no wheel."""
-    return find_spec("numba") is not None
 
 
 def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import tempfile
@@ -34,14 +35,12 @@ import pyarrow as pa
 import ivm
 from ivm.errors import OptionError
 
-from ..cli.answers import table
 from ..cli.progress import Progress
 from .graphs import read_graph
 
 SLOW_SECONDS = 4.0  # another system whose first run takes longer is not run again
 MANY = 50  # with fewer times no 99th percentile is given
 PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
-LIMIT = "(limit)"  # marks the name of a side that is not a system but a limit of the machine
 BAR = "▪"
 SPAWN = get_context("spawn")  # processes that share nothing with this one
 
@@ -282,7 +281,7 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
         for result in results
     ]
     data.write_text(json.dumps({"about": about, "machine": machine, "rows": rows}, indent=1))
-    text = "\n\n".join([f"{title}  {about}", str(machine), _overview(results), *map(as_text, results)])
+    text = "\n\n".join([f"{title}  {about}", str(machine), *map(as_text, results)])
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
     page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
     return data, page
@@ -296,19 +295,6 @@ def _machine() -> dict[str, Any]:
             versions[package] = version(package)
     processor = platform.processor() or platform.machine()
     return {"python": platform.python_version(), "cores": os.cpu_count(), "processor": processor, "packages": versions}
-
-
-def _overview(results: Sequence[Result]) -> str:
-    """Return a table with a line for each piece of work: the first side, and the fastest other system."""
-    lines = []
-    for result in results:
-        ours = next(iter(result.times))
-        if others := [side for side in result.times if not is_ours(side, ours) and LIMIT not in side]:
-            best = min(others, key=result.median)
-            lines.append(
-                (result.row, f"{figure(result.median(ours))} {result.unit}", f"x {result.ratio(best):.2f}", best)
-            )
-    return table(lines, ("at a glance", "ours", "fastest other", "which is"))
 
 
 # -- what sides are made of
@@ -344,6 +330,12 @@ def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+def those_installed(ours: Side, *others: Side) -> list[Side]:
+    """Return the sides of this project, and of other systems that are installed: their names begin with theirs."""
+    words = [re.split(r"\W", side.name)[0].lower() for side in others]
+    return [ours, *(side for side, word in zip(others, words, strict=True) if word == "ivm" or installed(word))]
+
+
 def timed(work: Callable[[], object]) -> float:
     """Return the seconds that something takes."""
     began = time.perf_counter()
@@ -370,8 +362,3 @@ def output(command: Sequence[object], environment: Mapping[str, str] | None = No
 def peak_bytes() -> int:
     """Return the most memory that this process had; getrusage would count its parent's before the start, too."""
     return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) * 1024
-
-
-def megabytes(*files: Path) -> float:
-    """Return what files take on the disk."""
-    return round(sum(file.stat().st_blocks for file in files) * 512 / 1e6, 1)

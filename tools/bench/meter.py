@@ -29,59 +29,56 @@ class Meter:
 
     def __init__(self, store: Store) -> None:
         self.counts: dict[str, int] = {}
-        self._store, self._traffic, self._patches, self._calls = store, Traffic(store), ExitStack(), 0
+        self._store, self._written, self._patches = store, set[int](), ExitStack()
 
     def __enter__(self) -> "Meter":
-        self._patches.enter_context(self._traffic)
+        self.counts = dict.fromkeys(("pages read", "pages written", "bytes", "writes", "syncs", "kernel calls"), 0)
+        self._patches.enter_context(patch.multiple(self._store._handle.file, **self._file()))
         for typed in TypedKernel.every:
-            self._patches.enter_context(patch.dict(typed.__dict__, call=self._counted(typed)))
+            self._patches.enter_context(patch.dict(typed.__dict__, call=self._kernel(typed)))
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
         self._patches.close()
-        traffic, touched = self._traffic, self._touched()
-        read = set(np.flatnonzero(touched).tolist()) - traffic.pages
+        touched = self._touched()
+        self.counts["pages read"] = len(set(np.flatnonzero(touched).tolist()) - self._written)
+        self.counts["pages written"] = len(self._written)
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
-        self.counts = {"pages read": len(read), "pages written": len(traffic.pages), **traffic.counts}
-        self.counts["kernel calls"] = self._calls
 
     def _touched(self) -> np.ndarray:
         """The marks that kernels set for pages that they have verified."""
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _counted(self, typed: TypedKernel) -> Callable[..., Any]:
+    def _kernel(self, typed: TypedKernel) -> Callable[..., Any]:
         """Return the calls of a kernel, counted. Those that are never called are not compiled."""
         plain = copy(typed)
 
         def counted(*arguments: Any) -> Any:
-            self._calls += 1
+            self.counts["kernel calls"] += 1
             return plain.call(*arguments)
 
         return counted
 
-
-class Traffic:
-    """Counts the pages, bytes, writes and syncs of a store's file until the block ends."""
-
-    def __init__(self, store: Store) -> None:
-        self.counts = {"bytes": 0, "writes": 0, "syncs": 0}
-        self.pages: set[int] = set()  # written
-        self._store, self._patches = store, ExitStack()
-
-    def __enter__(self) -> "Traffic":
+    def _file(self) -> dict[str, Any]:
+        """Return the functions of the store's file that write and sync, counted."""
         file, size = self._store._handle.file, self._store.page_size
         write, write_all, sync = file.pwrite, file.write_pages, file.fdatasync
 
+        def count(writes: int, length: int, pages: Iterable[int]) -> None:
+            self.counts["writes"] += writes
+            self.counts["bytes"] += length
+            self._written.update(pages)
+
         def pwrite(data: memoryview, offset: int) -> None:
-            count = memoryview(data).nbytes
-            self._wrote(1, count, range(offset // size, (offset + count) // size))  # a meta slot is not a whole page
+            length = memoryview(data).nbytes
+            count(1, length, range(offset // size, (offset + length) // size))  # a meta slot is not a whole page
             write(data, offset)
 
         def wrote(ids: np.ndarray) -> None:
-            self._wrote(len(neighbours(ids)), len(ids) * size, ids.tolist())
+            count(len(neighbours(ids)), len(ids) * size, ids.tolist())
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
             wrote(ids)
@@ -91,15 +88,4 @@ class Traffic:
             self.counts["syncs"] += 1
             sync()
 
-        self._patches.enter_context(
-            patch.multiple(file, pwrite=pwrite, wrote=wrote, write_pages=write_pages, fdatasync=fdatasync)
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._patches.close()
-
-    def _wrote(self, writes: int, count: int, pages: Iterable[int]) -> None:
-        self.counts["writes"] += writes
-        self.counts["bytes"] += count
-        self.pages.update(pages)
+        return {"pwrite": pwrite, "wrote": wrote, "write_pages": write_pages, "fdatasync": fdatasync}

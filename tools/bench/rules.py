@@ -5,10 +5,10 @@ Of a concatenation the first letters are read; DuckDB makes the whole text for t
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import ivm
 
 from .graphs import skewed
-from .harness import Row, Side, Work, duckdb_with, workspace_with
+from .harness import Row, Side, Work, duckdb_with, those_installed, workspace_with
 
 DELETES = 10  # of rows of a group, in a run
 TEXTS = 1000  # different ones
@@ -28,8 +28,11 @@ BATCH = 1_000  # edges both ways that a transaction deletes, and the next one in
 
 
 def _anew(workspace: ivm.Workspace, rules: str) -> list[int]:
-    """Evaluate rules; return how many rows there are, and the sum of their last column."""
-    rows = workspace.query(rules).to_arrow()
+    return _summary(workspace.query(rules).to_arrow())
+
+
+def _summary(rows: pa.Table) -> list[int]:
+    """Return how many rows there are, and the sum of their last column."""
     return [rows.num_rows, pc.sum(rows.columns[-1]).as_py()]
 
 
@@ -40,21 +43,12 @@ def _first_row(peer: Any, query: str) -> list[int]:
 # -- aggregates
 
 
-class Aggregate(NamedTuple):
-    """An aggregate as a rule and as SQL, None where DuckDB rounds; one of texts is deleted from at their begin."""
-
-    rule: str
-    sql: str | None
-    texts: bool = False
-
-
-AGGREGATES_OF = {
-    "max": Aggregate("max(y)", "max(y)"),
-    "median": Aggregate("median(y)", "median(y)"),
-    "quantile": Aggregate("quantile(y, 0.9)", "quantile_disc(y, 0.9)"),
-    "count_distinct": Aggregate("count_distinct(y)", "count(distinct y)"),
-    "stddev_pop": Aggregate("stddev_pop(y)", None),
-    "concat": Aggregate('concat(t, y, " ")', f"left(string_agg(t, ' ' order by y), {LETTERS})", True),
+AGGREGATED = {  # as a rule, and as SQL; `concat` is of a group with texts, of which the first rows are deleted
+    "max": ("max(y)", "max(y)"),
+    "median": ("median(y)", "median(y)"),
+    "quantile": ("quantile(y, 0.9)", "quantile_disc(y, 0.9)"),
+    "count_distinct": ("count_distinct(y)", "count(distinct y)"),
+    "concat": ('concat(t, y, " ")', f"left(string_agg(t, ' ' order by y), {LETTERS})"),
 }
 
 
@@ -62,19 +56,36 @@ def aggregates(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each aggregate, over a group of `size` values: delete a row in a transaction, read, and so on."""
     size = options.size
     numbers = pa.table({"y": np.arange(size)})
-    for name, (rule, sql, texts) in AGGREGATES_OF.items():
-        words = pa.DictionaryArray.from_arrays(np.arange(size) % TEXTS, [f"t{i}" for i in range(TEXTS)])
-        table = numbers.append_column("t", words.cast(pa.string())) if texts else numbers
-        declared, atom = ("n[y] = t -> int(y), string(t).", "n[y] = t") if texts else ("n(y) -> int(y).", "n(y)")
-        ends = range(DELETES) if texts else range(size - 1, size - 1 - DELETES, -1)
-        back = table.take([*ends])
+    words = pa.DictionaryArray.from_arrays(np.arange(size) % TEXTS, [f"t{i}" for i in range(TEXTS)])
+    for name, (rule, sql) in AGGREGATED.items():
+        table, declared, atom, ends = numbers, "n(y) -> int(y).", "n(y)", range(size - 1, size - 1 - DELETES, -1)
+        if name == "concat":
+            table, ends = numbers.append_column("t", words.cast(pa.string())), range(DELETES)
+            declared, atom = "n[y] = t -> int(y), string(t).", "n[y] = t"
         with workspace_with(folder / f"{name}.pages", declared, {"n": table}, retain=2) as ws:
             ws.install(f"v[] = r <- agg<<r = {rule}>> {atom}.", "rules")
-            read = partial(_letters if texts else _value, ws)
-            sides = [Side("ivm", partial(_deletes, ws, ends, read), partial(_edit, ws, "insert", n=back))]
-            if sql and (peer := duckdb_with({"n": table})):
-                sides.append(Side("DuckDB", *_deletes_in_duckdb(peer, sql, ends, back)))
-            yield Row(f"{name} of {size:,}, a delete", sides, 5, "ms", 1e3 / DELETES)
+            yield Row(f"{name} of {size:,}, a delete", _deletes(ws, table, sql, ends), 5, "ms", 1e3 / DELETES)
+
+
+def _deletes(ws: ivm.Workspace, table: pa.Table, sql: str, ends: range) -> list[Side]:
+    """Return sides that delete row after row, and read the aggregate after each."""
+    peer, gone = duckdb_with({"n": table, "gone": table.take([*ends])}), table.take([*ends])
+
+    def ours(y: int) -> Any:
+        _edit(ws, "delete", n=[(y,)])
+        return str(ws.rope("v")[:LETTERS]) if "t" in table.column_names else next(iter(ws["v"]))[0]
+
+    def theirs(y: int) -> Any:
+        peer.execute("delete from n where y = ?", [y])
+        return peer.execute(f"select {sql} from n").fetchone()[0]
+
+    def restore() -> None:
+        peer.execute("delete from n where y in (select y from gone); insert into n select * from gone")
+
+    return those_installed(
+        Side("ivm", lambda: [ours(y) for y in ends], partial(_edit, ws, "insert", n=gone)),
+        Side("DuckDB", lambda: [theirs(y) for y in ends], restore),
+    )
 
 
 def _edit(workspace: ivm.Workspace, change: str, **facts: Any) -> None:
@@ -82,40 +93,6 @@ def _edit(workspace: ivm.Workspace, change: str, **facts: Any) -> None:
     with workspace.transaction() as txn:
         for name, rows in facts.items():
             getattr(txn, change)(name, rows)
-
-
-def _value(workspace: ivm.Workspace) -> Any:
-    return next(iter(workspace["v"]))[0]
-
-
-def _letters(workspace: ivm.Workspace) -> str:
-    return str(workspace.rope("v")[:LETTERS])
-
-
-def _deletes(workspace: ivm.Workspace, ends: range, read: Callable[[], Any]) -> list[Any]:
-    answers = []
-    for y in ends:
-        _edit(workspace, "delete", n=[(y,)])
-        answers.append(read())
-    return answers
-
-
-def _deletes_in_duckdb(
-    peer: Any, aggregate: str, ends: range, back: pa.Table
-) -> tuple[Callable[[], list[Any]], Callable[[], object]]:
-    def run() -> list[Any]:
-        answers = []
-        for y in ends:
-            peer.execute("delete from n where y = ?", [y])
-            answers.append(peer.execute(f"select {aggregate} from n").fetchone()[0])
-        return answers
-
-    def restore() -> None:
-        peer.execute("delete from n where y between ? and ?", [min(ends), max(ends)])
-        peer.register("deleted", back)
-        peer.execute("insert into n select * from deleted")
-
-    return run, restore
 
 
 # -- ranges
@@ -144,11 +121,9 @@ def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     for name, (aggregate, where, window) in SHAPES.items():
         rule = f"v[x] = r <- agg<<r = {aggregate}>> a(x), a(z), {where}."
         with workspace_with(folder / f"{name}.pages", "a(x) -> int(x).", {"a": [keys]}, retain=2, threads=1) as ws:
-            sides = [Side("ivm", partial(_anew, ws, rule))]
-            if peer:
-                query = f"select count(r), sum(r) from (select {window} as r from a)"
-                sides.append(Side("DuckDB", partial(_first_row, peer, query)))
-            yield Row(f"{name} over {len(keys):,} keys", sides, 3)
+            query = f"select count(r), sum(r) from (select {window} as r from a)"
+            sides = Side("ivm", partial(_anew, ws, rule)), Side("DuckDB", partial(_first_row, peer, query))
+            yield Row(f"{name} over {len(keys):,} keys", those_installed(*sides), 3)
             ws.install(rule, "rules")
             yield Row(f"{name}, an edit", [Side("ivm", partial(edits, ws))], 5, "ms", 1e3 / EDITS / 2)
 
@@ -203,14 +178,11 @@ def recursion(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     workspace_with(path, DECLARED, data).close()
     peer = duckdb_with({name: dict(zip("xyk", data[name], strict=False)) for name in ("e", "g", "w", "s")})
     with ivm.open(path, mode="r", threads=1) as one, ivm.open(path, mode="r", threads=2) as two:
+        spaces = {"one thread": one, "two threads": two}
         for name, (rules, query) in RECURSIVE.items():
-            sides = [
-                Side("ivm, one thread", partial(_anew, one, rules)),
-                Side("ivm, two threads", partial(_anew, two, rules)),
-            ]
-            if peer and query:
-                sides.append(Side("DuckDB", partial(_first_row, peer, query)))
-            yield Row(f"{name}, from scratch", sides, 5)
+            ours = [Side(f"ivm, {threads}", partial(_anew, ws, rules)) for threads, ws in spaces.items()]
+            theirs = [Side("DuckDB", partial(_first_row, peer, query))] * bool(query)
+            yield Row(f"{name}, from scratch", those_installed(*ours, *theirs), 5)
     for name in MAINTAINED:
         facts = {relation: data[relation] for relation in ("g", "w", "s")}
         with workspace_with(folder / f"{name}.pages", DECLARED, facts, retain=2, threads=1) as ws:
@@ -240,23 +212,21 @@ def _maintained(workspace: ivm.Workspace, name: str, weighted: np.ndarray) -> It
     edges = weighted[:, weighted[0] < weighted[1]]
     edges = np.random.default_rng(2).permutation(edges, axis=1)[:, : EDGES + BATCH // 2]
 
-    def edits(parts: list[np.ndarray]) -> list[int]:
-        for part in parts:
-            both = np.concatenate([part, part[[1, 0, 2]]], axis=1)
+    def edits(together: int, part: np.ndarray) -> list[int]:
+        for at in range(0, part.shape[1], together):
+            some = part[:, at : at + together]
+            both = np.concatenate([some, some[[1, 0, 2]]], axis=1)
             for change in ("delete", "insert"):
                 _edit(workspace, change, g=[*both[:2]], w=[*both])
-        rows = workspace["v"].to_arrow()
-        return [rows.num_rows, pc.sum(rows.columns[-1]).as_py()]
+        return _summary(workspace["v"].to_arrow())
 
     workspace.install(rules, "rules")
-    one, many = np.split(edges[:, :EDGES], range(1, edges[:, :EDGES].shape[1]), axis=1), [edges[:, EDGES:]]
-    yield Row(f"{name}, an edge", [Side("ivm", partial(edits, one))], 5, "ms", 1e3 / EDGES / 2)
+    one = Side("ivm", partial(edits, 1, edges[:, :EDGES]))
+    yield Row(f"{name}, an edge", [one], 5, "ms", 1e3 / EDGES / 2)
     anew = re.sub(r"\bv\b", "q", rules)
-    sides = [
-        Side("ivm", partial(edits, many)),  # two transactions
-        Side("ivm, from scratch", lambda: [_anew(workspace, anew) for _ in range(2)][-1]),
-    ]
-    yield Row(f"{name}, {BATCH:,} edges at once", sides, 5, "ms", 1e3 / 2)
+    many = Side("ivm", partial(edits, BATCH, edges[:, EDGES:]))  # two transactions
+    scratch = Side("ivm, from scratch", lambda: [_anew(workspace, anew) for _ in range(2)][-1])
+    yield Row(f"{name}, {BATCH:,} edges at once", [many, scratch], 5, "ms", 1e3 / 2)
 
 
 AGGREGATES = Work("aggregate bench", aggregates, 10_000_000, 1_000_000)

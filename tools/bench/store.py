@@ -22,7 +22,7 @@ import pagestore
 from pagestore.host import get
 
 from .harness import Row, Side, Work, duckdb_with, installed
-from .meter import Traffic
+from .meter import Meter
 
 KEYS = 100_000  # in a batch of gets
 SINGLES = 10_000  # gets one by one; many, since a snapshot's first get takes as long as a hundred
@@ -218,10 +218,10 @@ def _writing(store: Engine, batches: Iterator[np.ndarray]) -> Side:
     def counts() -> dict[str, float]:
         if not isinstance(store, _Pagestore):
             return {}
-        with Traffic(store.db) as traffic:
+        with Meter(store.db) as meter:
             for batch in islice(batches, COUNTED):
                 store.put(batch)
-        return {name: round(count / COUNTED, 1) for name, count in traffic.counts.items()}
+        return {name: round(count / COUNTED, 1) for name, count in meter.counts.items()}
 
     return Side(store.name, lambda: store.put(next(batches)), counts=counts)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from . import graphs
 from .graphs import Change, changes
-from .harness import Disagreement, Row, Side, duckdb_with, installed, megabytes, workspace_with
+from .harness import Disagreement, Row, Side, duckdb_with, installed, workspace_with
 from .joins import CLIQUES, DECLARED, TRIANGLES, Task, as_columns
 from .meter import Meter
 
@@ -85,7 +85,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
 
     loads = [Side(name, partial(load, make)) for name, make in systems().items()]
     yield Row("triangles loaded and listed", loads, 1 if quick else 3, "s", 1)
-    limit: dict[str, Maker] = {"by hand (limit)": _ByHand} if graphs.can_compile() else {}
+    limit: dict[str, Maker] = {"by hand (limit)": _ByHand} if installed("numba") else {}
     alone: dict[str, Maker] = {"ivm": Ours} | limit | systems()
     synced: dict[str, Maker] = {
         "ivm": partial(Ours, sync="full"),
@@ -160,8 +160,7 @@ class Ours(Keeper):
                 self.change(*change)
             totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
         means = {name: total / len(more) for name, total in totals.items()}
-        rounded = {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
-        return {**rounded, "MB": megabytes(self.workspace.store.path)}
+        return {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
 
 
 class _ByHand(Keeper):
@@ -181,7 +180,7 @@ class _SqliteTriggers(Keeper):
     def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
         for file in folder.glob("sqlite*"):
             file.unlink()
-        self.folder, self.db = folder, sqlite3.connect(folder / "sqlite", isolation_level=None)
+        self.db = sqlite3.connect(folder / "sqlite", isolation_level=None)
         for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={sync}"):
             self.db.execute(f"pragma {setting}")
         self.db.executescript(SCHEMA)
@@ -198,9 +197,6 @@ class _SqliteTriggers(Keeper):
 
     def rows(self) -> int:
         return int(self.db.execute("select count(*) from triangle").fetchone()[0])
-
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        return {**super().counts(more), "MB": megabytes(*self.folder.glob("sqlite*"))}
 
 
 class _DuckdbDelta(Keeper):

@@ -82,13 +82,6 @@ def test_reports_hold_medians_ratios_and_counts(tmp_path: Path) -> None:
     assert "&lt;a graph&gt;" in page.read_text()
 
 
-def test_a_page_begins_with_the_fastest_of_the_others(tmp_path: Path) -> None:
-    times = {"ours": [2.0], "ours, synced": [3.0], "merge (limit)": [0.5], "slow": [8.0], "fast": [4.0]}
-    _, page = write([Result("work", "ms", times)], "bench", tmp_path)
-    overview = page.read_text().partition("at a glance")[2].splitlines()[1]
-    assert overview.split() == ["work", "2.00", "ms", "x", "2.00", "fast"]
-
-
 def test_the_99th_percentile_needs_many_times() -> None:
     result = Result("work", "ms", {"many": [*map(float, range(101))], "few": [1.0] * (MANY - 1)})
     assert result.percentile("many") == 99.0
