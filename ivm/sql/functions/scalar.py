@@ -66,6 +66,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         type_: SqlType | None = right.type if left.type == NULL else left.type
         assert type_ is not None
         return Typed(Lit(None, type_.store), type_, True)
+    if operation == "*" and INTERVAL in (left.type, right.type):
+        return times.multiplied(left, right, node)
     if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
         return times.moved(operation, left, right, node)
     for one in (left, right):

@@ -63,6 +63,21 @@ def _times(term: Term, factor: int) -> Term:
     return term if factor == 1 else call("*", term, Lit(factor, "int64"))
 
 
+def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return an interval as many times as a whole number says."""
+    if left.type != INTERVAL:
+        left, right = right, left
+    if not right.type.is_integer or not isinstance(left.term, Call):
+        raise SqlError("an interval is multiplied by a whole number", node)
+    amount = left.term.args[0]
+    term = (
+        _times(right.term, amount.value)
+        if isinstance(amount, Lit) and isinstance(amount.value, int)
+        else call("*", amount, right.term)
+    )
+    return Typed(call(left.term.name, term), INTERVAL, left.nullable or right.nullable)
+
+
 def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
     """Return a date or a timestamp that is moved, or the time between two of them."""
     nullable = left.nullable or right.nullable

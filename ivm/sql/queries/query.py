@@ -23,7 +23,7 @@ from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, unique
-from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Table
 from ivm.sql.terms import Term, Typed
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -294,6 +294,8 @@ class Select(Clauses):
                 extra.append(value)
         if extra and (self.top or self._limited()):
             raise SqlError("with DISTINCT, ORDER BY takes columns of the select list", self.node)
+        if len(columns) > KEYS_MAX and self.builder.is_set(self.scope.body, [v.term for _, v in columns]):
+            return columns
         body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
         new = [(name, value) for (name, _), value in zip(columns, values, strict=True)]
         terms = {self.builder.resolve(old.term): value for (_, old), value in zip(columns, values, strict=True)}
