@@ -110,10 +110,6 @@ def _decimal(operation: str, left: Typed, right: Typed, nullable: bool) -> Typed
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
-    if isinstance(left.term, Lit) and left.type.is_integer:
-        whole = max(second.precision - second.scale, len(str(left.term.value)))
-    if isinstance(right.term, Lit) and right.type.is_integer:
-        whole = max(first.precision - first.scale, len(str(right.term.value)))
     same = SqlType("DECIMAL", 38, scale)
     left, right = convert(left, same), convert(right, same)
     return Typed(

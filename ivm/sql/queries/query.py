@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.names import output_name
-from ivm.sql.queries import grouping_sets, numbering, recursion, relations, sets, subqueries, windows
+from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
@@ -64,6 +64,9 @@ class Queries:
                 return sets.rows(self, node, outer, top)
             if isinstance(node, exp.Select):
                 return Select(self, relations.spread(node), outer, top).rows()
+            if isinstance(node, exp.Pivot):
+                names = [name for name, _ in relations.rows(self, node.this, outer).columns]
+                return self.query(pivot.rewritten(node, node.this, names), outer, top)
             if isinstance(node, exp.Values):
                 return self._values(node, outer)
             if isinstance(node, exp.Table):
