@@ -16,7 +16,7 @@ import os
 import resource
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -98,26 +98,27 @@ class MemoryUse:
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
 
 
-@contextmanager
-def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
+class within_memory(ContextDecorator):
     """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
-    try:
-        yield
-    except RoomError:
-        raise
-    except (MemoryError, OSError, RuntimeError) as error:
-        if not _is_refusal(error):
-            raise
-        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
-        raise RoomError(f"{step}: the system refused memory; {found}; {REMEDY}") from None
+
+    def __init__(self, step: str, rows: int | None = None) -> None:
+        self._step, self._rows = step, rows
+
+    def __enter__(self) -> None:
+        """Begin the block; nothing is kept, so that blocks may nest."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
+        if error is not None and _is_refusal(error):
+            found = _newest.get(MemoryUse()).found() if self._rows is None else f"{self._rows:,} rows so far"
+            raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
     return (
-        isinstance(error, MemoryError)
+        (isinstance(error, MemoryError) and not isinstance(error, RoomError))
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or "can't start new thread" in str(error)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
     )
 
 
