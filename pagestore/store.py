@@ -20,6 +20,7 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
+from pagestore.relations.changes import Changes
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -291,6 +292,27 @@ class Store:
         was added or dropped between the versions, since that builds the tree anew.
         """
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
+
+    def changes(
+        self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN, counted: str | None = None
+    ) -> Changes:
+        """Return an iterator over what commits change in a relation, in any process, that waits for the next one.
+
+        It begins after version `since`, as named in `at`, or after the newest one; it holds its version, so that none
+        of the changes is lost. Commits whose versions were dropped before they were read are in one change with the
+        next. `counted` names the last column, if that says how often each row occurs; the changes are then of rows.
+        Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store:
+        ...     with store.transaction() as txn:
+        ...         txn.create("edge", "x: int64, y: int64").insert([(1, 2)])
+        ...     with store.changes("edge", since=0) as changes:
+        ...         change = next(changes)  # or `for change in changes`, or `async for change in changes`
+        >>> change.since, change.version, change.rows.to_pylist()
+        (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
+        """
+        return Changes(self._handle, relation, since, branch, counted)
 
     # --- branches -------------------------------------------------------------------------------
 

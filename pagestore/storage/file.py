@@ -131,6 +131,11 @@ class File:
                 with written(path) as out:
                     out.write(content)
 
+    def fileno(self) -> int:
+        """Return the file's descriptor."""
+        self._check()
+        return self._fd
+
     def size(self) -> int:
         """Return the bytes of the file."""
         self._check()

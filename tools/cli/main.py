@@ -52,6 +52,7 @@ IVM = {
     "explain": "how a view is evaluated and maintained, and why",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
+    "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
     "bench": "these joins and views compared with others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
