@@ -18,7 +18,7 @@ import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import read
+from ivm.bag import MULTIPLICITY, Bag, Wide, read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
@@ -486,6 +486,27 @@ class Workspace:
         rules = self._rules_now()
         rules.predicate(name)
         return self._maintainer.subscriptions.add(rules.whole(name), on_change)
+
+    def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
+        """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
+
+        Raises UnknownViewError, EditError for a view whose columns are in several relations, and as `at`.
+
+        >>> import ivm, tempfile
+        >>> with ivm.open(tempfile.mkdtemp() + "/w.pages") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).")
+        ...     changes = ws.changes("tri")
+        ...     version = ws.exec("+edge(1, 2). +edge(2, 3). +edge(1, 3).")
+        ...     next(changes).rows.to_pylist()
+        [{'x': 1, 'y': 2, 'z': 3, '_change_type': 'insert'}]
+        """
+        with self.store.snapshot() as snap:
+            found = read(snap, name)
+            if found is None:
+                self.rules_of(snap).predicate(name)  # raises an error that lists what exists
+            if isinstance(found, Wide):
+                raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
+        return self.store.changes(name, since, counted=MULTIPLICITY if isinstance(found, Bag) else None)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
