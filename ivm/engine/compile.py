@@ -4,9 +4,10 @@
     hints         words of other languages are refused                 lang/hints.py, for texts of users
     declare       declarations become predicates; the store is asked   lang/declarations.py, engine/relations.py
     normalise     clauses become rules in disjunctive normal form      lang/normalise.py
+                  before that, aggregates leave bodies                 lang/rewrite/aggregations.py
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
-    numbers       so do lists of numbers and of parts of texts         lang/numbers.py
+    numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
@@ -46,9 +47,9 @@ from ivm.lang.infer import infer
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
-from ivm.lang.numbers import list_numbers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
+from ivm.lang.rewrite.numbers import list_numbers
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import (
     lift_computed,

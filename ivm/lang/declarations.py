@@ -15,7 +15,6 @@ from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     BAG,
-    And,
     Anonymous,
     Application,
     Change,
@@ -24,11 +23,9 @@ from ivm.lang.syntax_tree import (
     Declaration,
     Formula,
     Node,
-    Not,
-    Operation,
-    Or,
     Statement,
     is_head,
+    parts_of,
     split,
 )
 from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null
@@ -265,19 +262,10 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
-    match part:
-        case Application():
-            yield part.name
-            for term in part.args:
-                yield from _names(term)
-        case Operation():
-            yield from _names(part.left)
-            yield from _names(part.right)
-        case Not():
-            yield from _names(part.item)
-        case And() | Or():
-            for item in part.items:
-                yield from _names(item)
+    if isinstance(part, Application):
+        yield part.name
+    for inner in () if part is None else parts_of(part):
+        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time

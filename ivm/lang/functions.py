@@ -189,7 +189,7 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
-FUNCTIONS |= {  # of lang/numbers.py
+FUNCTIONS |= {  # of lang/rewrite/numbers.py
     "$count": _plain("int64", "alike countable", "alike countable", "int64"),
     "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
     "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),

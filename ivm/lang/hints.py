@@ -16,6 +16,7 @@ from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     BAG,
+    Aggregation,
     And,
     Application,
     Change,
@@ -25,6 +26,7 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    parts_of,
     split,
 )
 
@@ -135,5 +137,5 @@ def _variables(node: object) -> Iterator[Var]:
             yield from node.results
         case And() | Or():
             yield from _variables(node.items)
-        case Not():
-            yield from _variables(node.item)
+        case Not() | Aggregation():
+            yield from _variables(parts_of(node))

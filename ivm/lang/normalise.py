@@ -46,9 +46,11 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program
+from ivm.lang.rewrite.aggregations import without_aggregations
 from ivm.lang.syntax_tree import (
     BAG,
     MARKED,
+    Aggregation,
     And,
     Anonymous,
     Application,
@@ -62,6 +64,7 @@ from ivm.lang.syntax_tree import (
     Statement,
     Typed,
     items_of,
+    parts_of,
     split,
 )
 from ivm.lang.types import folded
@@ -258,8 +261,8 @@ def _names(node: object) -> set[str]:
             return _names(node.results)
         case And() | Or():
             return _names(node.items)
-        case Not():
-            return _names(node.item)
+        case Not() | Aggregation():
+            return _names(parts_of(node))
     return set()
 
 
@@ -284,7 +287,8 @@ def normalise(program: Program, known: Program) -> Program:
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
     constraints = (clause for one in demands for clause in clauses_of(one, names))
-    rules = tuple(rule for clause in (*clauses, *constraints) for rule in _rules_of(clause, names))
+    plain = without_aggregations((*clauses, *constraints), names)
+    rules = tuple(rule for clause in plain for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
 
 

@@ -61,6 +61,15 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregation(Placed):
+    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of its groups."""
+
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]
+    item: "Formula"
+    groups: "Formula | None" = None
+
+
+@dataclass(frozen=True, slots=True)
 class Typed(Placed):
     """`type(variable)` to the right of `->`, as in `decimal(8, 2)?(p)`."""
 
@@ -68,7 +77,7 @@ class Typed(Placed):
     variable: str
 
 
-Formula = Application | Operation | Not | And | Or | Typed
+Formula = Application | Operation | Not | And | Or | Aggregation | Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,31 @@ class Change(Placed):
 
     action: str
     head: Application | Operation
+
+
+def parts_of(part: Formula | Node) -> tuple[Formula | Node, ...]:
+    """Return the formulas and terms that a formula or a term consists of."""
+    match part:
+        case Application():
+            return part.args
+        case Operation():
+            return part.left, part.right
+        case Not():
+            return (part.item,)
+        case And() | Or():
+            return part.items
+        case Aggregation():
+            terms = (term for one, terms in part.aggregates for term in (*one.results, *terms))
+            return (*terms, part.item, *(() if part.groups is None else (part.groups,)))
+    return ()
+
+
+def variables_in(part: Formula | Node) -> Iterator[Var]:
+    """Yield every occurrence of a variable in a formula or a term."""
+    if isinstance(part, Var):
+        yield part
+    for inner in parts_of(part):
+        yield from variables_in(inner)
 
 
 Statement = Declaration | Constraint | Clause | Change

@@ -29,7 +29,7 @@ from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
 from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
-from ivm.lang.numbers import LISTED_MAX
+from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.functions import CHOICES, evaluate
 from ivm.plan.operands import Operands

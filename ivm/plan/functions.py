@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ivm.lang import numbers
+from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
 from ivm.plan.moments import TIME_FUNCTIONS
 from ivm.plan.operands import DAY, Mask, Operands, Result, by_text, shown
@@ -261,7 +261,7 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
     return floats
 
 
-# -- numbers of a range (lang/numbers.py)
+# -- numbers of a range (lang/rewrite/numbers.py)
 
 
 def _count(x: Operands) -> Result:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import variables
-from ivm.lang.numbers import rows_of
+from ivm.lang.rewrite.numbers import rows_of
 from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted

@@ -19,7 +19,6 @@ from itertools import count
 from re import fullmatch
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
-from ivm.lang import numbers
 from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
@@ -38,6 +37,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
+from ivm.lang.rewrite import numbers
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code

@@ -6,7 +6,7 @@ import pytest
 
 import ivm
 from ivm.errors import ArityError, RangeError, SafetyError
-from ivm.lang import numbers
+from ivm.lang.rewrite import numbers
 
 DECLARED = "a(x) -> int(x). b(x, y) -> int(x), int(y). s[k] = t -> int(k), string(t). "
 
