@@ -24,6 +24,7 @@ from ivm.lang.syntax_tree import (
     Formula,
     Node,
     Statement,
+    Subsumption,
     is_head,
     parts_of,
     split,
@@ -255,6 +256,8 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Constraint():
                 needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+            case Subsumption():
+                needed |= set(_names(statement.body))
             case Change():
                 needed |= set(_names(statement.head))
     return needed, own

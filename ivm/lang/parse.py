@@ -44,6 +44,7 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    Subsumption,
     Typed,
     is_alone,
     is_head,
@@ -147,8 +148,21 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return the statements of a text; an edit statement holds several."""
         return [s for item in statements for s in (item if isinstance(item, list) else [item])]
 
-    def rule(self, meta: Meta, parts: list[Any]) -> Clause:
+    def dominance(self, meta: Meta, parts: list[Any]) -> Subsumption:
+        """`p(args) <= p(args)`, the head of an order."""
+        name, args, op, other, others = parts
+        if op != "<=":
+            raise RuleSyntaxError(self.at(op), "an order of rows is written p(x, y) <= p(x, z) <- ...")
+        lesser, greater = (
+            Application(str(n), a or (), False, where=self.at(n)) for n, a in ((name, args), (other, others))
+        )
+        return Subsumption(lesser, greater, where=self.at(meta))
+
+    def rule(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """`heads <- aggregate body.`, or without an aggregate."""
+        if isinstance(parts[0], Subsumption):
+            text = self.text[meta.start_pos : meta.end_pos]
+            return replace(parts[0], body=_conjunction(parts[1]), text=text)
         heads = tuple(self.head(item, meta) for item in items_of(parts[0]))
         aggregates, groups, body = _of_whole(parts[1])
         shown = {v.name for head in heads for v in variables_in(head)}
@@ -167,7 +181,7 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(where, reason)
         return item
 
-    def fact(self, meta: Meta, parts: list[Any]) -> Clause:
+    def fact(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """A rule without a body, as `c[x] = a[x] + b[x].`"""
         return self.rule(meta, [parts[0], None])
 

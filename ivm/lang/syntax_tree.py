@@ -7,6 +7,7 @@ from typing import TypeGuard
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
+EQUIVALENCE = "lang:equivalence"  # a statement that makes one an equivalence, as in lang:equivalence(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -110,6 +111,16 @@ class Clause(Placed):
 
 
 @dataclass(frozen=True, slots=True)
+class Subsumption(Placed):
+    """`lesser <= greater <- body.`: the row `lesser` of a view makes way for the row `greater` where `body` holds."""
+
+    lesser: Application
+    greater: Application
+    body: And = And(())
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Change(Placed):
     """`+ head`, `- head` or `^ head`."""
 
@@ -117,7 +128,7 @@ class Change(Placed):
     head: Application | Operation
 
 
-def parts_of(part: Formula | Node) -> tuple[Formula | Node, ...]:
+def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]:
     """Return the formulas and terms that a formula or a term consists of."""
     match part:
         case Application():
@@ -128,13 +139,15 @@ def parts_of(part: Formula | Node) -> tuple[Formula | Node, ...]:
             return (part.item,)
         case And() | Or():
             return part.items
+        case Subsumption():
+            return part.lesser, part.greater, part.body
         case Aggregation():
             terms = (term for one, terms in part.aggregates for term in (*one.results, *terms))
             return (*terms, part.item, *(() if part.groups is None else (part.groups,)))
     return ()
 
 
-def variables_in(part: Formula | Node) -> Iterator[Var]:
+def variables_in(part: "Formula | Node | Subsumption") -> Iterator[Var]:
     """Yield every occurrence of a variable in a formula or a term."""
     if isinstance(part, Var):
         yield part
@@ -142,7 +155,7 @@ def variables_in(part: Formula | Node) -> Iterator[Var]:
         yield from variables_in(inner)
 
 
-Statement = Declaration | Constraint | Clause | Change
+Statement = Declaration | Constraint | Clause | Subsumption | Change
 
 
 def is_head(item: Formula) -> TypeGuard[Application | Operation]:
