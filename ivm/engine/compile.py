@@ -4,6 +4,8 @@
     hints         words of other languages are refused                 lang/hints.py, for texts of users
     declare       declarations become predicates; the store is asked   lang/declarations.py, engine/relations.py
     normalise     clauses become rules in disjunctive normal form      lang/normalise.py
+                  before that, aggregates leave bodies,                lang/rewrite/aggregations.py
+                  and orders and equivalences become clauses           lang/rewrite/closures.py
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
     numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py

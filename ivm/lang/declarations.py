@@ -25,7 +25,6 @@ from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var,
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     BAG,
-    And,
     Anonymous,
     Application,
     Change,
@@ -34,11 +33,10 @@ from ivm.lang.syntax_tree import (
     Declaration,
     Formula,
     Node,
-    Not,
-    Operation,
-    Or,
     Statement,
+    Subsumption,
     is_head,
+    parts_of,
     split,
 )
 from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null
@@ -327,6 +325,8 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Constraint():
                 needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+            case Subsumption():
+                needed |= set(_names(statement.body))
             case Change():
                 needed |= set(_names(statement.head))
     return needed, own
@@ -334,19 +334,10 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
-    match part:
-        case Application():
-            yield part.name
-            for term in part.args:
-                yield from _names(term)
-        case Operation():
-            yield from _names(part.left)
-            yield from _names(part.right)
-        case Not():
-            yield from _names(part.item)
-        case And() | Or():
-            for item in part.items:
-                yield from _names(item)
+    if isinstance(part, Application):
+        yield part.name
+    for inner in () if part is None else parts_of(part):
+        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time
