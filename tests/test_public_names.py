@@ -73,7 +73,8 @@ MEMBERS = {  # of each class that is handed to users
         version
     """,
     ivm.Workspace: """
-        at blocks check close constraints declarations evaluate evaluated exec explain install predicates query repair
+        at blocks check close constraints declarations evaluate evaluated exec explain
+        in_sql_transaction install predicates query repair
         rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
         why why_changed
     """,
