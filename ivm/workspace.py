@@ -256,6 +256,11 @@ class Workspace:
             found: Answer | None = self._statements.run(text, parameters, dialect)
         return found
 
+    @property
+    def in_sql_transaction(self) -> bool:
+        """Whether a statement BEGIN of `sql` waits for its COMMIT or ROLLBACK."""
+        return self._statements is not None and self._statements.open is not None
+
     def _sql_in(
         self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
     ) -> Answer | None:

@@ -76,9 +76,9 @@ MEMBERS = {  # of each class that is handed to users
         version
     """,
     ivm.Workspace: """
-        at blocks changes check close constraints declarations evaluate evaluated exec explain install predicates query
-        repair rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
-        why why_changed
+        at blocks changes check close constraints declarations evaluate evaluated exec explain in_sql_transaction
+        install predicates query repair rope rules_of sql stats strict subscribe trace trace_distance transaction
+        uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
