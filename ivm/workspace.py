@@ -18,7 +18,6 @@ import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
@@ -40,6 +39,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
+from ivm.wide import read
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ivm.answer import Answer
-from ivm.bag import read
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.wide import read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table
 

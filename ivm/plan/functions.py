@@ -101,7 +101,8 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
 
 
 CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0), "or": _junction(1),
+    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0),
+    "or": _junction(1),
 }  # fmt: skip
 
 
