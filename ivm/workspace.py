@@ -18,7 +18,6 @@ import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import MULTIPLICITY, Bag, Wide, read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
@@ -40,6 +39,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
+from ivm.wide import Wide, read
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -212,7 +212,7 @@ class Workspace:
         return self.store.version
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version.  Raises UnknownViewError."""
         snap = self.store.snapshot()
         found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
@@ -511,7 +511,7 @@ class Workspace:
                 self.rules_of(snap).predicate(name)  # raises an error that lists what exists
             if isinstance(found, Wide):
                 raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
-        return self.store.changes(name, since, counted=MULTIPLICITY if isinstance(found, Bag) else None)
+        return self.store.changes(name, since)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

@@ -146,7 +146,7 @@ class Edits:
             bool(node.args.get("alternative")) and str(node.args["alternative"]).upper() == "IGNORE"
         )  # fmt: skip
         if self.bag:
-            self._recount(Counter(rows))
+            self.txn.insert(self.name, rows)
             return
         fresh: dict[Row, Row] = {}
         there = self.existing([self.key_of(row) for row in rows])
@@ -269,7 +269,7 @@ class Edits:
         found = [*dict.fromkeys(self.rows(query, [None] * len(wanted)))]
         count = sum(self._counts(found).values()) if self.bag else len(found)
         if found:
-            self.txn.delete(self.name, found)
+            self.txn.delete(self.name, found, every=self.bag)
         return count
 
     def truncate(self) -> int:
@@ -298,7 +298,7 @@ class Edits:
                 added += self._merge_insert(source, on, tests, then)
         self._replace(pairs, node)
         if deleted:
-            self.txn.delete(self.name, deleted)
+            self.txn.delete(self.name, deleted, every=self.bag)
         if added:
             self._add(self.checked(added, node), exp.Insert())
         return len(pairs) + len(deleted) + len(added)
@@ -349,26 +349,15 @@ class Edits:
                 found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
         return found
 
-    def _recount(self, more: Counter[Row]) -> None:
-        """Add numbers, which may be negative, to those of rows."""
-        now = self._counts([*more])
-        after = {row: now[row] + count for row, count in more.items()}
-        if gone := [row for row, count in after.items() if count <= 0]:
-            self.txn.delete(self.name, gone)
-        if kept := [(*row, count) for row, count in after.items() if count > 0]:
-            self.txn.set(self.name, kept)
-
     def _replace_equal(self, pairs: list[tuple[Row, Row]], node: exp.Expr) -> None:
         """Replace all rows that equal one of the old ones."""
         news: dict[Row, Row] = {}
         for old, new in pairs:
             if news.setdefault(old, new) != new:
                 raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
-        more: Counter[Row] = Counter()
-        for old, count in self._counts([*news]).items():
-            more[old] -= count
-            more[news[old]] += count
-        self._recount(more)
+        counts = self._counts([*news])
+        self.txn.delete(self.name, [*news], every=True)
+        self.txn.insert(self.name, [new for old, new in news.items() for _ in range(counts[old])])
 
     # -- keys
 

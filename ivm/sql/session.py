@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
-from ivm.bag import CATALOG
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
 from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
 from ivm.sql.rules import ONE
+from ivm.wide import CATALOG
 from pagestore.host import Store
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from ivm.bag import MULTIPLICITY
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.literals import constant, converted
@@ -107,9 +106,7 @@ def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
     """Create a table without a key, whose rows may be equal."""
     if len(columns) > KEYS_MAX:
         raise SqlError(f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} columns")
-    counted = (*columns, Column(MULTIPLICITY, Type.parse("int64")))
-    key = tuple(c.name for c in columns)
-    txn.create(name, Schema(counted, key), key=key, keys_null=True)
+    txn.create(name, Schema(columns, tuple(c.name for c in columns)), keys_null=True, bag=True)
 
 
 def drop(host: Host, node: exp.Drop) -> None:

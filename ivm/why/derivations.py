@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ivm.bag import MULTIPLICITY
 from ivm.engine.compile import compile
 from ivm.engine.installed import Installed
 from ivm.engine.relations import Relations
@@ -40,6 +39,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import NOTHING, Program
 from ivm.question import answer, understand
+from ivm.wide import MULTIPLICITY
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null

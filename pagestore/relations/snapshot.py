@@ -240,24 +240,16 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
     return pa.RecordBatchReader.from_batches(schema, closing())
 
 
-def changed_batches(
-    old: Snapshot, new: Snapshot, relation: str, counted: str | None = None
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the changes of a relation between two versions, and their schema; see Store.diff.
-
-    `counted` is the last column, if that says how often each row occurs; the changes are then of rows, without it.
-    """
+def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
     if was_made_anew(before, after):
         raise SchemaError(
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
             f"{new.version} ({after.schema}); read both versions instead"
         )
-    schema = after.schema.arrow
-    if counted:
-        schema = schema.remove(schema.get_field_index(counted))
-    schema = schema.append(pa.field(CHANGE, pa.string(), nullable=False))
-    return schema, _batches(old, new, relation, schema, counted)
+    schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
+    return schema, _batches(old, new, relation, schema)
 
 
 def was_made_anew(before: Range, after: Range) -> bool:
@@ -311,18 +303,13 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
         yield (actions, words) if there.all() else (actions[there], words[:, there])
 
 
-def _batches(
-    old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema, counted: str | None
-) -> Iterator[pa.RecordBatch]:
+def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages, before, after = pages_of_both(old, new), old[relation], new[relation]
     latest = before if old.version > new.version else after  # its dictionary has the texts of both
     changes = changes_between(pages, before, after)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:
-        if counted:
-            actions, words = row_changes(actions, words)
-            words = np.concatenate([words, np.ones((1, words.shape[1]), np.int64)])
         columns, place = latest.record_batch(words).columns, latest.computed_place
         if place is not None:
             columns[place] = values_of_both(before, after, actions, words)
@@ -330,7 +317,6 @@ def _batches(
                 differing(actions, np.delete(words, latest.schema.places[place], axis=0), columns[place])
             )
             columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
-        columns = columns[: len(schema) - 1]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
 

@@ -151,6 +151,20 @@ def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
     assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]
 
 
+def test_bags_of_sql_are_those_of_the_store(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM h")
+    before = ws.store.version
+    ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'y'), (2, 'x')")
+    assert ws["v"].info.bag and ws["h"].info.bag
+    with ws.transaction() as txn:
+        txn.insert("h", [(1, "x")])
+        txn.delete("h", [(2, "x")])
+    assert list(ws["v"]) == [(1,), (1,), (1,)]
+    with ws.at(before) as old:
+        assert list(old["v"]) == []
+    assert ws.check() == []
+
+
 def test_a_table_is_made_of_a_query(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE z AS SELECT a, b FROM t")
     assert rows(ws, "SELECT * FROM z ORDER BY a, b") == [(2, "x"), (2, "y"), (5, "x")]
