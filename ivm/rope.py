@@ -47,8 +47,8 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     if len(key) != len(predicate.keys):
         raise KeyError(f"{name} has {len(predicate.keys)} keys, and {key!r} has {len(key)}")
     texts = TextFinder(source.dictionary)
-    typed = zip(predicate.keys, key, strict=True)
-    words = tuple(int(encode(Column("key", Type.parse(t)), [value], texts)[0]) for t, value in typed) or (0,)
+    types = [Type.parse(t)._replace(nullable=value is None) for t, value in zip(predicate.keys, key, strict=True)]
+    words = tuple(int(encode(Column("key", t), [v], texts)[0]) for t, v in zip(types, key, strict=True)) or (0,)
     rope = ConcatRope(source, name, fold, words)
     if next(rope._ids(), None) is None:
         raise KeyError(key)

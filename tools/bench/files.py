@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import ivm
 import pagestore
 
-from ..cli.main import pagestore as command
+from ..cli.answers import common, opened
+from ..cli.rows import answer_rows, row_options
 from ..loading.load import Spread, load
 from .harness import Row, Side, Work, those_installed
 
@@ -81,7 +82,12 @@ def _writes(folder: Path, loaded: Path) -> list[Side]:
     mine, its = folder / "ours.parquet", folder / "theirs.parquet"
 
     def ours() -> int:
-        command(["print", str(loaded), "r", "-o", str(mine), "--quiet"])
+        parser = argparse.ArgumentParser()
+        common(parser)
+        row_options(parser)
+        options = parser.parse_args([str(loaded), "-o", str(mine), "--quiet"])
+        with opened(options) as store, store.snapshot() as snapshot:
+            answer_rows(options, snapshot["r"])
         return int(pq.read_metadata(mine).num_rows)
 
     def theirs() -> int:
