@@ -25,6 +25,7 @@ from ivm.errors import (
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
+    RuleSyntaxError,
     RuleWarning,
     UninstallError,
     UnknownPredicateError,
@@ -124,12 +125,16 @@ def _with_block(
         _refuse_circle(error, name, above)
         raise
     part = after.blocks[-1].part
+    edits = [one for one in part.edits if isinstance(one, Edit)]
+    for edit in part.edits:
+        if not isinstance(edit, Edit):
+            raise RuleSyntaxError(edit.where, "edits from rules are executed, not installed: leave them to exec")
     refuse_foreign_writers([*left.blocks, *above], part)
     if block:
         _refuse_lost(block, part, above)
     for one in above:
         after = _again(store, before, after, one, name)
-    return after, part.edits
+    return after, (*edits,)
 
 
 def _relations(txn: StoreTransaction, before: Installed) -> Relations:

@@ -65,10 +65,12 @@ class Maintainer:
         saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
+        is_main = self.store.owns(txn, main=True)
         version = txn.commit()
         if saved:
             self.rules.remember(saved, engine.installed)
-        self.committed(engine, engine.evaluated)
+        if is_main:
+            self.committed(engine, engine.evaluated)
         return version
 
     def committed(self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
