@@ -8,8 +8,8 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     FunctionConflictError, RangeError, LimitError and its RoomError, DivergenceError,
-    │     RecomputeError
+    │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
+    │     DivergenceError, RecomputeError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence (predicate, key, place) and the remedy.
@@ -166,6 +166,26 @@ class FunctionConflictError(MaintainError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.predicate, self.key, self.values)
+
+
+class ConstraintError(MaintainError, ValueError):
+    """A constraint does not hold.
+
+    `constraint` is its text, `where` the place of that, `columns` are its variables, `rows` the values of these in the
+    first tuples that violate it, and `count` is the number of all.
+    """
+
+    def __init__(
+        self, where: Where, constraint: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], count: int
+    ):
+        shown = [", ".join(f"{c} = {v!r}" for c, v in zip(columns, row, strict=True)) for row in rows if columns]
+        more = [f"and {count - len(rows):,} more"] * (count > len(rows))
+        tuples = f" for {'; '.join([*shown, *more])}" if shown else ""
+        super().__init__(f"{where}: `{constraint}` does not hold{tuples}: nothing was changed")
+        self.where, self.constraint, self.columns, self.rows, self.count = where, constraint, columns, rows, count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.constraint, self.columns, self.rows, self.count)
 
 
 class RangeError(MaintainError, ArithmeticError):

@@ -21,6 +21,7 @@ from ivm.answer import Answer
 from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
+from ivm.engine.constraints import violated
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
@@ -162,6 +163,20 @@ class Workspace:
     def blocks(self) -> dict[str, str]:
         """Installed texts by name."""
         return {b.name: b.text for b in self._rules_now().blocks}
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The texts of all installed constraints."""
+        return tuple(rule.text for rule in self._rules_now().constraints.values())
+
+    def violations(self) -> dict[str, Answer]:
+        """Return what violates the installed constraints, by their texts; none if nothing does.
+
+        No transaction and no installation leaves any, but a store that was repaired may have some.
+        """
+        with self.store.snapshot() as snap:
+            found = violated(snap, self.rules_of(snap))
+            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in found.items()}
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:

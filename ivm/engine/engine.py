@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, Filler, check_sums, fold_bindings, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum
 from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
@@ -72,8 +73,8 @@ class Engine(Filler):
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        Raises MaintainError; in particular DivergenceError if a stored tree contradicts the relations.
-        O(changes of traces or probes * log n).
+        Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
+        relations. O(changes of traces or probes * log n).
         """
         self._build_deferred(edits, {})
         self._check_trees()
@@ -85,6 +86,7 @@ class Engine(Filler):
                 self._run(schedule.steps[done:], waiting)
         except EditError as error:
             raise divergence(str(error)) from error
+        self._refuse_new_violations()
 
     @within_memory("following a change")
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
@@ -101,6 +103,12 @@ class Engine(Filler):
             self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
         except EditError as error:
             raise divergence(str(error)) from error
+        self._refuse_new_violations()
+
+    def _refuse_new_violations(self) -> None:
+        """Raise ConstraintError for a constraint that something violates which did not before."""
+        views = [v for v in self.installed.constraints if v in self.accounts and self.accounts[v].inserted]
+        refuse_violations(self.txn, self.installed, views)
 
     def _build_deferred(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
         """Build the deferred indices that changes of some predicates need, from the old trees of those."""

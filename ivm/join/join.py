@@ -16,7 +16,7 @@ import os
 import resource
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -128,29 +128,29 @@ def memory_allowed() -> int:
     return int(_share() * min(limit.whole for limit in limits())) if allowed is None else allowed
 
 
-@contextmanager
-def within_memory(step: str, rows: int | Callable[[], int] | None = None) -> Iterator[None]:
+class within_memory(ContextDecorator):
     """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
-    try:
-        yield
-    except RoomError:
-        raise
-    except (MemoryError, OSError, RuntimeError) as error:
-        if not _is_refusal(error):
-            raise
-        if rows is None:
-            found = _newest.get(MemoryUse()).found()
-        else:
-            found = f"{rows() if callable(rows) else rows:,} rows so far"
-        raise RoomError(f"{step}: the system refused memory; {found}; {REMEDY}") from None
+
+    def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
+        self._step, self._rows = step, rows
+
+    def __enter__(self) -> None:
+        """Begin the block; nothing is kept, so that blocks may nest."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
+        if error is None or not _is_refusal(error):
+            return
+        rows = self._rows() if callable(self._rows) else self._rows
+        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
+        raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
     return (
-        isinstance(error, MemoryError)
+        (isinstance(error, MemoryError) and not isinstance(error, RoomError))
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or "can't start new thread" in str(error)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
     )
 
 

@@ -24,6 +24,7 @@ from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
+from ivm.lang.constraints import clauses_of, name_of
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
@@ -52,12 +53,15 @@ from ivm.lang.syntax_tree import (
     Anonymous,
     Application,
     Clause,
+    Constraint,
     Formula,
     Node,
     Not,
     Operation,
     Or,
     Statement,
+    Typed,
+    items_of,
     split,
 )
 from ivm.lang.types import folded
@@ -139,7 +143,7 @@ class Hoist:
 
     def conjunction(self, node: Formula) -> Conj:
         """Convert a formula to a conjunction."""
-        return Conj(tuple(part for item in _items(node) for part in self.parts(item)))
+        return Conj(tuple(part for item in items_of(node) for part in self.parts(item)))
 
     def parts(self, node: Formula) -> list[Part]:
         """Convert a formula to parts of its conjunction, with the literals that its terms need."""
@@ -150,6 +154,9 @@ class Hoist:
                 return [Refusal(self.conjunction(node.item), node.where)]
             case Operation():
                 return self.comparison(node)
+            case Typed():
+                reason = f"a type is declared to the right of `->`, as in p({node.variable}) -> {node.type}"
+                raise RuleSyntaxError(node.where, f"{reason}({node.variable}).")
             case Application():
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
@@ -227,15 +234,6 @@ class Hoist:
         return self.term(node, extra)
 
 
-def _items(node: Formula) -> Iterator[Formula]:
-    """Yield the formulas of a conjunction, nested conjunctions flattened."""
-    if isinstance(node, And):
-        for item in node.items:
-            yield from _items(item)
-    else:
-        yield node
-
-
 def _oriented(node: Operation, left: Term, right: Term) -> Compare:
     """Return a comparison, mirrored if only its right side is a lone variable."""
     if isinstance(right, Var) and not isinstance(left, Var):
@@ -271,17 +269,22 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(program: Program, known: Program) -> Program:
-    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
-    clauses, left = list[Clause](), list[Statement]()
+    """Make rules of a program's clauses and constraints; the head of the last is its answer.  Raises RuleError."""
+    clauses, demands, left = list[Clause](), list[Constraint](), list[Statement]()
+    answer = None
     for one in program.statements:
         if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
             clauses.append(one)
+            answer = split(one.heads[0])[0].name
+        elif isinstance(one, Constraint):
+            demands.append(one)
+            answer = name_of(one)
         else:
             left.append(one)
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
-    rules = tuple(rule for clause in clauses for rule in _rules_of(clause, names))
-    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    constraints = (clause for one in demands for clause in clauses_of(one, names))
+    rules = tuple(rule for clause in (*clauses, *constraints) for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
 
 

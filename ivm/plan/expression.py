@@ -30,7 +30,8 @@ from ivm.lang.functions import FUNCTIONS
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
-from ivm.plan.functions import CHOICES, Operands, evaluate
+from ivm.plan.functions import CHOICES, evaluate
+from ivm.plan.operands import Operands
 from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from ivm.engine.compile import compile
 from ivm.errors import AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
+from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -178,6 +179,11 @@ def refuse(program: Program) -> None:
                 "changes: rename it"
             )  # fmt: skip
     for rule in program.rules:
+        if is_constraint(rule.heads[0].predicate):
+            raise ConstructError(
+                rule.where, "cells keep no constraints, since each has a part of the rows: derive what violates it as "
+                "a view, and look whether it is empty"
+            )  # fmt: skip
         for one in rule.aggregates:
             if one.op == "concat":
                 raise AggregateError(

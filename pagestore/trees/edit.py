@@ -122,7 +122,7 @@ def apply_indexed(
     Row t of places[T, C] lists the columns of tree t, in its order; row 0 is ignored.  Returns the new trees,
     and the delta of each.  A few edits take one call of a kernel for all trees.
     """
-    actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
+    actions, edits = _own(actions), _own(edits)
     if not len(actions):
         return list(trees), [(actions, edits)] * len(trees)
     visible = trees[0].spec.columns if visible is None else visible
@@ -331,6 +331,12 @@ def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Excep
     return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
 
 
+def _own(words: np.ndarray) -> np.ndarray:
+    """Return words as kernels take them: contiguous int64 that may be written to, a copy only if they are not yet."""
+    words = np.ascontiguousarray(words, np.int64)
+    return words if words.flags.writeable else words.copy()
+
+
 def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
     """Sort edits by key and compose those of one key, in the order given, into one.
 
@@ -342,10 +348,10 @@ def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[n
     (array([0, 1]), array([[3, 7]]))
     """
     n, keys = len(actions), spec.keys
-    edits = np.ascontiguousarray(edits, np.int64)
+    edits = _own(edits)
     if n < 2 or ASCENDS.call(edits[:keys]):
         return actions, edits
-    given = keys, spec.columns, np.ascontiguousarray(actions, np.int64), edits
+    given = keys, spec.columns, _own(actions), edits
     room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
     if n <= MERGED:
         left = COMPOSE_FEW.call(*given, np.empty(2 * n, np.int64), *room)

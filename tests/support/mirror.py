@@ -7,12 +7,12 @@ import pytest
 
 import ivm
 from ivm.engine.compile import compile
-from ivm.errors import FunctionConflictError, RangeError
+from ivm.errors import ConstraintError, FunctionConflictError, RangeError
 from ivm.lang.ir import ROPE
 from tests.support import naive
 
 Edit = tuple[str, tuple, bool]
-REFUSALS = FunctionConflictError, RangeError  # of two that there are it is not said which comes first
+REFUSALS = FunctionConflictError, RangeError, ConstraintError  # of two that there are it is not said which comes first
 
 
 class Mirror:

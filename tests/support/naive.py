@@ -18,7 +18,8 @@ from functools import reduce
 from itertools import count
 from re import fullmatch
 
-from ivm.errors import FunctionConflictError, LimitError, RangeError
+from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
+from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -76,6 +77,10 @@ def evaluate(program: Program, state: State) -> State:
             before = now
             derive(program, rules, full, passing=True)
         derive(program, rules, full)
+    for rule in program.rules:
+        (name, *_) = [head.predicate for head in rule.heads]
+        if is_constraint(name) and full[name]:
+            raise ConstraintError(rule.where, rule.text, (), [], len(full[name]))
     return full
 
 
@@ -317,12 +322,15 @@ CALLED: dict[str, Callable] = {
     "least": min,
     "greatest": max,
     "string:length": len,
+    "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
 
 def called(term: Call, args: list) -> object:
-    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has all."""
+    if None in args and term.name != "if":
+        return None
     try:
         return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
     except ArithmeticError as error:
