@@ -73,8 +73,8 @@ MEMBERS = {  # of each class that is handed to users
         version
     """,
     ivm.Workspace: """
-        at blocks check close declarations evaluate evaluated exec explain install predicates query repair rope rules_of
-        sql stats strict subscribe trace trace_distance transaction uninstall verify
+        at blocks check close declarations evaluate evaluated exec explain install predicates query repair replan rope
+        rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
