@@ -14,6 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ivm.engine.compile import Given, with_block
+from ivm.engine.constraints import refuse_violations
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
 from ivm.engine.kept import kept_of, rearrange
@@ -99,6 +100,7 @@ def install(
         edit(collected)
     if composed := collected.composed():
         engine.apply_edits(composed)
+    refuse_violations(txn, after, new & after.constraints.keys())
     after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
@@ -222,6 +224,7 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     engine.drop_unused(after)
     engine.build_missing()
     after = engine.installed
+    refuse_violations(txn, after, new & after.constraints.keys())
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)
     changes = {view: _change(txn, after, view) for view in new if view in watched}

@@ -13,6 +13,7 @@ from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
+from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
@@ -39,8 +40,8 @@ Sql = Callable[["Transaction", str, Any, str], Answer | None]
 class Maintainer:
     """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
 
-    def __init__(self, store: Store, threads: int) -> None:
-        self.store, self.threads = store, threads
+    def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
         self.accounts: dict[str, Account] = {}
@@ -59,12 +60,14 @@ class Maintainer:
             strict=self.strict,
         )  # fmt: skip
         engine.exceeding |= self._exceeding
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+        erases = all((actions == ERASE).all() for actions, _ in edits.values())
+        with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
         saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
-        note_erased(engine, self.subscriptions)
+        if self.subscriptions:
+            note_erased(engine, self.subscriptions)
         version = txn.commit()
         self._exceeding = engine.exceeding
         if saved:
@@ -80,6 +83,8 @@ class Maintainer:
         """
         self.accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
+        if not self.subscriptions:
+            return
         deltas = {
             n: delta
             for n in self.subscriptions
@@ -119,8 +124,8 @@ class Transaction:
 
         A bag then holds each row once more.  Raises EditError for a view, ClosedError.
         """
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if self._is_read(name):
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if read:
             words = relation.encode(rows)
             self._add(name, INSERT, _once(words) if relation.info.bag else words)
         else:
@@ -132,8 +137,8 @@ class Transaction:
         The one key of a function f[] = t is ().  A bag loses one row for each that is given, or, with `every`, all that
         are equal to it.  Raises EditError for a view, ClosedError.
         """
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if not self._is_read(name):
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if not read:
             relation.delete(rows, every=every)
             return
         if relation.info.bag:
@@ -152,8 +157,8 @@ class Transaction:
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if self._is_read(name) and not relation.info.bag:
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if read and not relation.info.bag:
             self._add(name, SET, relation.encode(rows))
         else:
             relation.set(rows)
@@ -225,13 +230,13 @@ class Transaction:
         if not self._open:
             raise ClosedError("the transaction has ended; begin another")
 
-    def _relation(self, name: str) -> WritableRelation:
+    def _relation(self, name: str) -> tuple[WritableRelation, bool]:
+        """Return a relation to edit, and whether the rules know it."""
         self._alive()
-        if not self._is_read(name) and name in self._txn:
-            return self._txn[name]
-        if not self._installed.predicate(name).extensional:
+        read = self._is_read(name)
+        if (read or name not in self._txn) and not self._installed.predicate(name).extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
-        return self._txn[name]
+        return self._txn[name], read
 
     def _add(self, name: str, action: int, words: np.ndarray) -> None:
         if words.shape[1]:
@@ -245,7 +250,8 @@ class Transaction:
         tree = self._txn.tree(name)
         if self._txn[name].info.bag:
             return compose_bag(self._txn.pages, tree, actions, rows)
-        if self._is_read(name) and self._installed.layouts[name].bare:
+        layout = self._installed.layouts.get(name)
+        if layout and layout.bare and self._is_read(name):
             return self._compose_bare(name, actions, rows)
         try:
             return compose(self._txn.pages, tree, actions, rows, self._txn.threads)

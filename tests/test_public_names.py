@@ -45,10 +45,10 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
-        AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
-        LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError RoomError RuleError
-        RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError UnknownViewError
-        Where
+        AggregateError ArityError ConstraintError ConstructError DivergenceError EditError FunctionConflictError
+        IvmError MaintainError LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError
+        RoomError RuleError RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError
+        UnknownViewError Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }
@@ -73,8 +73,9 @@ MEMBERS = {  # of each class that is handed to users
         version
     """,
     ivm.Workspace: """
-        at blocks check close declarations evaluate evaluated exec explain install predicates query repair replan rope
-        rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify
+        at blocks check close constraints declarations evaluate evaluated exec explain install predicates query repair
+        replan rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
+        why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -84,7 +85,7 @@ COMMANDS = {
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
         truncate
     """,
-    ivm_command: "install uninstall exec query sql declare print explain fsck trace shell bench demo",
+    ivm_command: "install uninstall exec query sql declare print explain why fsck trace shell bench demo",
 }
 
 

@@ -7,6 +7,7 @@
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)
     functions      rules can be evaluated at all: no key has two values, no sum is out of range
+    constraints    no row violates one
     dependants     the version records which trees depend on which relations
 
 The message of each violation names the tree, and a row that differs.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.check.soundness import Soundness
+from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import (
     Filler,
     check_sums,
@@ -34,7 +36,7 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
-from ivm.errors import MaintainError
+from ivm.errors import ConstraintError, MaintainError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.expression import Encoder
@@ -170,6 +172,7 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
         return [_violation("functions", str(error))]
     return [
         *_check_dependants(sketch, installed),
+        *_check_constraints(sketch, installed),
         *(found for name in installed.layouts for found in _check_predicate(sketch, installed, name, progress)),
         *(found for rule in installed.rules for found in _check_sensitivity(sketch, rule, progress)),
         *(
@@ -188,6 +191,15 @@ def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Ite
         yield _violation(
             "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
         )
+
+
+def _check_constraints(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
+    """Check that nothing violates the constraints."""
+    for view in installed.constraints:
+        try:
+            refuse_violations(sketch, installed, [view])
+        except ConstraintError as error:
+            yield _violation("constraints", str(error))
 
 
 def _check_predicate(

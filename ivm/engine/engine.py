@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
@@ -80,8 +81,8 @@ class Engine(PlanningFiller):
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        Raises MaintainError; in particular DivergenceError if a stored tree contradicts the relations.
-        O(changes of traces or probes * log n).
+        Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
+        relations. O(changes of traces or probes * log n).
         """
         given = self.installed
         self.follow_sizes(edits)
@@ -97,6 +98,7 @@ class Engine(PlanningFiller):
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
+        self._refuse_new_violations()
 
     @within_memory("following a change")
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
@@ -115,6 +117,12 @@ class Engine(PlanningFiller):
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
+        self._refuse_new_violations()
+
+    def _refuse_new_violations(self) -> None:
+        """Raise ConstraintError for a constraint that something violates which did not before."""
+        views = [v for v in self.installed.constraints if v in self.accounts and self.accounts[v].inserted]
+        refuse_violations(self.txn, self.installed, views)
 
     def _build_deferred(self, needed: frozenset[Index]) -> None:
         """Build deferred indices, which probes are about to read."""

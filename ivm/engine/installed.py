@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ivm.errors import RedefinitionError, UnknownViewError
+from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
 from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
@@ -240,6 +241,12 @@ class Installed:
         return {rule: stratum for stratum in self.strata if stratum.recursive for rule in stratum.rules}
 
     @cached_property
+    def constraints(self) -> dict[str, Rule]:
+        """The constraints by the names of their views, which have what violates them."""
+        rules = {name: rule.definition for rule in self.rules for name in rule.writes}
+        return {name: rule for name, rule in rules.items() if is_constraint(name)}
+
+    @cached_property
     def indices(self) -> dict[str, list[Index]]:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}
@@ -252,9 +259,9 @@ class Installed:
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
         """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
-        found, reached = set[Index](), {*names}
         if not self.deferred:
             return frozenset()
+        found, reached = set[Index](), {*names}
         for stratum in self.strata:
             for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
                 reached.update(rule.writes)
@@ -408,6 +415,10 @@ class Installed:
             known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
+
+    def whole(self, name: str) -> str:
+        """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+        return name + WHOLE if name + WHOLE in self.program.predicates else name
 
     def block(self, name: str) -> Block | None:
         """Return the block of a name; None if it is not installed."""

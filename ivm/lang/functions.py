@@ -18,7 +18,7 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 class Signature(NamedTuple):
     """What a function takes and gives.
 
-    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of kind `alike` share one type.
+    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind `alike` share one type.
     `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
     a value where an argument is null.
     """
@@ -46,6 +46,8 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ in ("int64", "float64") or scale(type_) is not None
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
+        case "alike countable":
+            return type_ in ("int64", "date", "timestamp")
         case "any" | "alike":
             return True
     return type_ == kind or (kind == "string" and type_ in TEXTS)
@@ -109,6 +111,7 @@ FUNCTIONS: dict[str, Signature] = {
     "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
     "floor": Signature(("number",), _whole, 1),
     "ceil": Signature(("number",), _whole, 1, may_fail=True),
+    "trunc": _plain("int64", "number", may_fail=True),
     "sqrt": _plain("float64", "float64", may_fail=True),
     "exp": _plain("float64", "float64"),
     "ln": _plain("float64", "float64", may_fail=True),
@@ -120,13 +123,20 @@ FUNCTIONS: dict[str, Signature] = {
     "greatest": Signature(("alike",), _first, 1, open=True),
     **{
         name: _plain("float64", "float64", may_fail=True)
-        for name in ("log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+        for name in (
+            "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "atanh",
+        )
     },
     "atan2": _plain("float64", "float64", "float64"),
     **{f"bit_{name}": _plain("int64", "int64", "int64") for name in ("and", "or", "xor")},
     "bit_not": _plain("int64", "int64"),
     "shift_left": _plain("int64", "int64", "int64", may_fail=True),
     "shift_right": _plain("int64", "int64", "int64", may_fail=True),
+    "shift_right_unsigned": _plain("int64", "int64", "int64", may_fail=True),
+    **{name: Signature(("int64",), "int64", 2, open=True) for name in ("land", "lor", "lxor")},
+    "lnot": _plain("int64", "int64"),
+    "hash": _plain("int64", "any"),
     "int": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
     "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
@@ -155,6 +165,13 @@ FUNCTIONS: dict[str, Signature] = {
     "string:like": _plain("bool", "string", "string"),
     "string:ilike": _plain("bool", "string", "string"),
     "string:split_part": _plain("string", "string", "string", "int64", may_fail=True),
+    "string:regexp_matches": _plain("bool", "string", "string", may_fail=True),
+    "string:regexp_full_match": _plain("bool", "string", "string", may_fail=True),
+    "string:regexp_replace": _plain("string", "string", "string", "string", may_fail=True),
+    "match": _plain("bool", "string", "string"),
+    "substr": _plain("string", "string", "int64", "int64"),
+    "string:format": Signature(("string", "any"), "string", 1, open=True, may_fail=True),
+    "string:parts": _plain("int64", "string", "string"),
     "string:ord": _plain("int64", "string", may_fail=True),
     "string:chr": _plain("string", "int64", may_fail=True),
     "string:sha256": _plain("string", "string"),
@@ -167,15 +184,26 @@ FUNCTIONS: dict[str, Signature] = {
         )
     },
     "datetime:truncate": _plain("timestamp", "moment", "string"),
+    "datetime:difference": Signature(("moment", "moment", "string"), "int64", 3, may_fail=True),
+    "datetime:format": _plain("string", "moment", "string"),
+    "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
+FUNCTIONS |= {  # of lang/rewrite/numbers.py
+    "$count": _plain("int64", "alike countable", "alike countable", "int64"),
+    "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
+    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),
+}
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
     **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
     **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
+    **{name: f"string:{name}" for name in ("regexp_matches", "regexp_full_match", "regexp_replace", "format")},
     "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_number": "int", "to_float": "float",
     "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
-    "bshl": "shift_left", "bshr": "shift_right", "ceiling": "ceil",
+    "bshl": "shift_left", "bshr": "shift_right", "bshru": "shift_right_unsigned", "ceiling": "ceil", "log": "ln",
+    "to_unsigned": "int", "itou": "int", "utoi": "int", "itof": "float", "utof": "float", "ftoi": "trunc",
+    "ftou": "trunc", "string:hash": "hash",
     **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
     "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
     "int64:string:convert": "string", "datetime:date": "date",

@@ -14,7 +14,19 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or, Statement, split
+from ivm.lang.syntax_tree import (
+    BAG,
+    And,
+    Application,
+    Change,
+    Clause,
+    Constraint,
+    Not,
+    Operation,
+    Or,
+    Statement,
+    split,
+)
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -59,6 +71,8 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
+        elif isinstance(statement, Constraint):
+            uses = [*_variables((statement.left, *statement.items))]
         elif isinstance(statement, Change):
             uses = [*_variables(split(statement.head))]
         else:

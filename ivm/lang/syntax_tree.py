@@ -1,8 +1,9 @@
 """The parser's tree: the text as the user wrote it, one node for each construct, with its place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
@@ -59,15 +60,33 @@ class Or:
     items: tuple["Formula", ...]
 
 
-Formula = Application | Operation | Not | And | Or
+@dataclass(frozen=True, slots=True)
+class Typed(Placed):
+    """`type(variable)` to the right of `->`, as in `decimal(8, 2)?(p)`."""
+
+    type: Type
+    variable: str
+
+
+Formula = Application | Operation | Not | And | Or | Typed
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`, as written."""
+    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`; a column in a relation of `others` has its type."""
 
     head: Application | Operation
-    types: tuple[tuple[str, Type, Where], ...]  # variable, type text, place
+    types: tuple[Typed, ...]
+    others: tuple[Formula, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint(Placed):
+    """`left -> item, item, ... .`: whatever satisfies `left` has to satisfy each item."""
+
+    left: Formula
+    items: tuple[Formula, ...]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +108,28 @@ class Change(Placed):
     head: Application | Operation
 
 
-Statement = Declaration | Clause | Change
+Statement = Declaration | Constraint | Clause | Change
+
+
+def is_head(item: Formula) -> TypeGuard[Application | Operation]:
+    """Return whether a formula is p(x, y) or f[x] = y."""
+    if isinstance(item, Operation):
+        return item.op == "=" and isinstance(item.left, Application) and not is_alone(item)
+    return isinstance(item, Application)
+
+
+def is_alone(item: Formula) -> bool:
+    """Return whether a formula is a term alone, as f[x] or true, which the parser compares with true."""
+    return isinstance(item, Operation) and isinstance(item.right, Const) and item.right.where == item.left.where
+
+
+def items_of(formula: Formula | None) -> Iterator[Formula]:
+    """Yield the formulas of a conjunction, nested conjunctions flattened."""
+    if isinstance(formula, And):
+        for item in formula.items:
+            yield from items_of(item)
+    elif formula is not None:
+        yield formula
 
 
 def split(head: Application | Operation) -> tuple[Application, Node | None]:

@@ -13,7 +13,7 @@ import ivm
 import pagestore
 from ivm.engine import engine, installed
 from ivm.errors import RangeError
-from ivm.plan import planner
+from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
@@ -56,6 +56,7 @@ def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for place, name, value in FORCED[plans]:
             patch.setattr(place, name, value)
+        patch.setattr(columns, "SLICE", 2 if plans == "by columns" else columns.SLICE)
         follow_forced(case, loaded, maintenance)
 
 
