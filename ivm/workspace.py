@@ -22,10 +22,11 @@ from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
+from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
-from ivm.engine.stored import HOST, save
+from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, install, uninstall, warn
@@ -34,6 +35,7 @@ from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
+from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
@@ -140,6 +142,21 @@ class Workspace:
                 return removal
         self._remember(saved, left)
         return removal
+
+    def replan(self) -> None:
+        """Make the plans of all rules anew, for the rows that relations have now, with the indices that they need.
+
+        Transactions do so themselves for rules whose relations have eight times the rows that the plans were made for,
+        or an eighth (see `explain`).  O(n log n) for each new index; no view is evaluated, except to build sensitivity
+        indices.  Raises MaintainError.
+        """
+        with self.store.transaction("replan") as txn, allowing(self.memory):
+            txn.declare_maintained(HOST)
+            rules = self.rules_of(txn)
+            engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
+            engine.follow_data([rule for rule in rules.rules if rule.plans])
+            saved = save(txn, engine.installed, engine.built)
+        self._remember(saved, engine.installed)
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""

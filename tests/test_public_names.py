@@ -77,7 +77,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close constraints declarations evaluate evaluated exec explain in_sql_transaction
-        install predicates query repair rope rules_of sql stats strict subscribe trace trace_distance transaction
+        install predicates query repair replan rope rules_of sql stats strict subscribe trace trace_distance transaction
         uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",

@@ -33,6 +33,7 @@ from ivm.lang.syntax_tree import (
     Declaration,
     Formula,
     Node,
+    Operation,
     Statement,
     Subsumption,
     is_head,

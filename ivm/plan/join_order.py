@@ -92,6 +92,15 @@ class JoinOrders:
         below = (self._cost(best) - self._cost(start)) / max(1.0, self._bindings(start))
         return best, max(1.0, below)
 
+    def pace(self, orders: Sequence[Sequence[str]]) -> float:
+        """Return the most operations that a row of any atom t takes on average, joined in orders[t]."""
+        return max(self._pace(*one) for one in enumerate(orders))
+
+    def _pace(self, t: int, order: Sequence[str]) -> float:
+        own = 1 + max(order.index(name) for name in self._atoms[t].names if name)
+        levels = [*self._levels(order)]
+        return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
+
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
@@ -234,6 +243,7 @@ class JoinOrders:
         return not left
 
 
+ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 SAMPLE_ROWS = 1 << 15
 BLOCK_ROWS = 1 << 10
 
@@ -262,7 +272,7 @@ class Cardinality:
         if known := rows_of(predicate):
             return float(known)
         if predicate not in self._source or not self._source.tree(predicate).count:
-            return float(1000.0 ** min(1.0, len(columns) / 2))
+            return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
         tree = self._source.tree(predicate)
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)

@@ -1,6 +1,7 @@
 """Scans, stars, chains and the like: what is filled and maintained is what the slow truth and DuckDB say, each time."""
 
 import tempfile
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
+from ivm.engine import engine, installed
 from ivm.errors import RangeError
 from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
@@ -20,9 +22,12 @@ EXAMPLES = 40  # campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 ways = st.sampled_from(["auto", "auto", "probe", "match"])
 FORCED = {
-    "chosen": {},
-    "joined": {"_in_columns": lambda *_: None},
-    "by columns": {"lists_pairs": lambda *_: False, "COLUMN_ROWS": 1e9},
+    "chosen": [],
+    "joined": [(planner, "_in_columns", lambda *_: None)],
+    "by columns": [(planner, "lists_pairs", lambda *_: False), (planner, "COLUMN_ROWS", 1e9)],
+    "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
+    "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
+    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (engine, "FEW", 0)],
 }
 plans = st.sampled_from([*FORCED])
 
@@ -49,8 +54,8 @@ class Database:
 
 def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in FORCED[plans].items():
-            patch.setattr(planner, name, value)
+        for place, name, value in FORCED[plans]:
+            patch.setattr(place, name, value)
         patch.setattr(columns, "SLICE", 2 if plans == "by columns" else columns.SLICE)
         follow_forced(case, loaded, maintenance)
 
