@@ -233,10 +233,10 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
         """`+edit. -edit.`, or several of them in one statement, or `+edit <- aggregate body.`"""
-        *changes, aggregation, body = edits
+        *changes, body = edits
         if body is None:
             return changes
-        aggregates, groups = aggregation or ((), None)
+        aggregates, groups, body = _of_whole(body)
         if groups is not None:
             raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
         text = self.text[meta.start_pos : meta.end_pos]
