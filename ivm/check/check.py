@@ -27,7 +27,7 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
-from ivm.errors import ConstraintError, MaintainError
+from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import tree_name
@@ -126,6 +126,8 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
     """Return the violations in a sketch's version; leave the rebuilt trees in the sketch. O(evaluating all rules)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
+    except UnregisteredError:
+        raise
     except MaintainError as error:
         return [_violation("functions", str(error))]
     return [
