@@ -9,6 +9,7 @@
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
     numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py
+    asserted      relations that are derived, too, become views       lang/declarations.py
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
@@ -18,7 +19,7 @@
 
 `compile` ends here, with checked rules. `with_block` goes on:
 
-    one row       is read by bodies without a positive atom            plan/rewrite/helpers.py
+    constants     of facts, and one row for bodies without an atom     plan/rewrite/helpers.py
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
@@ -43,7 +44,7 @@ from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, declare_functions, make_edits, mark_bags, mentioned
+from ivm.lang.declarations import declare, declare_functions, derive_declared, make_edits, mark_bags, mentioned
 from ivm.lang.infer import infer
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.normalise import normalise
@@ -111,6 +112,7 @@ def compile(
         program = read_columns(program, known, merging)
         program = read_neighbours(program, known)
         program = list_numbers(program, known)
+        program = derive_declared(program, known)
         program = split_recursion(program, known)
         program = check(program, known)
         program = infer(program, known)

@@ -188,6 +188,9 @@ class Builder(Transformer[Token, list[Statement]]):
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
         """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or both in one."""
         left, right = parts
+        if right is None and isinstance(left, Operation) and left.left == Application(_name(left.left), (), True):
+            head = replace(left, right=Var("holds"))
+            return [Declaration(head, (Typed("bool", "holds"),))]
         items = [_as_type(item) for item in items_of(right)]
         types = tuple(item for item in items if isinstance(item, Typed))
         others = tuple(item for item in items if not isinstance(item, Typed))
@@ -276,8 +279,11 @@ class Builder(Transformer[Token, list[Statement]]):
         """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
-    def relation(self, meta: Meta, parts: list[Any]) -> Application:
-        """`name(args)`"""
+    def relation(self, meta: Meta, parts: list[Any]) -> Application | Operation:
+        """`name(args)`; `name()` is the function `name[] = true`."""
+        if not parts[1]:
+            call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
+            return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
         return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
@@ -424,6 +430,10 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(False, "bool", where=self.at(meta))
 
 
+def _name(node: Node) -> str:
+    return node.name if isinstance(node, Application) else ""
+
+
 def _is_truth(term: Node) -> bool:
     return isinstance(term, Const) and term.type == "bool"
 
@@ -479,13 +489,18 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
-    accepted = error.accepts or error.expected
-    expected = _expected(accepted if "DOT" in accepted else accepted - {"AGG"})
+    expected = _expected(_likely(error.accepts or error.expected))
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
     remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
     return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+def _likely(accepted: set[str]) -> set[str]:
+    """Return what may come next without what seldom does: an aggregate within a body, and the order of rows."""
+    seldom = {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    return accepted - seldom
 
 
 HABITS = {  # what other languages write, and its spelling here

@@ -19,7 +19,6 @@ from itertools import count
 from re import fullmatch
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
-from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -38,6 +37,7 @@ from ivm.lang.ir import (
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
 from ivm.lang.rewrite import numbers
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code
@@ -429,6 +429,8 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         if op == "quantile":
             share = Fraction(str(constants[0]))
             return [(in_order[max(0, math.ceil(share * len(members)) - 1)],)]
+        if op == "quantile_cont":
+            return [(interpolated(sorted(taken), float(constants[0])),)]
         if op == "count_distinct":
             return [(len(set(members)),)]
         if op == "concat":
@@ -442,6 +444,19 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
+
+
+def interpolated(values: list, share: float) -> float | Decimal:
+    """The value at a share of the way through sorted values, between two of them; a decimal is cut."""
+    place = share * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
+        return with_infinities("median", [low, high] if place % 1 else [low, low])
+    found = Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(place - math.floor(place))
+    if not isinstance(low, Decimal):
+        return float(found)
+    unit = 10 ** -low.as_tuple().exponent
+    return Decimal(int(float(found * unit))).scaleb(low.as_tuple().exponent)
 
 
 def with_infinities(op: str, values: list[float]) -> float:

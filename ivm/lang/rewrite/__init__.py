@@ -1,1 +1,1 @@
-"""Constructs that become other rules: lists of numbers, aggregates in bodies, orders of rows, equivalences."""
+"""Constructs that become rules of the others."""
