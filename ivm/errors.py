@@ -9,7 +9,7 @@
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
     │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
-    │     DivergenceError, RecomputeError
+    │     DivergenceError, RecomputeError, UnregisteredError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence (predicate, key, place) and the remedy.
@@ -193,6 +193,10 @@ class ConstraintError(MaintainError, ValueError):
 
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
+
+
+class UnregisteredError(MaintainError, LookupError):
+    """Rules call a function that this process has not registered, or that gives no array of results."""
 
 
 class LimitError(MaintainError, RuntimeError):

@@ -9,11 +9,13 @@ from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
 from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
 from ivm.plan.expression import Encoder
+from ivm.plan.functions import is_registered
 from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
@@ -79,7 +81,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _stratum(installed, name, snap)
     for rule in installed.rules:
         if name in rule.writes:
-            lines += [*_span(rule), *_basis(rule, snap)]
+            lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
             for plan in rule.plans:
                 lines += _way_of(plan, rule, installed, snap)
                 lines += _bounds(plan, installed.program.predicates, snap)
@@ -102,6 +104,13 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
         for plan in rule.plans:
             lines += _way_of(plan, rule, installed, sketch)
     return printable("\n".join(lines), kept="\n")
+
+
+def _functions(rule: InstalledRule) -> list[str]:
+    """Name the functions of users that a rule calls."""
+    names = {*users_functions(x for disjunct in rule.definition.body for x in disjunct)}
+    lacking = ", which this process has not registered"
+    return [f"  calls     {name}: {USERS[name]}{lacking * (not is_registered(name))}" for name in sorted(names)]
 
 
 def _state(installed: Installed, fold: Fold) -> list[str]:

@@ -45,12 +45,12 @@ MODULES = {  # each public module, and the names that it offers
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
-    "ivm": "Answer IvmError Workspace open",
+    "ivm": "Answer IvmError Workspace open register_function",
     "ivm.errors": """
         AggregateError ArityError ConstraintError ConstructError DivergenceError EditError FunctionConflictError
         IvmError MaintainError LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError
         RoomError RuleError RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError
-        UnknownViewError Where
+        UnknownViewError UnregisteredError Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }

@@ -36,7 +36,7 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
-from ivm.errors import ConstraintError, MaintainError
+from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.expression import Encoder
@@ -168,6 +168,8 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
     """Return the violations in a sketch's version; leave the rebuilt trees in the sketch. O(evaluating all rules)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
+    except UnregisteredError:
+        raise
     except MaintainError as error:
         return [_violation("functions", str(error))]
     return [

@@ -55,7 +55,7 @@ from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, derive_declared, make_edits, mark_bags, mentioned
+from ivm.lang.declarations import declare, declare_functions, derive_declared, make_edits, mark_bags, mentioned
 from ivm.lang.infer import infer
 from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.normalise import normalise
@@ -121,6 +121,7 @@ def compile(
             from ivm.lang.hints import with_hints
 
             program = with_hints(program, given)
+        program = declare_functions(program)
         program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
         program = normalise(program, known)
         program = read_columns(program, known, merging)

@@ -20,6 +20,7 @@ from ivm.errors import (
     UnknownPredicateError,
     Where,
 )
+from ivm.lang.functions import DECLARATION, declare_function
 from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
 from ivm.lang.program import DerivedEdit, Program
@@ -333,6 +334,26 @@ def _constant(node: Node) -> Const:
     if isinstance(node, Const):
         return node
     raise RuleSyntaxError(node.where, "an edit holds constants only")
+
+
+def declare_functions(program: Program) -> Program:
+    """Return the program without statements that declare functions, whose names are those of functions from now on.
+
+    Raises RuleSyntaxError, OptionError.
+    """
+    left = []
+    for one in program.statements:
+        head = split(one.heads[0])[0] if isinstance(one, Clause) else None
+        if head is None or head.name != DECLARATION:
+            left.append(one)
+            continue
+        match head.args:
+            case (Const(str(name)), Const(str(signature))):
+                declare_function(name, signature)
+            case _:
+                reason = f'{DECLARATION} takes a name and a signature, as in {DECLARATION}("f", "float, int -> float").'
+                raise RuleSyntaxError(head.where, reason)
+    return replace(program, statements=tuple(left))
 
 
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:

@@ -508,13 +508,18 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
-    accepted = error.accepts or error.expected
-    expected = _expected(accepted if "DOT" in accepted else accepted - {"AGG"})
+    expected = _expected(_likely(error.accepts or error.expected))
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
     remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
     return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+def _likely(accepted: set[str]) -> set[str]:
+    """Return what may come next without what seldom does: an aggregate within a body, and the order of rows."""
+    seldom = {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    return accepted - seldom
 
 
 HABITS = {  # what other languages write, and its spelling here

@@ -8,9 +8,9 @@
 So it is where rows are compared by one column only, and the others are equal.  Any other order leaves all rows in
 a view of their own, which a recursion reads:
 
-    best$all(x, c) <- ...
-    best$less(x, c, d) <- best$all(x, c, d), best$all(x, e, f), c > e, d >= f, (c != e ; d != f).
-    best(x, c, d) <- best$all(x, c, d), !best$less(x, c, d).
+    best$rows(x, c) <- ...
+    best$less(x, c, d) <- best$rows(x, c, d), best$rows(x, e, f), c > e, d >= f, (c != e ; d != f).
+    best(x, c, d) <- best$rows(x, c, d), !best$less(x, c, d).
 
 `lang:equivalence(same)` adds to the rules of same(x, y) what makes it reflexive, symmetric and transitive, by the least
 member of each class:
@@ -119,10 +119,10 @@ def _kept(clauses: Sequence[Clause], orders: Sequence[Subsumption]) -> Iterator[
         yield _renamed(clause, name, extreme and extreme[0]) if not stratum.isdisjoint(_heads(clause)) else clause
     for clause in own:
         read = _renamed(clause, name, extreme and extreme[0])
-        yield _aggregated(read, *extreme) if extreme and is_recursive else _with_head(read, f"{name}$all")
+        yield _aggregated(read, *extreme) if extreme and is_recursive else _with_head(read, f"{name}$rows")
     names = tuple(Var(f"c{n}", where=orders[0].where) for n in range(1, len(view.args) + 1))
     kept = replace(own[-1], heads=(replace(view, args=names),), aggregates=(), groups=And(()))
-    every, less = replace(view, name=f"{name}$all", args=names), replace(view, name=f"{name}$less", args=names)
+    every, less = replace(view, name=f"{name}$rows", args=names), replace(view, name=f"{name}$less", args=names)
     if extreme and not is_recursive:
         yield _aggregated(replace(kept, body=And((every,))), *extreme)
     if extreme:
@@ -165,7 +165,7 @@ def _renamed(clause: Clause, name: str, place: int | None) -> Clause:
 def _read(part: Formula, name: str, place: int | None) -> Formula:
     match part:
         case Application() if part.name == name and not part.function:
-            return replace(part, name=f"{name}$all") if place is None else _read_kept(part, place)
+            return replace(part, name=f"{name}$rows") if place is None else _read_kept(part, place)
         case And() | Or():
             return replace(part, items=tuple(_read(item, name, place) for item in part.items))
         case Not() | Aggregation():
@@ -193,7 +193,7 @@ def _with_head(clause: Clause, name: str) -> Clause:
 
 def _less(order: Subsumption) -> Clause:
     """Return the rule of the rows that make way for others."""
-    every = f"{order.lesser.name}$all"
+    every = f"{order.lesser.name}$rows"
     differ = tuple(
         Operation("!=", a, b, where=order.where)
         for a, b in zip(order.lesser.args, order.greater.args, strict=True)
