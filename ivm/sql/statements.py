@@ -31,6 +31,7 @@ TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sql
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
+CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -43,12 +44,19 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+        found = [_read(one, dialect) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
         raise _syntax(error, text) from None
     if not found:
         raise SqlError("there is no statement in this text")
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
+
+
+def _read(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
+        return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
+    return node
 
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
