@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, RuleError
+from ivm.errors import ConstraintError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
@@ -125,6 +125,8 @@ class Statements:
                 found = self._explain(node) if explained else self._run(node, text)
             except ConstraintError as error:
                 raise self._violated(error, node) from error
+            except RangeError as error:
+                raise SqlError(f"a row has no value: {error}", node) from error
             except RuleError as error:
                 raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
