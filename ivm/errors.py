@@ -8,7 +8,7 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     ConstraintError, FunctionConflictError, RangeError, RoomError, LimitError,
+    │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
     │     DivergenceError, RecomputeError
     └── read             UnknownViewError
 
@@ -16,10 +16,13 @@ Each message is a sentence with the evidence (predicate, key, place) and the rem
 Errors of the underlying store (a corrupt page, a full disk) are those of `pagestore.errors`.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
+WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+HELPERS = re.compile(r"\$(all|facts\d+)\b")  # what users know by the name of the predicate itself
 SHOWN = 100  # characters of a line that are shown
 
 
@@ -53,7 +56,7 @@ class IvmError(Exception):
     """The base class of these errors."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
-        return _message(" ".join(map(str, self.args)))
+        return _message(HELPERS.sub("", " ".join(map(str, self.args))))
 
 
 # -- install and query
@@ -192,12 +195,12 @@ class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
 
 
-class RoomError(MaintainError, MemoryError):
-    """An evaluation has more rows than fit in memory; queries raise it, too."""
-
-
 class LimitError(MaintainError, RuntimeError):
-    """A recursion has more rows, or takes more rounds, than the limits allow."""
+    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too."""
+
+
+class RoomError(LimitError, MemoryError):
+    """An evaluation has more rows than fit in the memory that it may take."""
 
 
 class DivergenceError(MaintainError):

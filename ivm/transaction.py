@@ -13,6 +13,7 @@ from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
+from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
@@ -39,8 +40,8 @@ Sql = Callable[["Transaction", str, Any, str], Answer | None]
 class Maintainer:
     """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
 
-    def __init__(self, store: Store, threads: int) -> None:
-        self.store, self.threads = store, threads
+    def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
         self.accounts: dict[str, Account] = {}
@@ -56,7 +57,8 @@ class Maintainer:
             txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),
             strict=self.strict,
         )  # fmt: skip
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+        erases = all((actions == ERASE).all() for actions, _ in edits.values())
+        with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)

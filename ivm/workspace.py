@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from ivm.engine.stored import HOST, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, install, uninstall, warn
-from ivm.join.join import within_memory
+from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
@@ -40,7 +40,7 @@ from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
 from ivm.wide import read
-from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
+from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
     MAIN,
@@ -52,16 +52,25 @@ from pagestore.host import (
     Violation,
 )
 
+if TYPE_CHECKING:
+    from ivm.why.why import Asker, Cause, Row, Why
 
-def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
+
+def open(
+    path: str | os.PathLike[str], threads: int | None = None, memory: int | None = None, **options: Any
+) -> "Workspace":
     """Open the workspace in a store file, or create it; other options as for `pagestore.open`.
 
-    Up to `threads` threads share large pieces of work; by default one per core.  Raises pagestore's errors of opening,
-    and RuleError if an installed text no longer compiles; with mode="r", when its rules are first needed.
+    Up to `threads` threads share large pieces of work; by default one per core.  The rows of one evaluation may take
+    `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
+    RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
+    compiles; with mode="r", when its rules are first needed.
     """
+    if memory is not None and (not isinstance(memory, int) or memory < 1):
+        raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
     store = pagestore.open(path, threads=threads, **options)
     try:
-        workspace = Workspace(store, store.threads)
+        workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
             record_dependants_everywhere(store, workspace._maintainer.rules)
         return workspace
@@ -73,9 +82,9 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
 class Workspace:
     """Rules and data in one store.  Close it, or use it in `with`."""
 
-    def __init__(self, store: Store, threads: int = 1) -> None:
-        self.store, self.threads = store, threads
-        self._maintainer = Maintainer(store, threads)
+    def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
+        self._maintainer = Maintainer(store, threads, memory)
         self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -104,7 +113,7 @@ class Workspace:
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
-        with self.store.transaction(f"install {name}") as txn:
+        with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             watched = self._maintainer.subscriptions
@@ -203,9 +212,9 @@ class Workspace:
         return self.store.version
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version, or a view of several relations.  Raises UnknownViewError."""
         snap = self.store.snapshot()
-        found = read(snap, name)
+        found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
@@ -243,7 +252,8 @@ class Workspace:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
             self._statements = Statements(self)
-        found: Answer | None = self._statements.run(text, parameters, dialect)
+        with allowing(self.memory):
+            found: Answer | None = self._statements.run(text, parameters, dialect)
         return found
 
     def _sql_in(
@@ -252,7 +262,8 @@ class Workspace:
         """Run statements over a version, or in a transaction."""
         from ivm.sql.statements import Statements
 
-        return Statements(self, version, txn).run(text, parameters, dialect)
+        with allowing(self.memory):
+            return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -265,7 +276,7 @@ class Workspace:
             return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
-        with sketch:
+        with sketch, allowing(self.memory):
             question = understand(sketch, self.rules_of(sketch), text, limits)
             found = answer(sketch, question, self.threads)
         warn(question.program.warnings, stacklevel=4)
@@ -284,6 +295,7 @@ class Workspace:
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self.rules_of(snap)
         installed.predicate(name)
+        name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
@@ -298,11 +310,13 @@ class Workspace:
         import pyarrow as pa
 
         rules = self._rules_now()
-        with self.store.sketch() if rules.stores(name) else self.store.snapshot() as source:
+        with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
             installed = self.rules_of(source)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             started = time.perf_counter()
-            parts = evaluate(source, installed, name, self.threads)
+            with allowing(self.memory):
+                parts = evaluate(source, installed, name, self.threads)
             seconds = time.perf_counter() - started
             columns = [
                 pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
@@ -321,8 +335,9 @@ class Workspace:
         This rebuilds all views and indices that it depends on, in a temporary file.  Raises DivergenceError with a row
         that differs, UnknownViewError for a relation.
         """
-        with self.store.sketch() as sketch:
+        with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             if predicate.extensional:
                 raise not_a_view(name)
@@ -350,7 +365,7 @@ class Workspace:
         Returns the violations in a branch's newest version, none if all is right; `store.check` checks the pages.
         `progress` is called with a line for each step.  O(evaluating all rules), in a temporary file.
         """
-        with self.store.sketch(branch) as sketch:
+        with self.store.sketch(branch) as sketch, allowing(self.memory):
             return check(sketch, self.rules_of(sketch), progress)
 
     def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
@@ -359,7 +374,7 @@ class Workspace:
         The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule fails on the current
         relations.
         """
-        with self.store.transaction("repair", branch) as txn:
+        with self.store.transaction("repair", branch) as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
@@ -393,7 +408,69 @@ class Workspace:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self.rules_of(snap), name, stats, snap)
+            rules = self.rules_of(snap)
+            return explain(rules, rules.whole(name), stats, snap)
+
+    def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
+        """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
+
+        `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total WHERE ...`), or as
+        the name of a view, whose `row` is then given by its first values or by name.  The smallest of its derivations
+        come first; `most` are followed down.  For a row that is not there the answer says which atoms fail, and the
+        smallest sets of insertions that would bring it, if no negation reads what they insert.
+        Raises UnknownViewError, EditError, RuleError, SqlError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> print(ws.why("hop(1, 3)"))
+        hop(1, 3) is in version 1
+        by hop(x, z) <- edge(x, y), edge(y, z).
+        ├─ edge(1, 2)   since version 1
+        └─ edge(2, 3)   since version 1
+        >>> ws.why("hop", (2, 4)).data["insertions"]
+        [['+edge(3, 4)']]
+        """
+        if fact.lstrip()[:6].upper() == "SELECT":
+            fact, row = self._selected(fact, version)
+        return self._asker(version).why(fact, row, most)
+
+    def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
+        """Return the rows of a view that came and went between two versions, each with the edits responsible.
+
+        Those are the edits in the smallest proof of a row, in the version that has it.  Raises UnknownViewError,
+        VersionError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> version = ws.exec("-edge(2, 3).  +edge(2, 4).")
+        >>> for change in ws.why_changed("hop", version - 1):
+        ...     print("+" if change.inserted else "-", change.row, *change.edits)
+        - (1, 3) -edge(2, 3)
+        + (1, 4) +edge(2, 4)
+        """
+        from ivm.why.why import causes
+
+        return causes(self._asker(old), self._asker(new), view)
+
+    def _asker(self, version: int | str | None) -> "Asker":
+        from ivm.why.why import Asker
+
+        with self.store.snapshot() if version is None else self.store.at(version) as snap:
+            return Asker(self.store, self.rules_of, snap.version, self.threads)
+
+    def _selected(self, text: str, version: int | str | None) -> tuple[str, dict[str, Any]]:
+        """Return the view that a query of SQL reads, and its first row by columns.  Raises SqlError."""
+        from ivm.sql.errors import SqlError
+        from ivm.sql.statements import table_of
+
+        name = table_of(text, self.predicates)
+        found = self.sql(text) if version is None else self.at(version).sql(text)
+        if not found:
+            raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
+        (row,) = found.to_arrow().slice(0, 1).to_pylist()
+        return name, row
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
@@ -406,8 +483,9 @@ class Workspace:
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        self._rules_now().predicate(name)
-        return self._maintainer.subscriptions.add(name, on_change)
+        rules = self._rules_now()
+        rules.predicate(name)
+        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.groups import FAR, Lookup, Matches, summed
+from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Type, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
@@ -305,12 +306,20 @@ class ColumnJoin:
     def table(self, node: int, parent: int, needed: frozenset[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by `shared` and `kept`, and how many bindings each represents."""
         names = self.tree.shared(node, parent) + self.tree.kept(node, parent, needed)
-        parts = [*self._stream(node, parent, frozenset(names))]
-        rows = np.concatenate([_table(batch, names) for batch, _ in parts], axis=1)
-        if all(times is None for _, times in parts) and self.tree.identifying(node) <= {*names}:
+        memory, tells_apart = MemoryUse(step="joining by columns").begin(), self.tree.identifying(node) <= {*names}
+        parts, weighed, summed_up = list[np.ndarray](), False, 0
+        for batch, times in self._stream(node, parent, frozenset(names)):
+            weighed = times is not None or not tells_apart
+            parts.append(_table(batch, names, _weights(batch, times) if weighed else None))
+            count = sum(part.shape[1] for part in parts)
+            if weighed and count > 2 * summed_up + SLICE:
+                parts = [summed(concatenated(parts), len(names), sorting=True)]
+                summed_up = count = parts[0].shape[1]
+            memory.hold(count, sum(part.nbytes for part in parts))
+        rows = concatenated(parts)
+        if not weighed:
             return rows, None
-        weights = np.concatenate([_weights(batch, times) for batch, times in parts])
-        rows = summed(np.concatenate([rows, weights[None]]), len(names), sorting=True)
+        rows = summed(rows, len(names), sorting=True)
         _refuse_overflow(rows[-1], rows.shape[1])
         return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
 
@@ -382,9 +391,10 @@ def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | 
     return Batch(len(which), columns, {}), times if times is None else times[which]
 
 
-def _table(batch: Batch, names: Sequence[str]) -> np.ndarray:
-    """Return some columns of a batch as rows int64[C, n]."""
-    return np.stack([batch.columns[name] for name in names]) if names else np.empty((0, batch.n), np.int64)
+def _table(batch: Batch, names: Sequence[str], last: np.ndarray | None = None) -> np.ndarray:
+    """Return some columns of a batch as rows int64[C, n], with a last column if it is given."""
+    columns = [batch.columns[name] for name in names] + ([] if last is None else [last])
+    return np.stack(columns) if columns else np.empty((0, batch.n), np.int64)
 
 
 def _weights(batch: Batch, times: np.ndarray | None) -> np.ndarray:

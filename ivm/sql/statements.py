@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -62,6 +62,15 @@ def _read(node: exp.Expr, dialect: str) -> exp.Expr:
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     """Return whether statements change nothing."""
     return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
+
+
+def table_of(text: str, names: Iterable[str]) -> str:
+    """Return which of some names is that of the only table of `SELECT * FROM table ...`.  Raises SqlError."""
+    ((node, _),) = parse(text, DIALECTS[0])[:1]
+    tables = [one.name for one in node.find_all(exp.Table)]
+    if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):
+        raise SqlError("a row is named by SELECT * FROM a view WHERE ...", node)
+    return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
 def _syntax(error: SqlglotError, text: str) -> SqlError:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from ivm.errors import RangeError
-from ivm.plan import planner
+from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
@@ -51,6 +51,7 @@ def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FORCED[plans].items():
             patch.setattr(planner, name, value)
+        patch.setattr(columns, "SLICE", 2 if plans == "by columns" else columns.SLICE)
         follow_forced(case, loaded, maintenance)
 
 

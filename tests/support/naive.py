@@ -19,7 +19,6 @@ from itertools import count
 from re import fullmatch
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
-from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -37,6 +36,8 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
+from ivm.lang.rewrite import numbers
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code
@@ -45,6 +46,7 @@ State = dict[str, set | dict]
 Binding = dict[str, object]
 
 ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
+LISTED_MAX = 64  # numbers of a range: the join would take all pairs of the helpers' rows
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
@@ -213,6 +215,8 @@ def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Bindin
         return
     atom, *rest = atoms
     for row in rows_of(state[atom.predicate]):
+        if atom.predicate.endswith(("$blocks", "$units")) and row[0] >= LISTED_MAX:
+            continue
         extended = unified(atom, row, binding)
         if extended is not None:
             yield from joined(rest, extended, state)
@@ -328,6 +332,15 @@ CALLED: dict[str, Callable] = {
     "greatest": max,
     "string:length": len,
     "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
+    "string:parts": lambda text, separator: len(text.split(separator)) if separator else 1,
+    "string:split_part": lambda text, separator, n: dict(
+        enumerate(text.split(separator) if separator else [text], start=1)
+    ).get(n, ""),
+    "$count": lambda low, high, step: min(
+        len(range(units(low), units(high), step)), numbers.LISTED_MAX + 1
+    ),
+    "$nth": lambda low, step, block, unit, size: computed("+", low, (block + unit) * step),
+    "$within": lambda value, low, high, step: units(value) in range(units(low), units(high), step),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import texts, times
-from ivm.sql.terms import Lit, Typed
+from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BOOLEAN,
     DATE,
