@@ -99,8 +99,12 @@ class Reader:
     def ask(self, text: str, views: bool = True) -> Answer:
         """Evaluate rules once; `views` says whether they may read views."""
         with self.state(views) as state:
-            with_one(state)
-            return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
+            return self.ask_in(state, text)
+
+    def ask_in(self, state: Any, text: str) -> Answer:
+        """Evaluate rules once in a transaction, which may then have the relation of one row."""
+        with_one(state)
+        return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
 
 
 def with_one(state: Any) -> None:

@@ -57,8 +57,9 @@ def refuse_name(name: str, node: exp.Expr) -> None:
 
 def _table(host: Host, name: str, node: exp.Create) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
-        columns, key = tables.definitions(node.this.expressions)
-        tables.create(host, name, columns, key, node)
+        columns, key, checks = tables.definitions(node.this.expressions)
+        if tables.create(host, name, columns, key, node) and checks:
+            tables.constrain(host, name, checks, node)
         return
     _table_of(host, name, node)
 

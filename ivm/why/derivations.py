@@ -255,7 +255,7 @@ def written_atom(atom: Atom, predicate: Predicate) -> str:
     """Return an atom as rules write it, with square brackets and several values where its predicate has them."""
     terms = [unmarked(Atom("", (term,)), variables(term)).args[0] for term in atom.terms]
     keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-    if predicate.columns[-1:] == (MULTIPLICITY,):
+    if predicate.bag or predicate.columns[-1:] == (MULTIPLICITY,):
         count = int(str(terms[-1])) if isinstance(terms[-1], Const) else 1
         row = show(Atom(atom.predicate, (*terms[:-1],)))
         return row if count == 1 else f"{row} ({count:,} equal rows)"

@@ -11,7 +11,7 @@ from sqlglot import exp
 from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import texts, times
-from ivm.sql.terms import Lit, Typed
+from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BOOLEAN,
     DATE,
@@ -349,7 +349,14 @@ def _sign(node: exp.Expr, value: Value) -> Typed:
 
 def _float(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
-    return Typed(call(_FLOAT[type(node)], number.term), DOUBLE, number.nullable)
+    term = call(_FLOAT[type(node)], number.term)
+    return Typed(_of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable)
+
+
+def _of_zero(number: Term, logarithm: Term) -> Term:
+    """Return a logarithm that is -inf of 0."""
+    zero, least = Lit(0.0, "float64"), call("ratio", Lit(-1.0, "float64"), Lit(0.0, "float64"))
+    return call("if", call("=", number, zero), least, logarithm)
 
 
 def _logarithm(node: exp.Expr, value: Value) -> Typed:
@@ -361,9 +368,9 @@ def _logarithm(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(argument), DOUBLE, node)
     if name is None:
         other = convert(value(base), DOUBLE, node)
-        term = call("ratio", call("ln", number.term), call("ln", other.term))
+        term = call("ratio", _of_zero(number.term, call("ln", number.term)), call("ln", other.term))
         return Typed(term, DOUBLE, number.nullable or other.nullable)
-    return Typed(call(name, number.term), DOUBLE, number.nullable)
+    return Typed(_of_zero(number.term, call(name, number.term)), DOUBLE, number.nullable)
 
 
 def _cut(node: exp.Expr, value: Value) -> Typed:
