@@ -8,8 +8,8 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     ConstraintError, FunctionConflictError, RangeError, RoomError, LimitError,
-    │     DivergenceError, RecomputeError
+    │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
+    │     DivergenceError, RecomputeError, UnregisteredError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence (predicate, key, place) and the remedy.
@@ -202,12 +202,16 @@ class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
 
 
-class RoomError(MaintainError, MemoryError):
-    """An evaluation has more rows than fit in memory; queries raise it, too."""
+class UnregisteredError(MaintainError, LookupError):
+    """Rules call a function that this process has not registered, or that gives no array of results."""
 
 
 class LimitError(MaintainError, RuntimeError):
-    """A recursion has more rows, or takes more rounds, than the limits allow."""
+    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too."""
+
+
+class RoomError(LimitError, MemoryError):
+    """An evaluation has more rows than fit in the memory that it may take."""
 
 
 class DivergenceError(MaintainError):

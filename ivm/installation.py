@@ -38,7 +38,6 @@ from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
-from ivm.plan.planner import AUTO
 from ivm.transaction import Transaction
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema
@@ -94,7 +93,9 @@ def install(
     after = patching.installed
     engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=patching.built, strict=strict)
     engine.fill([rule for rule in after.rules if not kept.views.issuperset(rule.writes)])
+    engine.drop_unused(after)
     engine.build_missing()
+    after = engine.installed
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
     collected.edit(edits)
@@ -169,7 +170,7 @@ def _relations(txn: StoreTransaction, before: Installed) -> Relations:
 
 def _options_of(block: Block) -> Options:
     rule = next(iter(block.rules), None)
-    return Options(rule.granularity if rule else 1, AUTO, block.limits)
+    return Options(rule.granularity if rule else 1, block.maintenance, block.limits)
 
 
 def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
@@ -249,6 +250,9 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     built = rearrange(txn, before, after, kept)
     engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=built)
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    engine.drop_unused(after)
+    engine.build_missing()
+    after = engine.installed
     refuse_violations(txn, after, new & after.constraints.keys())
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)

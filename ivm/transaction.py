@@ -13,6 +13,7 @@ from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
+from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
@@ -39,24 +40,28 @@ Sql = Callable[["Transaction", str, Any, str], Answer | None]
 class Maintainer:
     """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
 
-    def __init__(self, store: Store, threads: int) -> None:
-        self.store, self.threads = store, threads
+    def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
         self.accounts: dict[str, Account] = {}
         self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
+        self._exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
         txn.declare_maintained(HOST)
         built = self._built_sizes.of(txn)
         engine = Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),
+            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions,
+            built=dict(built),
             strict=self.strict,
         )  # fmt: skip
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+        engine.exceeding |= self._exceeding
+        erases = all((actions == ERASE).all() for actions, _ in edits.values())
+        with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
@@ -65,6 +70,7 @@ class Maintainer:
             note_erased(engine, self.subscriptions)
         is_main = self.store.owns(txn, main=True)
         version = txn.commit()
+        self._exceeding = engine.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
         if is_main:

@@ -19,22 +19,23 @@ import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
+from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
-from ivm.engine.stored import HOST, save
+from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, install, uninstall, warn
-from ivm.join.join import within_memory
+from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
+from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
@@ -42,6 +43,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
+from ivm.wide import Wide, read
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -58,15 +60,21 @@ if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
 
 
-def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
+def open(
+    path: str | os.PathLike[str], threads: int | None = None, memory: int | None = None, **options: Any
+) -> "Workspace":
     """Open the workspace in a store file, or create it; other options as for `pagestore.open`.
 
-    Up to `threads` threads share large pieces of work; by default one per core.  Raises pagestore's errors of opening,
-    and RuleError if an installed text no longer compiles; with mode="r", when its rules are first needed.
+    Up to `threads` threads share large pieces of work; by default one per core.  The rows of one evaluation may take
+    `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
+    RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
+    compiles; with mode="r", when its rules are first needed.
     """
+    if memory is not None and (not isinstance(memory, int) or memory < 1):
+        raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
     store = pagestore.open(path, threads=threads, **options)
     try:
-        workspace = Workspace(store, store.threads)
+        workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
             record_dependants_everywhere(store, workspace._maintainer.rules)
         return workspace
@@ -78,9 +86,9 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
 class Workspace:
     """Rules and data in one store.  Close it, or use it in `with`."""
 
-    def __init__(self, store: Store, threads: int = 1) -> None:
-        self.store, self.threads = store, threads
-        self._maintainer = Maintainer(store, threads)
+    def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
+        self._maintainer = Maintainer(store, threads, memory)
         self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -109,7 +117,7 @@ class Workspace:
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
-        with self.store.transaction(f"install {name}") as txn:
+        with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             watched = self._maintainer.subscriptions
@@ -134,6 +142,21 @@ class Workspace:
                 return removal
         self._remember(saved, left)
         return removal
+
+    def replan(self) -> None:
+        """Make the plans of all rules anew, for the rows that relations have now, with the indices that they need.
+
+        Transactions do so themselves for rules whose relations have eight times the rows that the plans were made for,
+        or an eighth (see `explain`).  O(n log n) for each new index; no view is evaluated, except to build sensitivity
+        indices.  Raises MaintainError.
+        """
+        with self.store.transaction("replan") as txn, allowing(self.memory):
+            txn.declare_maintained(HOST)
+            rules = self.rules_of(txn)
+            engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
+            engine.follow_data([rule for rule in rules.rules if rule.plans])
+            saved = save(txn, engine.installed, engine.built)
+        self._remember(saved, engine.installed)
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
@@ -221,7 +244,7 @@ class Workspace:
             {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version.  Raises UnknownViewError."""
         snap = self.store.snapshot()
         found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
@@ -261,8 +284,14 @@ class Workspace:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
             self._statements = Statements(self)
-        found: Answer | None = self._statements.run(text, parameters, dialect)
+        with allowing(self.memory):
+            found: Answer | None = self._statements.run(text, parameters, dialect)
         return found
+
+    @property
+    def in_sql_transaction(self) -> bool:
+        """Whether a statement BEGIN of `sql` waits for its COMMIT or ROLLBACK."""
+        return self._statements is not None and self._statements.open is not None
 
     def _sql_in(
         self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
@@ -270,7 +299,8 @@ class Workspace:
         """Run statements over a version, or in a transaction."""
         from ivm.sql.statements import Statements
 
-        return Statements(self, version, txn).run(text, parameters, dialect)
+        with allowing(self.memory):
+            return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -283,7 +313,7 @@ class Workspace:
             return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
-        with sketch:
+        with sketch, allowing(self.memory):
             question = understand(sketch, self.rules_of(sketch), text, limits)
             found = answer(sketch, question, self.threads)
         warn(question.program.warnings, stacklevel=4)
@@ -322,7 +352,8 @@ class Workspace:
             name = installed.whole(name)
             predicate = installed.predicate(name)
             started = time.perf_counter()
-            parts = evaluate(source, installed, name, self.threads)
+            with allowing(self.memory):
+                parts = evaluate(source, installed, name, self.threads)
             seconds = time.perf_counter() - started
             columns = [
                 pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
@@ -341,7 +372,7 @@ class Workspace:
         This rebuilds all views and indices that it depends on, in a temporary file.  Raises DivergenceError with a row
         that differs, UnknownViewError for a relation.
         """
-        with self.store.sketch() as sketch:
+        with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
             name = installed.whole(name)
             predicate = installed.predicate(name)
@@ -371,7 +402,7 @@ class Workspace:
         Returns the violations in a branch's newest version, none if all is right; `store.check` checks the pages.
         `progress` is called with a line for each step.  O(evaluating all rules), in a temporary file.
         """
-        with self.store.sketch(branch) as sketch:
+        with self.store.sketch(branch) as sketch, allowing(self.memory):
             return check(sketch, self.rules_of(sketch), progress)
 
     def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
@@ -380,7 +411,7 @@ class Workspace:
         The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule fails on the current
         relations.
         """
-        with self.store.transaction("repair", branch) as txn:
+        with self.store.transaction("repair", branch) as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
@@ -492,6 +523,27 @@ class Workspace:
         rules = self._rules_now()
         rules.predicate(name)
         return self._maintainer.subscriptions.add(rules.whole(name), on_change)
+
+    def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
+        """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
+
+        Raises UnknownViewError, EditError for a view whose columns are in several relations, and as `at`.
+
+        >>> import ivm, tempfile
+        >>> with ivm.open(tempfile.mkdtemp() + "/w.pages") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).")
+        ...     changes = ws.changes("tri")
+        ...     version = ws.exec("+edge(1, 2). +edge(2, 3). +edge(1, 3).")
+        ...     next(changes).rows.to_pylist()
+        [{'x': 1, 'y': 2, 'z': 3, '_change_type': 'insert'}]
+        """
+        with self.store.snapshot() as snap:
+            found = read(snap, name)
+            if found is None:
+                self.rules_of(snap).predicate(name)  # raises an error that lists what exists
+            if isinstance(found, Wide):
+                raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
+        return self.store.changes(name, since)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

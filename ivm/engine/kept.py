@@ -61,7 +61,7 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
     kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
     patches = {
         view: patch
-        for view in (new.keys() & alike) - kept
+        for view in (set[str]() if changed else (new.keys() & alike) - kept)
         if (patch := _patch(before, after, new[view], old[names.get(view, view)], twins))
     }
     kept |= patches.keys()

@@ -21,13 +21,12 @@ from ivm.errors import (
     Where,
 )
 from ivm.lang.functions import ALIASES as FUNCTION_NAMES
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import DECLARATION, FUNCTIONS, declare_function
 from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
 from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.syntax_tree import (
     BAG,
-    And,
     Anonymous,
     Application,
     Change,
@@ -36,11 +35,11 @@ from ivm.lang.syntax_tree import (
     Declaration,
     Formula,
     Node,
-    Not,
     Operation,
-    Or,
     Statement,
+    Subsumption,
     is_head,
+    parts_of,
     split,
 )
 from ivm.lang.types import ALIASES, DIGITS_MAX, KNOWN, column_type, scale, stands_for_null
@@ -339,6 +338,26 @@ def _constant(node: Node) -> Const:
     raise RuleSyntaxError(node.where, f"an edit holds constants only{dated}")
 
 
+def declare_functions(program: Program) -> Program:
+    """Return the program without statements that declare functions, whose names are those of functions from now on.
+
+    Raises RuleSyntaxError, OptionError.
+    """
+    left = []
+    for one in program.statements:
+        head = split(one.heads[0])[0] if isinstance(one, Clause) else None
+        if head is None or head.name != DECLARATION:
+            left.append(one)
+            continue
+        match head.args:
+            case (Const(str(name)), Const(str(signature))):
+                declare_function(name, signature)
+            case _:
+                reason = f'{DECLARATION} takes a name and a signature, as in {DECLARATION}("f", "float, int -> float").'
+                raise RuleSyntaxError(head.where, reason)
+    return replace(program, statements=tuple(left))
+
+
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
     """Return the names that some statements read or edit, and the names of the predicates that they define.
 
@@ -359,6 +378,8 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Constraint():
                 needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+            case Subsumption():
+                needed |= set(_names(statement.body))
             case Change():
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (statement.head, statement.body, *folded) for name in _names(part)}
@@ -367,19 +388,10 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
-    match part:
-        case Application():
-            yield part.name
-            for term in part.args:
-                yield from _names(term)
-        case Operation():
-            yield from _names(part.left)
-            yield from _names(part.right)
-        case Not():
-            yield from _names(part.item)
-        case And() | Or():
-            for item in part.items:
-                yield from _names(item)
+    if isinstance(part, Application):
+        yield part.name
+    for inner in () if part is None else parts_of(part):
+        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time

@@ -130,3 +130,15 @@ def test_programs_that_follow_each_other_follow_the_truth(turns):
             mirror.change(small)
             assert mirror.workspace.check() == []
         mirror.close()
+
+
+def test_views_that_are_evaluated_anew_at_once_may_have_rules_in_turn():
+    """v0 has rules 0, 10, 20 and so on, so the last rule of each view comes after the first of all others."""
+    with ivm.open(":memory:") as workspace:
+        workspace.install(hundred())
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(x % 977, x) for x in range(5000)])
+        assert [len(workspace[f"v{n}"]) for n in range(10)] == [
+            len({x % 977 for x in range(n, 5000, 10)}) for n in range(10)
+        ]
+        assert workspace.check() == []

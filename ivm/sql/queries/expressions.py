@@ -71,6 +71,8 @@ class Expressions:
             raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
         if (literal := constant(node)) is not None:
             return literal
+        if (listed := _listed(node)) is not None:
+            return self.value(listed)
         if operation := COMPARE.get(type(node)):
             return self._compared(node, operation)
         return fn.translate(node, self.value)
@@ -178,13 +180,15 @@ class Expressions:
                 return self._null(node.this, wanted)
             case exp.Exists():
                 return self.subqueries.exists(node.this, self.scope, wanted)
-            case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple) and wanted:
-                return self.subqueries.exists(_of_tuple(node), self.scope, True)
+            case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple):
+                return self.subqueries.exists(_of_tuple(node, wanted), self.scope, wanted)
             case exp.In() if node.args.get("query"):
                 return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
             case exp.In():
                 return self._listed(node, wanted)
         if isinstance(node.args.get("expression"), exp.Any | exp.All):
+            if (listed := _listed(node)) is not None:
+                return self.condition(listed, wanted)
             return self._quantified(node, wanted)
         if operation := COMPARE.get(type(node)):
             return self._comparison(node, operation if wanted else FLIPPED[operation])
@@ -260,6 +264,15 @@ class Expressions:
         return [Test(value.term if wanted else negated(value.term))]
 
 
+def _listed(node: exp.Expr) -> exp.In | None:
+    """Return `x = ANY([a, b])` as `x IN (a, b)`; None for another node."""
+    other = node.args.get("expression")
+    if not isinstance(node, exp.EQ) or not isinstance(other, exp.Any):
+        return None
+    inner = other.this.unnest()
+    return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
+
+
 def negated(term: Term) -> Term:
     """Return the opposite of a condition."""
     if isinstance(term, Call) and term.name in FLIPPED:
@@ -285,8 +298,8 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
     return [Either(tuple(flat))]
 
 
-def _of_tuple(node: exp.In) -> exp.Select:
-    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS."""
+def _of_tuple(node: exp.In, wanted: bool) -> exp.Select:
+    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS; of NOT EXISTS, where null may be any value."""
     query = node.args["query"]
     inner = (query.this if isinstance(query, exp.Subquery) else query).copy()
     if len(inner.selects) != len(node.this.expressions):
@@ -295,7 +308,10 @@ def _of_tuple(node: exp.In) -> exp.Select:
         one.replace(exp.alias_(one.unalias(), f"in_{place}"))
     rows = exp.select("1").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
     for place, value in enumerate(node.this.expressions):
-        rows = rows.where(exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows")))
+        same: exp.Expr = exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows"))
+        if not wanted:
+            same = exp.Or(this=same, expression=exp.Is(this=same.copy(), expression=exp.Null()))
+        rows = rows.where(same)
     return rows
 
 

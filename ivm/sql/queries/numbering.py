@@ -206,10 +206,16 @@ def first_of_each(
 ) -> list[tuple[str, Typed]]:
     """DISTINCT ON: keep the first row of each group."""
     builder = select.builder
-    body = select.scope.body
-    if body.weights:
-        raise SqlError("DISTINCT ON of rows that may be equal is not kept: add the key", select.node)
     ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
+    if select.scope.body.weights:
+        wanted = {v.term: v for v in (*(v for _, v in columns), *keys, *(k.value for k in ordered))}
+        body, values = copies(builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(wanted.values())])
+        copied = dict(zip(wanted, values, strict=True))
+        columns = [(n, copied[v.term]) for n, v in columns]
+        keys = [copied[v.term] for v in keys]
+        ordered = [k._replace(value=copied[k.value.term]) for k in ordered]
+        select.go_on(body)
+    body = select.scope.body
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
     table = numbered(builder, body, keys, ordered, identity)
