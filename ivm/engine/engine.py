@@ -19,7 +19,7 @@ import numpy as np
 from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, Filler, check_sums, fold_bindings, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum
-from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
+from ivm.engine.schedule import Flush, Scan, Schedule, Settle, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.flat import is_flat_cheaper
 from ivm.join.join import within_memory
@@ -83,7 +83,7 @@ class Engine(Filler):
             done = self._run_compiled(schedule, edits)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
-                self._run(schedule.steps[done:], waiting)
+                self._run(schedule, done, waiting)
         except EditError as error:
             raise divergence(str(error)) from error
         self._refuse_new_violations()
@@ -100,7 +100,7 @@ class Engine(Filler):
         try:
             for name in changed:
                 self._adopt_change(name, before[name])
-            self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
+            self._run(schedule_of(self.installed, frozenset(changed)), 0, {})
         except EditError as error:
             raise divergence(str(error)) from error
         self._refuse_new_violations()
@@ -143,9 +143,10 @@ class Engine(Filler):
 
     # -- the steps of a schedule
 
-    def _run(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Run steps one by one; `waiting` holds the pending edits by predicate."""
-        for step in steps:
+    def _run(self, schedule: Schedule, done: int, waiting: dict[str, list[Edits]]) -> None:
+        """Run the steps that are not done one by one; `waiting` holds the pending edits by predicate."""
+        reached: dict[Index, set[Plan]] = {}
+        for step in schedule.steps[done:]:
             if isinstance(step, Flush):
                 if step.name in waiting:
                     with within_memory(f"{step.name}: storing rows that change"):
@@ -160,16 +161,26 @@ class Engine(Filler):
                     waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
+            if step.plan.is_scan and step.plan not in self._reached(schedule, step.plan.tries[0].index, reached):
+                continue
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
-                    waiting.setdefault(name, []).append(edit)
+                    if len(edit[0]):
+                        waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
+
+    def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
+        if index not in known:
+            change = self.deltas.get(index)
+            known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
+        return known[index]
 
     def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
-        done = schedule.run(self.txn, edits)
+        done = schedule.run(self.txn, edits, self.encode)
         for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
             if inserted + erased and (done < len(schedule.steps) or name in self.watched):
