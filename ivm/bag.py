@@ -54,30 +54,35 @@ class Bag(Frames):
 class Wide(Frames):
     """The rows of a view whose columns are in several relations, after the same columns that identify a row."""
 
-    def __init__(self, name: str, relations: list[Relation], keys: int) -> None:
-        self.name, self.relations, self.keys = name, relations, keys
+    def __init__(self, name: str, relations: list[Relation], keys: int, weighs: bool) -> None:
+        self.name, self.relations, self.keys, self.weighs = name, relations, keys, weighs
 
     def __len__(self) -> int:
-        return len(self.relations[0])
+        return len(Bag(self.relations[0]) if self.weighs else self.relations[0])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in self.to_arrow().columns), strict=True)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. O(rows)."""
-        return side_by_side([relation.to_arrow() for relation in self.relations], self.keys)
+        found = side_by_side([relation.to_arrow() for relation in self.relations], self.keys, self.weighs)
+        return repeated(found) if self.weighs else found
 
     def __repr__(self) -> str:
         return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")
 
 
-def side_by_side(tables: list[pa.Table], keys: int) -> pa.Table:
-    """Return the columns of tables of the same rows, in the order of their first `keys` columns, without these."""
-    found = tables[0].select(list(range(keys, tables[0].num_columns)))
-    for table in tables[1:]:
-        for place in range(keys, table.num_columns):
+def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
+    """Return the columns of tables of the same rows, in the order of their first `keys` columns, without these.
+
+    If they `weigh`, the last column of each is how often a row occurs, and so is that of the result.
+    """
+    last = [table.num_columns - weighs for table in tables]
+    found = tables[0].select(list(range(keys, last[0])))
+    for table, end in zip(tables[1:], last[1:], strict=True):
+        for place in range(keys, end):
             found = found.append_column(table.field(place), table.column(place))
-    return found
+    return found.append_column(MULTIPLICITY, tables[0].column(last[0])) if weighs else found
 
 
 def read(source: Any, name: str) -> Any:
@@ -89,7 +94,7 @@ def read(source: Any, name: str) -> Any:
     kept = json.loads(saved).get("kept", {}).get(name, {}) if saved else {}
     if not kept.get("wide"):
         return None
-    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"])
+    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"])
 
 
 def repeated(table: pa.Table) -> pa.Table:

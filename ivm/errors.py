@@ -16,10 +16,13 @@ Each message is a sentence with the evidence (predicate, key, place) and the rem
 Errors of the underlying store (a corrupt page, a full disk) are those of `pagestore.errors`.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
+WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+HELPERS = re.compile(r"\$(all|facts\d+)\b")  # what users know by the name of the predicate itself
 SHOWN = 100  # characters of a line that are shown
 
 
@@ -53,7 +56,7 @@ class IvmError(Exception):
     """The base class of these errors."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
-        return _message(" ".join(map(str, self.args)))
+        return _message(HELPERS.sub("", " ".join(map(str, self.args))))
 
 
 # -- install and query

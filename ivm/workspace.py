@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
+from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
     MAIN,
@@ -51,6 +51,9 @@ from pagestore.host import (
     Type,
     Violation,
 )
+
+if TYPE_CHECKING:
+    from ivm.why.why import Asker, Cause, Row, Why
 
 
 def open(
@@ -211,7 +214,7 @@ class Workspace:
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
         snap = self.store.snapshot()
-        found = read(snap, name)
+        found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
@@ -292,6 +295,7 @@ class Workspace:
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self.rules_of(snap)
         installed.predicate(name)
+        name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
@@ -306,8 +310,9 @@ class Workspace:
         import pyarrow as pa
 
         rules = self._rules_now()
-        with self.store.sketch() if rules.stores(name) else self.store.snapshot() as source:
+        with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
             installed = self.rules_of(source)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             started = time.perf_counter()
             with allowing(self.memory):
@@ -332,6 +337,7 @@ class Workspace:
         """
         with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             if predicate.extensional:
                 raise not_a_view(name)
@@ -402,7 +408,69 @@ class Workspace:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self.rules_of(snap), name, stats, snap)
+            rules = self.rules_of(snap)
+            return explain(rules, rules.whole(name), stats, snap)
+
+    def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
+        """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
+
+        `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total WHERE ...`), or as
+        the name of a view, whose `row` is then given by its first values or by name.  The smallest of its derivations
+        come first; `most` are followed down.  For a row that is not there the answer says which atoms fail, and the
+        smallest sets of insertions that would bring it, if no negation reads what they insert.
+        Raises UnknownViewError, EditError, RuleError, SqlError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> print(ws.why("hop(1, 3)"))
+        hop(1, 3) is in version 1
+        by hop(x, z) <- edge(x, y), edge(y, z).
+        ├─ edge(1, 2)   since version 1
+        └─ edge(2, 3)   since version 1
+        >>> ws.why("hop", (2, 4)).data["insertions"]
+        [['+edge(3, 4)']]
+        """
+        if fact.lstrip()[:6].upper() == "SELECT":
+            fact, row = self._selected(fact, version)
+        return self._asker(version).why(fact, row, most)
+
+    def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
+        """Return the rows of a view that came and went between two versions, each with the edits responsible.
+
+        Those are the edits in the smallest proof of a row, in the version that has it.  Raises UnknownViewError,
+        VersionError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> version = ws.exec("-edge(2, 3).  +edge(2, 4).")
+        >>> for change in ws.why_changed("hop", version - 1):
+        ...     print("+" if change.inserted else "-", change.row, *change.edits)
+        - (1, 3) -edge(2, 3)
+        + (1, 4) +edge(2, 4)
+        """
+        from ivm.why.why import causes
+
+        return causes(self._asker(old), self._asker(new), view)
+
+    def _asker(self, version: int | str | None) -> "Asker":
+        from ivm.why.why import Asker
+
+        with self.store.snapshot() if version is None else self.store.at(version) as snap:
+            return Asker(self.store, self.rules_of, snap.version, self.threads)
+
+    def _selected(self, text: str, version: int | str | None) -> tuple[str, dict[str, Any]]:
+        """Return the view that a query of SQL reads, and its first row by columns.  Raises SqlError."""
+        from ivm.sql.errors import SqlError
+        from ivm.sql.statements import table_of
+
+        name = table_of(text, self.predicates)
+        found = self.sql(text) if version is None else self.at(version).sql(text)
+        if not found:
+            raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
+        (row,) = found.to_arrow().slice(0, 1).to_pylist()
+        return name, row
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
@@ -415,8 +483,9 @@ class Workspace:
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        self._rules_now().predicate(name)
-        return self._maintainer.subscriptions.add(name, on_change)
+        rules = self._rules_now()
+        rules.predicate(name)
+        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

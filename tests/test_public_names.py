@@ -75,6 +75,7 @@ MEMBERS = {  # of each class that is handed to users
     ivm.Workspace: """
         at blocks check close constraints declarations evaluate evaluated exec explain install predicates query repair
         rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
+        why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -84,7 +85,7 @@ COMMANDS = {
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
         truncate
     """,
-    ivm_command: "install uninstall exec query sql declare print explain fsck trace shell bench demo",
+    ivm_command: "install uninstall exec query sql declare print explain why fsck trace shell bench demo",
 }
 
 

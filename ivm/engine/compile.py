@@ -6,6 +6,8 @@
     normalise     clauses become rules in disjunctive normal form      lang/normalise.py
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
+    numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py
+    asserted      relations that are derived, too, become views       lang/declarations.py
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
@@ -15,7 +17,7 @@
 
 `compile` ends here, with checked rules. `with_block` goes on:
 
-    one row       is read by bodies without a positive atom            plan/rewrite/helpers.py
+    constants     of facts, and one row for bodies without an atom     plan/rewrite/helpers.py
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
@@ -40,13 +42,14 @@ from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, make_edits, mark_bags, mentioned
+from ivm.lang.declarations import declare, derive_declared, make_edits, mark_bags, mentioned
 from ivm.lang.infer import infer
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
+from ivm.lang.rewrite.numbers import list_numbers
 from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import (
     lift_computed,
@@ -105,6 +108,8 @@ def compile(
         program = normalise(program, known)
         program = read_columns(program, known, merging)
         program = read_neighbours(program, known)
+        program = list_numbers(program, known)
+        program = derive_declared(program, known)
         program = split_recursion(program, known)
         program = check(program, known)
         program = infer(program, known)

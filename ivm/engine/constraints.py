@@ -1,12 +1,12 @@
-"""Refuse what violates a constraint: its view, of what violates it, may not get a row (lang/constraints.py)."""
+"""Refuse what violates a constraint: its view, of what violates it, may not get a row (lang/rewrite/constraints.py)."""
 
 from collections.abc import Iterable
 from itertools import islice
 
 from ivm.engine.installed import Installed
 from ivm.errors import ConstraintError
-from ivm.lang.constraints import NONE
 from ivm.lang.ir import Rule
+from ivm.lang.rewrite.constraints import NONE
 from pagestore.host import Snapshot, Transaction
 
 SHOWN = 3  # of the tuples that violate a constraint

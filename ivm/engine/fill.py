@@ -37,7 +37,7 @@ from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
-from ivm.plan.evaluation import choice, evaluate_in_full, pairs
+from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
@@ -254,7 +254,7 @@ class Filler:
         elif rule.reads:
             rows = self._texts(name, rule)
         else:
-            rows = np.zeros((1, 1), np.int64)
+            rows = rows_of_constants(rule.definition, self.encode)
         return np.full(rows.shape[1], INSERT), rows
 
     def _texts(self, name: str, rule: InstalledRule) -> np.ndarray:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ivm.errors import RedefinitionError, UnknownViewError
-from ivm.lang.constraints import is_constraint
+from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
 from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
@@ -307,6 +307,10 @@ class Installed:
             known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
+
+    def whole(self, name: str) -> str:
+        """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+        return name + WHOLE if name + WHOLE in self.program.predicates else name
 
     def block(self, name: str) -> Block | None:
         """Return the block of a name; None if it is not installed."""

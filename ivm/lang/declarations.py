@@ -5,13 +5,23 @@ Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 Find the names that a text reads but neither declares nor derives.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
-from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError, UnknownPredicateError, Where
+from ivm.errors import (
+    WHOLE,
+    ArityError,
+    ConstructError,
+    RedefinitionError,
+    RuleSyntaxError,
+    RuleTypeError,
+    UnknownPredicateError,
+    Where,
+)
 from ivm.lang.infer import check_arity, typed_atom
-from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
+from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import (
     BAG,
@@ -138,6 +148,65 @@ def _of_first_column(atom: Application, predicates: Mapping[str, Predicate]) -> 
     if of is None:
         raise neither(atom)
     return column.name, of.types[0] if of.types else "int64"
+
+
+def derive_declared(program: Program, known: Program) -> Program:
+    """Make views of all rows of the relations that are declared and derived, which other rules read instead.
+
+    edge(x, y) -> int(x), int(y).    edge(y, x) <- edge(x, y).
+
+    edge$all(x, y) <- edge(x, y).    edge$all(y, x) <- edge$all(x, y).
+
+    Raises RedefinitionError, ConstructError.
+    """
+    predicates = program.over(known)
+    heads = [head for rule in program.rules for head in rule.heads]
+    own = {h.predicate: h for h in heads if h.predicate in predicates and predicates[h.predicate].extensional}
+    for head in own.values():
+        _check_derivable(head, predicates[head.predicate], known)
+    whole = {n for n in predicates if n + WHOLE in predicates} | own.keys()
+    if not whole:
+        return program
+    rules = [_all_asserted(predicates[name]) for name in own]
+    for rule in program.rules:
+        heads_ = tuple(_whole(head, whole) for head in rule.heads)
+        body = tuple(tuple(_whole(x, whole) for x in disjunct) for disjunct in rule.body)
+        rules.append(replace(rule, heads=heads_, body=body))
+    answer = program.answer and program.answer + WHOLE * (program.answer in own)
+    return replace(program, rules=tuple(rules), answer=answer)
+
+
+def _check_derivable(head: Atom, predicate: Predicate, known: Program) -> None:
+    if predicate.name in known.predicates:
+        raise RedefinitionError(
+            head.where, f"{predicate.name} is declared at {predicate.where}, in another text: put its rules there, or "
+            "derive a view of another name"
+        )  # fmt: skip
+    if predicate.key_count is not None:
+        raise ConstructError(
+            head.where, f"{predicate.name} has several values, and rules derive one: derive a view of another name"
+        )
+    check_arity(head, predicate)
+
+
+def _all_asserted(predicate: Predicate) -> Rule:
+    """Return the rule that a relation's view of all rows has those of transactions."""
+    row = tuple(Var(name, marked=place in predicate.nullable) for place, name in enumerate(predicate.columns))
+    is_function = predicate.value is not None
+    args, value = (row[:-1], row[-1]) if is_function else (row, None)
+    stored = Atom(predicate.name, args, value, where=predicate.where)
+    head = unmarked(replace(stored, predicate=predicate.name + WHOLE), row)
+    return Rule((head,), ((stored,),), where=predicate.where, text=f"{stored}, as transactions have it")
+
+
+def _whole(literal: Any, whole: Container[str]) -> Any:
+    """Return a literal that reads the views of all rows."""
+    match literal:
+        case Atom() if literal.predicate in whole:
+            return replace(literal, predicate=literal.predicate + WHOLE)
+        case Negation():
+            return replace(literal, body=tuple(_whole(inner, whole) for inner in literal.body))
+    return literal
 
 
 def make_edits(program: Program, known: Program) -> Program:

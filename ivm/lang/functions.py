@@ -18,7 +18,7 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 class Signature(NamedTuple):
     """What a function takes and gives.
 
-    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of kind `alike` share one type.
+    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind `alike` share one type.
     `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
     a value where an argument is null.
     """
@@ -46,6 +46,8 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ in ("int64", "float64") or scale(type_) is not None
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
+        case "alike countable":
+            return type_ in ("int64", "date", "timestamp")
         case "any" | "alike":
             return True
     return type_ == kind or (kind == "string" and type_ in TEXTS)
@@ -169,6 +171,7 @@ FUNCTIONS: dict[str, Signature] = {
     "match": _plain("bool", "string", "string"),
     "substr": _plain("string", "string", "int64", "int64"),
     "string:format": Signature(("string", "any"), "string", 1, open=True, may_fail=True),
+    "string:parts": _plain("int64", "string", "string"),
     "string:ord": _plain("int64", "string", may_fail=True),
     "string:chr": _plain("string", "int64", may_fail=True),
     "string:sha256": _plain("string", "string"),
@@ -186,6 +189,11 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
+FUNCTIONS |= {  # of lang/rewrite/numbers.py
+    "$count": _plain("int64", "alike countable", "alike countable", "int64"),
+    "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
+    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),
+}
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
     **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},

@@ -305,7 +305,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     if not signature.admits(len(term.args)):
         raise RuleTypeError(term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}")
     args = [typed(arg, types) for arg in term.args]
-    alike = [n for n in range(len(args)) if signature.kind(n) == "alike"]
+    alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
     joint = _joint([args[n] for n in alike])
     found: list[Term] = []
     for place, (arg, type_) in enumerate(args):

@@ -24,7 +24,6 @@ from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
 from ivm.lang.aggregate import in_order_of, told_apart
-from ivm.lang.constraints import clauses_of, name_of
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
@@ -40,12 +39,14 @@ from ivm.lang.ir import (
     Rule,
     Term,
     Var,
+    is_table,
     marked,
     renamed,
     unnamed_in,
     variables,
 )
 from ivm.lang.program import Program
+from ivm.lang.rewrite.constraints import clauses_of, name_of
 from ivm.lang.syntax_tree import (
     BAG,
     MARKED,
@@ -284,8 +285,23 @@ def normalise(program: Program, known: Program) -> Program:
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
     constraints = (clause for one in demands for clause in clauses_of(one, names))
-    rules = tuple(rule for clause in (*clauses, *constraints) for rule in _rules_of(clause, names))
+    rules = _gathered(rule for clause in (*clauses, *constraints) for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return rules of which those that give a predicate rows of constants are one for each predicate."""
+    made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
+    for rule in rules:
+        head = rule.heads[0]
+        if not is_table(rule):
+            made.append(rule)
+        elif head in tables:
+            tables[head] += rule.body
+        else:
+            tables[head] = [*rule.body]
+            made.append(rule)
+    return tuple(replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made)
 
 
 def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
@@ -296,8 +312,9 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     hoist = Hoist(clause, known)
     heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
-        reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
-        raise RuleSyntaxError(clause.where, reason)
+        _check_fact(clause)
+        if len(heads) > 1:
+            return [rule for head in clause.heads for rule in _rules_of(replace(clause, heads=(head,)), known)]
     bound = _in_heads(heads, aggregates)
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
@@ -306,6 +323,13 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     if aggregates and not _counts_once(disjuncts, scope):
         made = _through_auxiliary(rule, scope)
     return _for_groups(made, clause, known) if clause.groups.items else made
+
+
+def _check_fact(clause: Clause) -> None:
+    """Raise SafetyError for a fact with a variable."""
+    for name in sorted(_names(clause.heads)):
+        reason = f"{name} is not bound: a fact has constants only, and a rule has a body after `<-`"
+        raise SafetyError(clause.where, reason)
 
 
 def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -169,6 +170,9 @@ class Builder(Transformer[Token, list[Statement]]):
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
         """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or both in one."""
         left, right = parts
+        if right is None and isinstance(left, Operation) and left.left == Application(_name(left.left), (), True):
+            head = replace(left, right=Var("holds"))
+            return [Declaration(head, (Typed("bool", "holds"),))]
         items = [_as_type(item) for item in items_of(right)]
         types = tuple(item for item in items if isinstance(item, Typed))
         others = tuple(item for item in items if not isinstance(item, Typed))
@@ -252,8 +256,11 @@ class Builder(Transformer[Token, list[Statement]]):
         """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
-    def relation(self, meta: Meta, parts: list[Any]) -> Application:
-        """`name(args)`"""
+    def relation(self, meta: Meta, parts: list[Any]) -> Application | Operation:
+        """`name(args)`; `name()` is the function `name[] = true`."""
+        if not parts[1]:
+            call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
+            return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
         return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
@@ -398,6 +405,10 @@ class Builder(Transformer[Token, list[Statement]]):
     def false(self, meta: Meta, parts: list[Token]) -> Const:
         """`false`"""
         return Const(False, "bool", where=self.at(meta))
+
+
+def _name(node: Node) -> str:
+    return node.name if isinstance(node, Application) else ""
 
 
 def _is_truth(term: Node) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from ivm.errors import ConstructError, RuleWarning, UninstallError
+from ivm.errors import WHOLE, ConstructError, RuleWarning, UninstallError
 from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, reads, writes
 from ivm.lang.syntax_tree import Statement
 
@@ -160,4 +160,8 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
     for rule in rules:
         for name in wanted.intersection(reads(rule)):
             found.setdefault(name, {}).update(dict.fromkeys(view.partition("$")[0] for view in writes(rule)))
-    return {name: tuple(views) for name, views in sorted(found.items()) if "$" not in name}
+    return {
+        name.removesuffix(WHOLE): tuple(views)
+        for name, views in sorted(found.items())
+        if "$" not in name.removesuffix(WHOLE)
+    }

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
 from ivm.plan.moments import TIME_FUNCTIONS
 from ivm.plan.operands import DAY, Mask, Operands, Result, by_text, shown
@@ -260,6 +261,36 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
     return floats
 
 
+# -- numbers of a range (lang/rewrite/numbers.py)
+
+
+def _count(x: Operands) -> Result:
+    """Return how many numbers there are from one to another by steps; one more than may be listed if there are more."""
+    low, high, step = x.words
+    low, high = np.where(step < 0, high, low), np.where(step < 0, low, high)
+    size = (high.astype(np.uint64) - low.astype(np.uint64) - np.uint64(1)) // _size(step) + np.uint64(1)
+    most = numbers.LISTED_MAX + 1
+    return np.where(step == 0, most, np.where(high > low, np.minimum(size, most), 0)).astype(np.int64), x.none()
+
+
+def _size(step: np.ndarray) -> np.ndarray:
+    """Return absolute values, uint64[n]; 1 for 0."""
+    words = np.where(step == 0, 1, step).astype(np.uint64)
+    return np.where(step < 0, np.uint64(0) - words, words)
+
+
+def _nth(x: Operands) -> Result:
+    low, step, block, unit, size = x.words
+    return low + (block + unit) * step, size > numbers.LISTED_MAX
+
+
+def _within(x: Operands) -> Result:
+    value, low, high, step = x.words
+    inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
+    first, last = np.where(step > 0, low, value).astype(np.uint64), np.where(step > 0, value, low).astype(np.uint64)
+    return (inside & ((last - first) % _size(step) == 0)).astype(np.int64), step == 0
+
+
 # -- conversions
 
 
@@ -365,6 +396,9 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "string": _to_string,
     "date": _to_date,
     "datetime": _to_datetime,
+    "$count": _count,
+    "$nth": _nth,
+    "$within": _within,
     **TEXT_FUNCTIONS,
     **TIME_FUNCTIONS,
 }

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import variables
+from ivm.lang.rewrite.numbers import rows_of
 from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted
@@ -258,6 +259,8 @@ class Cardinality:
         return self._known[key]
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
+        if known := rows_of(predicate):
+            return float(known)
         if predicate not in self._source or not self._source.tree(predicate).count:
             return float(1000.0 ** min(1.0, len(columns) / 2))
         tree = self._source.tree(predicate)

@@ -164,6 +164,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:contains": lambda text, part: part in text,
     "string:like": lambda text, pattern: _pattern(pattern).fullmatch(text) is not None,
     "string:ilike": lambda text, pattern: _pattern(pattern, re.IGNORECASE).fullmatch(text) is not None,
+    "string:parts": lambda text, separator: text.count(separator) + 1 if separator else 1,
     "string:split_part": _split_part,
     "string:ord": lambda text: ord(text[:1] or _refused()),
     "string:chr": lambda code: chr(code).encode().decode(),

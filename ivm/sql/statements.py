@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -31,6 +31,7 @@ TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sql
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
+CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -43,7 +44,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+        found = [_read(one, dialect) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
         raise _syntax(error, text) from None
     if not found:
@@ -51,9 +52,25 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
 
 
+def _read(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
+        return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
+    return node
+
+
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     """Return whether statements change nothing."""
     return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
+
+
+def table_of(text: str, names: Iterable[str]) -> str:
+    """Return which of some names is that of the only table of `SELECT * FROM table ...`.  Raises SqlError."""
+    ((node, _),) = parse(text, DIALECTS[0])[:1]
+    tables = [one.name for one in node.find_all(exp.Table)]
+    if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):
+        raise SqlError("a row is named by SELECT * FROM a view WHERE ...", node)
+    return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
 def _syntax(error: SqlglotError, text: str) -> SqlError:

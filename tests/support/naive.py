@@ -19,7 +19,6 @@ from itertools import count
 from re import fullmatch
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
-from ivm.lang.constraints import is_constraint
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -37,6 +36,8 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
+from ivm.lang.rewrite import numbers
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code
@@ -45,6 +46,7 @@ State = dict[str, set | dict]
 Binding = dict[str, object]
 
 ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
+LISTED_MAX = 64  # numbers of a range: the join would take all pairs of the helpers' rows
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
@@ -213,6 +215,8 @@ def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Bindin
         return
     atom, *rest = atoms
     for row in rows_of(state[atom.predicate]):
+        if atom.predicate.endswith(("$blocks", "$units")) and row[0] >= LISTED_MAX:
+            continue
         extended = unified(atom, row, binding)
         if extended is not None:
             yield from joined(rest, extended, state)
@@ -323,6 +327,15 @@ CALLED: dict[str, Callable] = {
     "greatest": max,
     "string:length": len,
     "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
+    "string:parts": lambda text, separator: len(text.split(separator)) if separator else 1,
+    "string:split_part": lambda text, separator, n: dict(
+        enumerate(text.split(separator) if separator else [text], start=1)
+    ).get(n, ""),
+    "$count": lambda low, high, step: min(
+        len(range(units(low), units(high), step)), numbers.LISTED_MAX + 1
+    ),
+    "$nth": lambda low, step, block, unit, size: computed("+", low, (block + unit) * step),
+    "$within": lambda value, low, high, step: units(value) in range(units(low), units(high), step),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
@@ -416,6 +429,8 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         if op == "quantile":
             share = Fraction(str(constants[0]))
             return [(in_order[max(0, math.ceil(share * len(members)) - 1)],)]
+        if op == "quantile_cont":
+            return [(interpolated(sorted(taken), float(constants[0])),)]
         if op == "count_distinct":
             return [(len(set(members)),)]
         if op == "concat":
@@ -429,6 +444,19 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
+
+
+def interpolated(values: list, share: float) -> float | Decimal:
+    """The value at a share of the way through sorted values, between two of them; a decimal is cut."""
+    place = share * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
+        return with_infinities("median", [low, high] if place % 1 else [low, low])
+    found = Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(place - math.floor(place))
+    if not isinstance(low, Decimal):
+        return float(found)
+    unit = 10 ** -low.as_tuple().exponent
+    return Decimal(int(float(found * unit))).scaleb(low.as_tuple().exponent)
 
 
 def with_infinities(op: str, values: list[float]) -> float:

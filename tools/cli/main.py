@@ -50,6 +50,7 @@ IVM = {
     "declare": "the relations of a store, as rules know them",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
+    "why": "why a row is in a view, or why not; which edits changed a view",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",

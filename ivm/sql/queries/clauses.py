@@ -57,9 +57,7 @@ class Translator(Protocol):
     def table(self, node: exp.Table, outer: Scope | None) -> Rows:
         """Return the rows of a table, a view or a CTE."""
 
-    def expressions(
-        self, scope: Scope, replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None
-    ) -> Expressions:
+    def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
         """Return a translator of expressions in a scope."""
 
 
@@ -75,12 +73,20 @@ class Clauses:
         self.builder = queries.builder
         self.items = list(node.expressions)
         self.replaced: dict[str, Typed] = {}
-        self.grouped: dict[Term, Typed] | None = None
         self.needs: Needs | None = None  # the columns that the query names
+
+    @property
+    def grouped(self) -> dict[Term, Typed] | None:
+        """The columns of the groups, by the terms that they group; None before GROUP BY."""
+        return self.scope.grouped
+
+    @grouped.setter
+    def grouped(self, grouped: dict[Term, Typed]) -> None:
+        self.scope.grouped = grouped
 
     def expressions(self) -> Expressions:
         """Return a translator of expressions after the clauses so far."""
-        return self.queries.expressions(self.scope, self.replaced, self.grouped)
+        return self.queries.expressions(self.scope, self.replaced)
 
     def evaluate(self, node: exp.Expr) -> Typed:
         """Return the value of an expression after the clauses so far."""
@@ -88,7 +94,7 @@ class Clauses:
 
     def go_on(self, body: Body) -> None:
         """Let the clauses that follow read another body."""
-        self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases)
+        self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases, self.grouped)
 
     def named(self, node: exp.Expr, clause: str) -> exp.Expr:
         """Return what a number or the name of an expression means in GROUP BY."""

@@ -14,7 +14,7 @@ KNOWN = {
     "replace", "rename", "by_name", "all", "lateral", "pivots", "fields", "unpivot", "default_on_null",
     "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "direction", "count", "limit_options",
     "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer", "delimiter",
-    "part_index", "times",
+    "part_index", "times", "include_nulls", "value_columns_first",
 }  # fmt: skip
 
 

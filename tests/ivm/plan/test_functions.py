@@ -72,6 +72,7 @@ CASES = [
     ("shift_right[a, 1]", -1, 3),
     ('string:ilike[s, "A_"]', True, False),
     ('string:split_part["a,b", ",", k]', "a", "b"),
+    ('string:parts["a,b" + s, "b"]', 3, 2),
     ('string:ord[cat[s, "x"]]', 65, 120),
     ("string:chr[k + 8363]", chr(8364), chr(8365)),
     ("string:sha256[s]", sha256(b"Ab").hexdigest(), sha256(b"").hexdigest()),
@@ -205,7 +206,7 @@ def _named(term: str) -> str:
 
 def test_each_function_is_evaluated_and_tested() -> None:
     named = {name for name in FUNCTIONS if name[0].isalpha()}
-    assert named == CHOICES.keys() | STRICT.keys()
+    assert named == {name for name in CHOICES.keys() | STRICT.keys() if name[0].isalpha()}
     untested = {name for name in named if not any(f"{name}[" in term for term, _, _ in CASES)}
     assert not untested
 

@@ -441,3 +441,23 @@ def test_limits_of_recursion(tmp_path, capsys):
     assert "goes beyond rounds_max=9 rounds" in capsys.readouterr().err
     assert command(["explain", file, "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y)."]) == 0
     assert "needed    of p only rows that x = 1 leads to" in capsys.readouterr().out
+
+
+def test_why_tells_proofs_what_is_missing_and_edits(tmp_path, capsys) -> None:
+    path = str(tmp_path / "s.pages")
+    with ivm.open(path) as ws:
+        ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z).")
+        version = ws.exec("+edge(1, 2). +edge(2, 3).")
+        ws.exec("-edge(2, 3). +edge(2, 4).")
+    assert command(["why", path, "hop(1, 4)"]) == 0
+    assert "edge(2, 4)   since version 3" in capsys.readouterr().out
+    assert command(["why", path, "hop(1, 3)", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["insertions"] == [["+edge(2, 3)"]]
+    assert command(["why", path, "hop(1, 3)", "--at", str(version)]) == 0
+    capsys.readouterr()
+    assert command(["why", path, "hop", "--since", str(version)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "- 1, 3   by -edge(2, 3)",
+        "+ 1, 4   by +edge(2, 4)",
+        "2 rows changed",
+    ]

@@ -6,15 +6,16 @@ written, `elapsed[n]` for the microseconds between two timestamps.
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from ivm.sql.conversions import call, convert
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
+from ivm.sql.literals import constant, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR
 
@@ -56,11 +57,48 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
     raise SqlError(f"intervals of {unit} are not known", node)
 
 
+def constant_interval(node: exp.Interval) -> tuple[str, int]:
+    """Return the unit of a constant interval, months or micros, and how many it has.  Raises SqlError."""
+
+    def value(one: exp.Expr) -> Typed:
+        found = constant(one)
+        if found is None:
+            raise SqlError("a constant interval is wanted", node)
+        return found
+
+    term = _interval(node, value).term
+    assert isinstance(term, Call) and isinstance(term.args[0], Lit) and isinstance(term.args[0].value, int)
+    return term.name, term.args[0].value
+
+
+def later(moment: datetime, unit: str, count: int) -> datetime:
+    """Return a timestamp moved by months or microseconds."""
+    if unit == "micros":
+        return moment + timedelta(microseconds=count)
+    year, month = divmod(moment.year * 12 + moment.month - 1 + count, 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
+
+
 def _times(term: Term, factor: int) -> Term:
     """Return an integer times a constant."""
     if isinstance(term, Lit) and isinstance(term.value, int):
         return Lit(term.value * factor, "int64")
     return term if factor == 1 else call("*", term, Lit(factor, "int64"))
+
+
+def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return an interval as many times as a whole number says."""
+    if left.type != INTERVAL:
+        left, right = right, left
+    if not right.type.is_integer or not isinstance(left.term, Call):
+        raise SqlError("an interval is multiplied by a whole number", node)
+    amount = left.term.args[0]
+    term = (
+        _times(right.term, amount.value)
+        if isinstance(amount, Lit) and isinstance(amount.value, int)
+        else call("*", amount, right.term)
+    )
+    return Typed(call(left.term.name, term), INTERVAL, left.nullable or right.nullable)
 
 
 def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
-from ivm.sql.queries import times
+from ivm.sql.functions import times
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -66,6 +66,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         type_: SqlType | None = right.type if left.type == NULL else left.type
         assert type_ is not None
         return Typed(Lit(None, type_.store), type_, True)
+    if operation == "*" and INTERVAL in (left.type, right.type):
+        return times.multiplied(left, right, node)
     if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
         return times.moved(operation, left, right, node)
     for one in (left, right):
@@ -108,10 +110,6 @@ def _decimal(operation: str, left: Typed, right: Typed, nullable: bool) -> Typed
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
-    if isinstance(left.term, Lit) and left.type.is_integer:
-        whole = max(second.precision - second.scale, len(str(left.term.value)))
-    if isinstance(right.term, Lit) and right.type.is_integer:
-        whole = max(first.precision - first.scale, len(str(right.term.value)))
     same = SqlType("DECIMAL", 38, scale)
     left, right = convert(left, same), convert(right, same)
     return Typed(

@@ -1,0 +1,1 @@
+"""Constructs that become rules of the others."""
