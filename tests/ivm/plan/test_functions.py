@@ -13,7 +13,7 @@ import ivm
 from ivm.errors import RangeError, RuleTypeError
 from ivm.lang.functions import ALIASES, FUNCTIONS
 from ivm.plan.functions import CHOICES, STRICT
-from tests.support.function_table import table
+from tests.ivm.plan.function_table import table
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
 +t(1, -2, "Ab", 1.55, 2.5, #2020-02-29#, #2020-02-29 10:11:12.5#).
@@ -221,7 +221,7 @@ def test_each_function_is_in_the_table_of_the_docs() -> None:
 
 def test_the_page_of_functions_is_that_of_the_registry() -> None:
     page = Path(__file__).parents[3] / "docs" / "functions.md"
-    assert page.read_text() == table(), "python -m tests.support.function_table > docs/functions.md"
+    assert page.read_text() == table(), "python -m tests.ivm.plan.function_table > docs/functions.md"
 
 
 def test_other_names_are_of_functions_and_of_nothing_else() -> None:

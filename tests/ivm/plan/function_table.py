@@ -1,6 +1,6 @@
 """The table of functions of terms in docs/functions.md, from the registry.
 
-python -m tests.support.function_table > docs/functions.md
+python -m tests.ivm.plan.function_table > docs/functions.md
 """
 
 from ivm.lang.functions import ALIASES, FUNCTIONS, USERS, Signature
