@@ -17,7 +17,7 @@ from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import Cardinality, Distinct
+from ivm.plan.join_order import ROWS_ASSUMED, Cardinality, Distinct
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction
@@ -43,6 +43,10 @@ class Relations:
         self._views, self._opening = views, opening
         self.encode = Encoder(source)
         self.distinct: Distinct = _no_estimates if opening else Cardinality(source).distinct
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a predicate has; ROWS_ASSUMED for one that is not stored yet."""
+        return self._relations.tree(name).count if name in self._relations else ROWS_ASSUMED
 
     def _has(self, name: str) -> bool:
         return name in self._relations and name not in self._views

@@ -117,6 +117,7 @@ FUNCTIONS: dict[str, Signature] = {
     "coalesce": Signature(("alike",), _first, 1, open=True, strict=False),
     "is_null": Signature(("any",), "bool", 1, strict=False),
     "same": Signature(("alike", "alike"), "bool", 2, strict=False),
+    "try": Signature(("any",), _first, 1, strict=False),
     "and": Signature(("bool",), "bool", 1, open=True, strict=False),
     "or": Signature(("bool",), "bool", 1, open=True, strict=False),
     "not": _plain("bool", "bool"),

@@ -80,7 +80,7 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
         elif isinstance(statement, Subsumption):
             uses = [*_variables(parts_of(statement))]
         elif isinstance(statement, Change):
-            uses = [*_variables(split(statement.head))]
+            uses = [*_variables((*split(statement.head), statement.body or ()))]
         else:
             continue
         for variable in uses:

@@ -304,6 +304,14 @@ def normalise(program: Program, known: Program) -> Program:
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
 
 
+def _declared(clause: Clause) -> Application:
+    """Return the name of the view that a statement declares to be an equivalence, with its place."""
+    head, _ = split(clause.heads[0])
+    if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
+        raise RuleSyntaxError(head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v).")
+    return Application(head.args[0].name, (), False, where=head.args[0].where)
+
+
 def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return rules of which those that give a predicate rows of constants are one for each predicate."""
     made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
@@ -317,14 +325,6 @@ def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
             tables[head] = [*rule.body]
             made.append(rule)
     return tuple(replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made)
-
-
-def _declared(clause: Clause) -> Application:
-    """Return the name of the view that a statement declares to be an equivalence, with its place."""
-    head, _ = split(clause.heads[0])
-    if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
-        raise RuleSyntaxError(head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v).")
-    return Application(head.args[0].name, (), False, where=head.args[0].where)
 
 
 def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:

@@ -131,6 +131,10 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order Date` ``."""
         return token.update(value=token.replace("`", ""))
 
+    def at_offset(self, start: int) -> Where:
+        """Return the place of a character of the text."""
+        return Where(self.source, self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start))
+
     def whole(self, token: Token) -> Any:
         """Convert a token of digits to a number."""
         self.check_length(token)
@@ -160,6 +164,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """`heads <- aggregate body.`, or without an aggregate."""
+        if previous := re.search(r"@previous\b", _without_texts(self.text[meta.start_pos : meta.end_pos])):
+            where = self.at_offset(meta.start_pos + previous.start())
+            raise RuleSyntaxError(where, "only edits from rules read @previous, as in +p(x) <- q@previous(x)")
         if isinstance(parts[0], Subsumption):
             text = self.text[meta.start_pos : meta.end_pos]
             return replace(parts[0], body=_conjunction(parts[1]), text=text)
@@ -225,8 +232,15 @@ class Builder(Transformer[Token, list[Statement]]):
         return Typed(f"{name}({','.join(map(str, args))}){nullable or ''}", str(variable), where=self.at(meta))
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
-        """`+edit. -edit.`, or several of them in one statement."""
-        return edits
+        """`+edit. -edit.`, or several of them in one statement, or `+edit <- aggregate body.`"""
+        *changes, body = edits
+        if body is None:
+            return changes
+        aggregates, groups, body = _of_whole(body)
+        if groups is not None:
+            raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
+        text = self.text[meta.start_pos : meta.end_pos]
+        return [replace(one, body=_conjunction(body), aggregates=aggregates, text=text) for one in changes]
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:
         """`+head`, `-head` or `^head`."""
@@ -428,6 +442,11 @@ class Builder(Transformer[Token, list[Statement]]):
     def false(self, meta: Meta, parts: list[Token]) -> Const:
         """`false`"""
         return Const(False, "bool", where=self.at(meta))
+
+
+def _without_texts(text: str) -> str:
+    """Return a text with spaces for its strings and comments."""
+    return re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text)
 
 
 def _name(node: Node) -> str:

@@ -122,10 +122,13 @@ class Subsumption(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Change(Placed):
-    """`+ head`, `- head` or `^ head`."""
+    """`+ head`, `- head` or `^ head`; with a `body`, one for each of its bindings."""
 
     action: str
     head: Application | Operation
+    body: And | None = None
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...] = ()
+    text: str = ""
 
 
 def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]:

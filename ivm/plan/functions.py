@@ -129,6 +129,12 @@ def _same(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
     return same.astype(np.int64), _joined(np.where(of != 0, of, other))
 
 
+def _try(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
+    """Return the argument, null where it fails."""
+    words = operands.words[0]
+    return words if codes[0] is None else np.where(codes[0] != 0, NULL, words), None
+
+
 def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]:
     """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides nothing."""
 
@@ -147,7 +153,8 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
 
 
 CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "and": _junction(0), "or": _junction(1),
+    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0),
+    "or": _junction(1),
 }  # fmt: skip
 
 

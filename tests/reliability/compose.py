@@ -14,12 +14,13 @@ import tempfile
 import warnings
 from collections import Counter
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
 import ivm
-from ivm.engine import engine
+from ivm.engine import engine, installed
 from ivm.engine.compile import compile, query
 from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, FunctionConflictError, LimitError, RangeError, RuleError, RuleWarning
@@ -32,11 +33,12 @@ from tests.support.programs.compositions import PAIRS, ROUNDS_MAX, WAYS, Case, c
 
 REFUSALS = FunctionConflictError, RangeError, LimitError
 ANEW, NEVER = 2, 1 << 30
+SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
 FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
 PATCHES = {
-    WAYS[1]: [(engine, "LARGE_FROM", 2), (engine, "RELATION_SHARE_MAX", 0.0)],
-    WAYS[2]: [(engine, "REFILL_FROM", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
-    WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW)],
+    WAYS[1]: [(engine, "LARGE_FROM", 2), (engine.Engine, "_propagating", lambda *_: inf)],
+    WAYS[2]: [(engine, "REFILL_FROM", NEVER), (engine, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
+    WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
     WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
     WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
 }

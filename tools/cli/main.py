@@ -53,6 +53,7 @@ IVM = {
     "why": "why a row is in a view, or why not; which edits changed a view",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
+    "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
     "bench": "these joins and views compared with others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",

@@ -221,7 +221,7 @@ class TestShell:
         assert "3  4\n1 row\n" in out
         assert "3  1\n3 rows\n" in out
         assert "edge    relation     4" in out
-        assert ":explain NAME" in out
+        assert ".explain NAME" in out
         command(["print", file, "edge", "--json"])
         assert '{"x": 9' not in capsys.readouterr().out
 
@@ -230,7 +230,9 @@ class TestShell:
         assert command(["shell", file]) == 1
         out, err = capsys.readouterr()
         assert out.splitlines() == ["x", "1", "1 row"]
-        assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", "there is no ", ""]
+        assert [line.split(";")[0].split(":")[0] for line in err.splitlines()] == [
+            "exec", "there is no .nothing", "there is no .", ".print does not take 0 words",
+        ]  # fmt: skip
 
     def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
         more = tmp_path / "more.logiql"
@@ -269,9 +271,9 @@ class TestShell:
         with pytest.raises(TypeError, match="a fault within"):
             command(["shell", file])
         assert [line.split(";")[0] for line in capsys.readouterr().err.splitlines()] == [
-            ":explain does not take 0 words",
-            ":install does not take 0 words",
-            ":explain does not take 2 words",
+            ".explain does not take 0 words",
+            ".install does not take 0 words",
+            ".explain does not take 2 words",
         ]
 
 
