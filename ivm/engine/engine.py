@@ -190,9 +190,9 @@ class Engine(PlanningFiller):
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
             known = step.rule.number in anew
-            if step.plan.is_scan and not known:
-                if step.plan not in self._reached(schedule, step.plan.tries[0].index, reached):
-                    continue
+            own = step.plan.tries[0].index if step.plan.is_scan and not known else None
+            if own is not None and step.plan not in self._reached(schedule, own, reached):
+                continue
             if known or self._is_better_anew(step):
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 anew.update(rule.number for rule in group)
