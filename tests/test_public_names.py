@@ -74,7 +74,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks check close constraints declarations evaluate evaluated exec explain
-        in_sql_transaction install predicates query repair
+        in_sql_transaction install lint predicates query repair
         rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
         why why_changed
     """,
@@ -84,9 +84,11 @@ MEMBERS = {  # of each class that is handed to users
 COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate
+        truncate completion
     """,
-    ivm_command: "install uninstall exec query sql declare print explain why fsck trace shell bench demo",
+    ivm_command: """
+        install uninstall exec query sql declare print explain why check fsck trace shell bench completion demo
+    """,
 }
 
 
