@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
 from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
 from ivm.plan.expression import Encoder
+from ivm.plan.functions import is_registered
 from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
@@ -84,7 +85,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _stratum(installed, name, snap)
     for rule in installed.rules:
         if name in rule.writes:
-            lines += _span(rule)
+            lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
             for plan in rule.plans:
                 lines += _way_of(plan, rule, installed, snap)
                 lines += _bounds(plan, installed.program.predicates, snap)
@@ -150,6 +151,13 @@ def _cost_of_an_edit(installed: Installed, name: str) -> str:
     return f"An edit costs {'; or '.join(said)}."
 
 
+def _functions(rule: InstalledRule) -> list[str]:
+    """Name the functions of users that a rule calls."""
+    names = {*users_functions(x for disjunct in rule.definition.body for x in disjunct)}
+    lacking = ", which this process has not registered"
+    return [f"  calls     {name}: {USERS[name]}{lacking * (not is_registered(name))}" for name in sorted(names)]
+
+
 def _state(installed: Installed, fold: Fold) -> list[str]:
     """Describe the state of an aggregate, and which aggregates share it."""
     state = fold.state
@@ -192,6 +200,18 @@ def _span(rule: InstalledRule) -> list[str]:
     ]
 
 
+def _basis(rule: InstalledRule, source: Source) -> list[str]:
+    """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
+    sizes, reason, *_ = rule.basis
+    lines = (
+        [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
+    )
+    now = {name: source.tree(name).count for name in sizes}
+    if now != sizes:
+        lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
+    return [*lines, f"  anew      since {reason}"] if reason else lines
+
+
 def _way(index: Index) -> str:
     """Describe which tree an index uses."""
     return f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
@@ -222,7 +242,7 @@ def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Sourc
     """Describe how a plan is evaluated and maintained."""
     head = installed.heads[plan]
     if plan.choice != SCANNED:
-        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity, head.listed is not None)
+        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity)
     (trie,) = plan.tries
     names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"
@@ -250,18 +270,14 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
 
-def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
+def _plan(plan: Plan, granularity: int) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice in (ROUNDS, BEFORE_ROUNDS):
         lines.append(f"  deltas    {plan.choice}")
     elif plan.choice:
-        most = mean_share_max(plan, granularity, counted)
-        lines.append(
-            f"  deltas    {plan.choice}; of more than {RELATION_SHARE_MAX:.0%} of a relation, "
-            f"or {100 * most:.2g}% of all, both versions are evaluated instead"
-        )
+        lines.append(f"  deltas    {plan.choice}; the view is evaluated anew where that costs less")
     for t, trie in enumerate(plan.tries):
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:

@@ -52,6 +52,11 @@ def test_examples_of_rows_in_and_out() -> None:
     assert (failed, tried > 0) == (0, True)
 
 
+def test_answers_to_old_questions() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "answers.md"), module_relative=False)
+    assert (failed, tried > 0) == (0, True)
+
+
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
 

@@ -6,11 +6,13 @@ The arguments in brackets may be comparisons, which are terms of type bool there
 precedence.  `ivm/plan/functions.py` evaluates them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from re import findall, fullmatch
 from typing import NamedTuple
 
-from ivm.lang.ir import Const, Type
-from ivm.lang.types import DIGITS_MAX, TEXTS, scale, zone_of
+from ivm.errors import OptionError
+from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
+from ivm.lang.types import DIGITS_MAX, TEXTS, column_type, scale, zone_of
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
@@ -50,6 +52,8 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ in ("int64", "date", "timestamp")
         case "any" | "alike":
             return True
+    if scale(kind) is not None:
+        return scale(type_) == scale(kind)
     return type_ == kind or (kind == "string" and type_ in TEXTS)
 
 
@@ -101,6 +105,7 @@ FUNCTIONS: dict[str, Signature] = {
     "coalesce": Signature(("alike",), _first, 1, open=True, strict=False),
     "is_null": Signature(("any",), "bool", 1, strict=False),
     "same": Signature(("alike", "alike"), "bool", 2, strict=False),
+    "try": Signature(("any",), _first, 1, strict=False),
     "and": Signature(("bool",), "bool", 1, open=True, strict=False),
     "or": Signature(("bool",), "bool", 1, open=True, strict=False),
     "not": _plain("bool", "bool"),
@@ -208,6 +213,48 @@ ALIASES = {  # names of SQL, LogiQL and Soufflé
     "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
     "int64:string:convert": "string", "datetime:date": "date",
 }  # fmt: skip
+
+
+USERS: dict[str, str] = {}  # the signatures of users' functions, as text
+DECLARATION = "lang:function"  # as in lang:function("f", "float64, float64 -> float64").
+
+
+def declare_function(name: str, signature: str) -> str:
+    """Make a name that of a function of users, and return its signature in the form in which it is stored.
+
+    Raises OptionError for a name that is taken, also by the same name with another signature, and for a bad signature.
+
+    >>> declare_function("haversine", "float, decimal(8, 2) -> float")
+    'float64, decimal(8,2) -> float64'
+    """
+    takes, arrow, gives = signature.partition("->")
+    if not arrow or not fullmatch(WORD, name) or name in RESERVED:
+        reason = "a function has a name like geo:distance and a signature like float, float -> float"
+        raise OptionError(f"{name!r} with {signature!r}: {reason}")
+    types = [
+        column_type(one.replace(" ", ""), NOWHERE) for one in findall(r"[^,(]+(?:\([^)]*\))?", takes) if one.strip()
+    ]
+    result = column_type(gives.replace(" ", ""), NOWHERE)
+    text = f"{', '.join(types)} -> {result}"
+    if name in ALIASES or USERS.get(name, text) != text or (name in FUNCTIONS and name not in USERS):
+        was = f": {USERS[name]}" if name in USERS else ""
+        raise OptionError(f"there is a function {name!r} already{was}; use another name")
+    USERS[name] = text
+    FUNCTIONS[name] = Signature(tuple(types), result, len(types), may_fail=True)
+    return text
+
+
+def users_functions(nodes: Iterable[Term | Literal]) -> Iterator[str]:
+    """Yield the names of the functions of users in some terms or literals."""
+    for node in nodes:
+        match node:
+            case Call():
+                yield from [node.name] if node.name in USERS else []
+                yield from users_functions(node.args)
+            case Binary() | Compare():
+                yield from users_functions((node.left, node.right))
+            case Negation():
+                yield from users_functions(node.body)
 
 
 def function_named(name: str) -> str | None:

@@ -111,6 +111,7 @@ class Plan:
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
     matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
     `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
+    `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made.
     """
 
     variables: tuple[str, ...]
@@ -126,6 +127,7 @@ class Plan:
     once: bool = False
     nulls: frozenset[str] = frozenset()
     in_columns: bool = False
+    pace: float = 0.0
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -39,6 +39,11 @@ def chosen_of(plan: Plan) -> Chosen:
     return Chosen(plan.variables, [probe.variables for probe in plan.probes], plan.in_columns)
 
 
+def keep_alike(plan: Plan, other: Plan) -> bool:
+    """Return whether the same indices are kept for two plans, and hold the same."""
+    return chosen_of(plan) == chosen_of(other) and plan.sensors == other.sensors
+
+
 def make_plans(
     rule: Rule,
     predicates: Mapping[str, Predicate],
@@ -163,6 +168,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
         return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
+    plan = replace(plan, pace=orders.pace(probed))
     if maintenance == PROBE:
         return replace(plan, probes=probes, choice="probed, as requested")
     matching, probing = _matching(plan, distinct), sum(costs)
@@ -201,9 +207,10 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, in_columns=True, choice=NO_SENSORS)
-    probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]
+    ways = [orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    return replace(plan, probes=tuple(probes), in_columns=True, choice=choice)
+    probes = tuple(map(conjunction.plan, ways))
+    return replace(plan, probes=probes, in_columns=True, pace=orders.pace(ways), choice=choice)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

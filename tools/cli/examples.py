@@ -1,4 +1,4 @@
-"""The examples that the help of each command ends with."""
+"""The examples that the help of commands ends with; those of `load` and `prepare` are in their own texts."""
 
 PAGESTORE = {
     "info": ["info shop.pages", "info shop.pages --json"],
@@ -14,12 +14,6 @@ PAGESTORE = {
     "restore": ["restore shop.dump new.pages", "restore monday.backup tuesday.backup new.pages"],
     "page": ["page shop.pages 812"],
     "bench": ["bench --quick", "bench --only commit --out results"],
-    "prepare": ["prepare out paid.csv --key customer,day"],
-    "load": [
-        "load shop.pages paid monday.csv --key customer,day",
-        "load shop.pages paid tuesday.csv --append",
-        "load shop.pages paid corrected.csv --upsert",
-    ],
     "print": ["print shop.pages", "print shop.pages paid --limit 10", "print shop.pages paid -o paid.parquet"],
     "drop": ["drop shop.pages paid"],
     "rename": ["rename shop.pages paid payments"],
@@ -44,6 +38,7 @@ IVM = {
     "check": ["check shop.logiql", "check shop.logiql --store shop.pages --format github"],
     "fsck": ["fsck shop.pages", "fsck shop.pages --repair"],
     "trace": ["trace graph.pages tri 3 4"],
+    "watch": ["watch shop.pages total"],
     "shell": ["shell shop.pages", "shell shop.pages < statements.txt"],
     "bench": ["bench --quick"],
     "demo": ["demo", "demo --spark", "demo --keep flights"],
@@ -53,6 +48,8 @@ OF = {"pagestore": PAGESTORE, "ivm": IVM}
 
 
 def epilog(program: str, command: str, more: str) -> str:
-    """Return the end of a command's help: examples, then `more`."""
+    """Return the end of a command's help: its examples, if it has any, then `more`."""
+    if command not in OF[program]:
+        return more
     lines = "\n".join(f"  {program} {line}" for line in OF[program][command])
     return f"examples:\n{lines}" + (f"\n\n{more}" if more else "")

@@ -58,6 +58,7 @@ IVM = {
     "check": "compile rules and print what is wrong with them; nothing is installed",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
+    "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
     "bench": "these joins and views compared with others, if installed",
     "completion": "a script that completes this program's commands in bash, zsh or fish",

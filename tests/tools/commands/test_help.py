@@ -24,7 +24,7 @@ def test_examples_parse_and_the_help_fits_into_80_columns(program, name, capsys,
     assert "examples:" in lines and max(map(len, lines)) <= 80
     parser = argparse.ArgumentParser(exit_on_error=True)
     main._module(program, name).arguments(parser)
-    for line in examples.OF[program][name]:
+    for line in examples.OF[program].get(name, ()):
         assert f"  {program} {line}" in lines
         words = shlex.split(re.split(r" [<>] ", line)[0])
         assert words[0] == name and parser.parse_args(words[1:])
