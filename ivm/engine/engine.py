@@ -22,7 +22,7 @@ from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, 
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.kept import Kept
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
-from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of, steps_of
+from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
@@ -94,7 +94,7 @@ class Engine(PlanningFiller):
             done = 0 if self.installed.needed_for(edits) else self._run_compiled(schedule, edits)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
-                self._run(schedule.steps[done:], waiting)
+                self._run(schedule, schedule.steps[done:], waiting)
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
@@ -112,7 +112,8 @@ class Engine(PlanningFiller):
         try:
             for name in changed:
                 self._adopt_change(name, before[name])
-            self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
+            schedule = schedule_of(self.installed, frozenset(changed))
+            self._run(schedule, schedule.steps, {})
             self.follow_sizes(changed)  # for the next transaction, since relations have changed before their indices
         except EditError as error:
             raise divergence(str(error)) from error
@@ -134,8 +135,9 @@ class Engine(PlanningFiller):
         for name, parts in self.contributions(added).items():
             waiting.setdefault(name, []).extend(parts)
         rules = {*kept.rules, *added}
-        steps = steps_of(self.installed, frozenset(waiting))
-        self._run([one for one in steps if isinstance(one, Flush) or rules.issuperset(one.rules)], waiting)
+        schedule = schedule_of(self.installed, frozenset(waiting))
+        steps = [one for one in schedule.steps if isinstance(one, Flush) or rules.issuperset(one.rules)]
+        self._run(schedule, steps, waiting)
 
     def _build_deferred(self, needed: frozenset[Index]) -> None:
         """Build deferred indices, which probes are about to read."""
@@ -183,8 +185,9 @@ class Engine(PlanningFiller):
 
     # -- the steps of a schedule
 
-    def _run(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Run steps one by one; `waiting` holds the pending edits by predicate."""
+    def _run(self, schedule: Schedule, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
+        """Run steps of a schedule one by one; `waiting` holds the pending edits by predicate."""
+        reached: dict[Index, set[Plan]] = {}
         anew = set[int]()  # the numbers of rules whose views are evaluated anew, after the last step of such a rule
         for place, step in enumerate(steps):
             if isinstance(step, Flush):
@@ -201,7 +204,11 @@ class Engine(PlanningFiller):
                     waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
-            if step.rule.number in anew or self._is_better_anew(step):
+            known = step.rule.number in anew
+            own = step.plan.tries[0].index if step.plan.is_scan and not known else None
+            if own is not None and step.plan not in self._reached(schedule, own, reached):
+                continue
+            if known or self._is_better_anew(step):
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 numbers = {rule.number for rule in group}
                 anew |= numbers
@@ -210,14 +217,22 @@ class Engine(PlanningFiller):
                 continue
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
-                    waiting.setdefault(name, []).append(edit)
+                    if len(edit[0]):
+                        waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
+
+    def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
+        if index not in known:
+            change = self.deltas.get(index)
+            known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
+        return known[index]
 
     def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
-        done = schedule.run(self.txn, edits)
+        done = schedule.run(self.txn, edits, self.encode)
         for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
             if operations > EXCESS_FREE:
