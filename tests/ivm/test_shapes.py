@@ -126,12 +126,12 @@ STAR = """
 """
 WORK = {  # pages read by the install and by an edit of fact, rows that pass by, all at most; and a line of `explain`
     "s[b] = t <- agg<<t = sum(v)>> fact(_, a, b, v), a < 50.": (
-        150, 8, N, "scan      of fact(_1, a, b, v): columns a, b, v",
+        150, 8, N, "scan      of fact(_, a, b, v): columns a, b, v",
     ),
     "s(a) <- fact(_, a, b, v), b < 50, (v = 1 ; v > 7).": (150, 8, N, "filter    (v = 1 ; v > 7)"),
-    "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _1, _2): columns i, a"),
+    "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _, _): columns i, a"),
     "s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).": (
-        150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _1, a, b",
+        150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _, a, b",
     ),
     "s[] = n <- agg<<n = count()>> fact(_, a, b, _), da(_, a), db(_, b).": (
         150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: ",
