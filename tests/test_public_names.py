@@ -69,8 +69,8 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
         declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
-        following pages properties refuse_nulls rename rename_column replace rollback savepoint stitch threads tree truncate
-        version
+        following pages properties refuse_nulls rename rename_column replace rollback savepoint stitch threads tree
+        truncate version
     """,
     ivm.Workspace: """
         at blocks check close constraints declarations evaluate evaluated exec explain install predicates query repair
