@@ -30,7 +30,7 @@ class WorkspaceSnapshot:
         return self._sql(text, parameters, dialect)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view as of that version, or a view of several relations.  Raises UnknownViewError."""
+        """Return a relation or view as of that version.  Raises UnknownViewError."""
         try:
             found = read(self.snapshot, whole(self.snapshot, name))
             return self.snapshot[name] if found is None else found
