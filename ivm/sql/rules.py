@@ -249,7 +249,8 @@ class Builder:
         return substitute(one, {name: self.resolve(Var(name)) for name in names}) if names else one
 
     def _names(self, names: Iterable[str]) -> set[str]:
-        return {v for name in names for v in variables(self.resolve(Var(name)))}
+        same = self._same
+        return {v for name in names for v in (variables(self.resolve(Var(name))) if name in same else (name,))}
 
     def may_be_null(self, body: Body, value: Typed) -> bool:
         """Return whether a value may be null in the rows of a body."""
@@ -263,18 +264,14 @@ class Builder:
 
     def closure(self, body: Body, known: Iterable[str]) -> set[str]:
         """Return the variables that others determine."""
-        found = self._names(known) | {*self.carried(body)}
-        keys = [(self._names(key), self._names(all_)) for key, all_ in body.keys]
-        literals = [self.resolved(one) for one in body.literals]
-        before = -1
-        while len(found) != before:
-            before = len(found)
-            for key, all_ in keys:
-                if key <= found:
-                    found |= all_
-            for one in literals:
-                if isinstance(one, Define) and {*variables(one.term)} <= found:
-                    found.add(one.var.name)
+        return _closed(self._names(known), self._dependencies(body))
+
+    def _dependencies(self, body: Body) -> list[tuple[set[str], set[str]]]:
+        """Return which variables of a body determine which others."""
+        found = [(set[str](), {*self.carried(body)})]
+        found += [(self._names(key), self._names(all_)) for key, all_ in body.keys]
+        defined = (self.resolved(one) for one in body.literals if isinstance(one, Define))
+        found += [({*variables(one.term)}, {one.var.name}) for one in defined if isinstance(one, Define)]
         return found
 
     def is_set(self, body: Body, outputs: Iterable[Term]) -> bool:
@@ -290,10 +287,11 @@ class Builder:
         """Return the variables that tell the rows of a body apart, as few as are found."""
         names = list(dict.fromkeys(n for key, _ in body.keys for n in sorted(self._names(key), key=_number)))
         names = [name for name in names if name in body.columns]
-        wanted = self.closure(body, names)
+        dependencies = self._dependencies(body)
+        wanted = _closed({*names}, dependencies)
         for name in reversed(names.copy()):
             rest = [one for one in names if one != name]
-            if wanted <= self.closure(body, rest):
+            if wanted <= _closed({*rest}, dependencies):
                 names = rest
         return [body.columns[name] for name in names]
 
@@ -402,10 +400,13 @@ class Builder:
 
     def determining(self, body: Body, terms: Sequence[Term]) -> list[int]:
         """Return the positions of as few terms as are found to determine a body's rows; all if they do not."""
+        names = [{term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)]
+        dependencies = self._dependencies(body)
+        wanted = {name for key, _ in body.keys for name in self._names(key)}
         kept = list(range(len(terms)))
         for place in reversed(range(len(terms))):
             rest = [i for i in kept if i != place]
-            if self.determines(body, [terms[i] for i in rest]):
+            if wanted <= _closed({name for i in rest for name in names[i]}, dependencies):
                 kept = rest
         return kept
 
@@ -460,6 +461,17 @@ class Builder:
     def text(self) -> str:
         """Return all rules as text."""
         return "\n".join(show_rule(rule) for rule in self.rules)
+
+
+def _closed(known: set[str], dependencies: list[tuple[set[str], set[str]]]) -> set[str]:
+    """Return the variables that known ones determine, themselves among them."""
+    before = -1
+    while len(known) != before:
+        before = len(known)
+        for key, others in dependencies:
+            if key <= known:
+                known |= others
+    return known
 
 
 def chunks(count: int, key: Sequence[int], more: int = 0) -> list[tuple[int, ...]]:

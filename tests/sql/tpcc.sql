@@ -294,3 +294,5 @@ SELECT STRPTIME('2020-01-0' || CAST(o_id AS VARCHAR), '%Y-%m-%d') AS p FROM orde
 SELECT LIST_CONTAINS([1, 2], c_id) AS l, c_id = ANY([1, 3]) AS m FROM customer WHERE c_d_id = ANY([1, 2]);
 SELECT TRY(c_id // (c_id - 1)) AS t FROM customer;
 SELECT QUARTER(o_entry_d) AS q, DAYOFYEAR(o_entry_d) AS y, DAYOFWEEK(o_entry_d) AS w, ISODOW(o_entry_d) AS i, WEEK(o_entry_d) AS k FROM orders;
+SELECT REGEXP_EXTRACT(c_phone, '[0-9]') AS e, REGEXP_EXTRACT(c_middle, '(O)(E)', 2) AS g, ASCII(c_phone) AS a, REGEXP_MATCHES(c_data, 'x') AS m, c_data GLOB 'x*' AS gl, STRING_SPLIT(c_data, 'x')[2] AS p, FORMAT('{}', c_phone) AS f FROM customer;
+SELECT STRFTIME(h_date, '%Y') AS y, MONTHNAME(h_date) AS m, LAST_DAY(h_date) AS l, TIME_BUCKET(INTERVAL 1 DAY, h_date) AS b, EXTRACT(DECADE FROM h_date) AS d, TRY_CAST(h_data AS INTEGER) AS t, h_amount % 3 AS r, ROUND(h_c_id, -1) AS q, CBRT(h_amount) AS c, LN(h_amount) AS ln FROM history;

@@ -174,7 +174,10 @@ def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
     found = call("string:regexp_replace", text.term, Lit(f"^{ANY}*?({pattern}){ALL}$", "string"),
                  Lit(f"\\{group + 1}", "string"))  # fmt: skip
     matches = call("string:regexp_matches", text.term, Lit(pattern, "string"))
-    return text._replace(term=call("if", matches, found, Lit("", "string")), type=VARCHAR)
+    term = call("if", matches, found, Lit("", "string"))
+    if text.nullable:
+        term = call("if", call("is_null", text.term), Lit(None, "string"), term)
+    return text._replace(term=term, type=VARCHAR)
 
 
 def _glob(node: exp.Expr, value: Value) -> Typed:

@@ -245,7 +245,7 @@ class _Side:
             return []
         known = {self.builder.resolve(v.term) for v in values}
         found = [v for v in self.builder.identity(body) if v.term not in known]
-        return found if len(found) + len(values) <= KEYS_MAX else []
+        return found if len(found) < KEYS_MAX // 2 or len(found) + len(values) <= KEYS_MAX else []
 
     def _single(self, body: Body, outputs: list[tuple[str, Typed]]) -> Table | None:
         """Return the table itself if the body is one atom of variables, without a helper view."""

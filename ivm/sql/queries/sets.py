@@ -88,13 +88,20 @@ def union(
     if len(columns) + (not disjoint) > KEYS_MAX or (weighs and disjoint):
         return _in_parts(builder, outer, parts, columns, around) if disjoint is False else union(builder, outer, parts)
     keys = (*columns,) if disjoint else (TAG, *columns)
-    table = Table(builder.helper(), keys, (*range(len(keys)),), weighs=weighs)
+    identity = (*range(len(keys)),) if weighs else _identity(builder, parts, len(keys) - len(parts[0][1]))
+    table = Table(builder.helper(), keys, identity, weighs=weighs)
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
     found = Body(outer)
     given: list[Typed | None] = [column_of(outer, n) for n in around]
     row = builder.scan(table, found, given if disjoint else [None, *given])
     return found, row[len(given) + (not disjoint) :]
+
+
+def _identity(builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], before: int) -> tuple[int, ...]:
+    """Return the positions of what tells the rows of a union of sets apart, its first `before` columns among them."""
+    places = {p for body, values in parts for p in builder.determining(body, [v.term for v in values])}
+    return (*range(before), *(before + place for place in sorted(places)))
 
 
 def _in_parts(

@@ -99,7 +99,8 @@ class Generator:
         r = self.random
         kinds = [
             (self._plain, 3), (self._grouped, 5), (self._distinct, 1), (self._union, 1), (self._windowed, 2),
-            (self._nested, 2), (self._cte, 1), (self._limited, 1),
+            (self._nested, 2), (self._cte, 1), (self._limited, 1), (self._lateral, 1), (self._framed, 1),
+            (self._nearest, 1), (self._spread, 1), (self._whole_rows, 1), (self._recursive, 1),
         ]  # fmt: skip
         return r.choices([k for k, _ in kinds], [n for _, n in kinds])[0]()
 
@@ -238,7 +239,11 @@ class Generator:
         options = ["count(*)", f"count({name})", f"min({name})", f"max({name})", f"count(DISTINCT {name})"]
         if type_ not in ("VARCHAR", "DATE"):
             options += [f"sum({name})", f"avg({name})", f"sum({name})", f"sum(DISTINCT {name})"]
-            options += [f"stddev({name})", f"var_pop({name})"]
+            options += [f"stddev({name})", f"var_pop({name})", f"median({name})", f"quantile_cont({name}, 0.3)"]
+            options += [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"] if type_ == "INTEGER" else []
+        if type_ == "VARCHAR":
+            options += [f"string_agg({name}, ',' ORDER BY {name}{r.choice(['', ' DESC'])})"]
+        options += [f"count(DISTINCT ({name}, {self._column(columns, 'VARCHAR')}))"]
         found = r.choice(options)
         self._note(found.partition("(")[0] + (" DISTINCT" if "DISTINCT" in found else ""))
         if r.random() < 0.15:
@@ -309,9 +314,86 @@ class Generator:
         self._note(function.partition("(")[0] + " OVER")
         return f"SELECT {key}, {function} AS win FROM {table} x{self._where(columns, 0.3)}"
 
+    def _lateral(self) -> str:
+        """Return a join with a subquery that reads the tables before it."""
+        r = self.random
+        source, columns = self._from()
+        table = r.choice(self.tables)
+        inner = [("q", c, t) for c, t in TYPES[table].items()]
+        number, side = self._column(inner, "INTEGER"), r.choice(["CROSS JOIN LATERAL", "LEFT JOIN LATERAL"])
+        self._note(side)
+        where = f"WHERE {self._equation(columns, inner)}"
+        query = r.choice([
+            f"SELECT {number} AS m FROM {table} q {where}", f"SELECT max({number}) AS m FROM {table} q {where}",
+            f"SELECT {number} AS m, count(*) AS n FROM {table} q {where} GROUP BY {number}",
+            f"SELECT DISTINCT {self._scalar(inner)} AS m FROM {table} q {where}",
+        ])  # fmt: skip
+        on = r.choice([" ON TRUE", " ON TRUE", " ON o.m IS NOT NULL"]) if side.startswith("LEFT") else ""
+        return (
+            f"SELECT {self._scalar(columns)} AS c0, o.m FROM {source} {side} ({query}) o{on}{self._where(columns, 0.3)}"
+        )
+
+    def _framed(self) -> str:
+        """Return aggregates over frames by value and by group."""
+        r = self.random
+        table = r.choice([t for t in self.tables if t in KEYS])
+        columns = [("x", c, t) for c, t in TYPES[table].items()]
+        number, key = self._column(columns, "INTEGER"), self._column(columns, "INTEGER")
+        kind = r.choice(["RANGE", "GROUPS", "ROWS"])
+        order = f"{key}{r.choice(['', ' DESC', ' NULLS FIRST'])}"
+        order += "".join(f", x.{k}" for k in KEYS[table]) if kind == "ROWS" else ""
+        part = f"PARTITION BY {self._scalar(columns)} " if r.random() < 0.7 else ""
+        end = r.choice(["CURRENT ROW", "1 FOLLOWING", "1 PRECEDING"])
+        frame = f"{r.choice(['UNBOUNDED', '2', '1'])} PRECEDING AND {end}"
+        exclude = r.choice(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE TIES", " EXCLUDE GROUP"])
+        fold = self._aggregate(columns) if r.random() < 0.5 else f"sum({number})"
+        self._note(f"{kind}{exclude}")
+        filtered = fold if "FILTER" not in fold else f"count({number})"
+        keys = ", ".join(f"x.{k}" for k in KEYS[table])
+        window = f"{part}ORDER BY {order} {kind} BETWEEN {frame}{exclude}"
+        return f"SELECT {keys}, {filtered} OVER ({window}) AS win FROM {table} x"
+
+    def _nearest(self) -> str:
+        self._note("ASOF JOIN")
+        r = self.random
+        side, compared = r.choice(["ASOF JOIN", "ASOF LEFT JOIN"]), r.choice([">=", ">", "<=", "<"])
+        there = "(SELECT DISTINCT i, c FROM u) y"
+        return f"SELECT x.k, x.a, y.i AS near FROM t x {side} {there} ON x.a = y.c AND x.k {compared} y.i"
+
+    def _spread(self) -> str:
+        """Return rows made of lists, of series and of columns."""
+        self._note("series")
+        return self.random.choice([
+            "SELECT x.k, g.n FROM t x, generate_series(1, x.a) g(n)",
+            "SELECT x.a, unnest([x.k, x.a + 1]) AS n FROM t x",
+            "SELECT * FROM (SELECT k, a, b FROM t) UNPIVOT (v FOR name IN (a, b))",
+            "SELECT a, g.n, count(*) AS c FROM h, range(0, a) g(n) GROUP BY a, g.n",
+            "SELECT g.n, count(x.k) AS c FROM generate_series(0, 3) g(n) LEFT JOIN t x ON x.a = g.n GROUP BY g.n",
+        ])  # fmt: skip
+
+    def _whole_rows(self) -> str:
+        self._note("wide")
+        r = self.random
+        joins = [
+            f"{r.choice(['LEFT', 'FULL', 'RIGHT', 'INNER'])} JOIN {t} {n} ON {n}.a = x.a"
+            for t, n in (("t", "y"), ("w", "z"))
+        ]
+        where = f" WHERE {self._test([('x', 'a', 'INTEGER'), ('y', 's', 'VARCHAR')], 2)}" if r.random() < 0.5 else ""
+        return f"SELECT x.*, y.*, z.*, v.* FROM t x {' '.join(joins)} LEFT JOIN u v ON v.i = z.k{where}"
+
+    def _recursive(self) -> str:
+        self._note("WITH RECURSIVE")
+        r = self.random
+        every = r.choice(["UNION", "UNION ALL"])
+        return (
+            f"WITH RECURSIVE r AS (SELECT k, a, 0 AS d FROM t WHERE a > 0 {every} SELECT x.k, x.a, r.d + 1 FROM t x "
+            f"JOIN r ON {r.choice(['x.k = r.a', 'x.a = r.k', 'x.a = r.a'])} WHERE r.d < 2) "
+            + r.choice(["SELECT k, d FROM r", "SELECT d, count(*) AS n FROM r GROUP BY d", "SELECT DISTINCT k FROM r"])
+        )
+
     def _nested(self) -> str:
         self._note("subquery in FROM")
-        inner = self.random.choice([self._grouped, self._plain, self._distinct])()
+        inner = self.random.choice([self._grouped, self._plain, self._distinct, self._lateral])()
         names = [part.split(" FROM ")[0] for part in inner.split(" AS ")[1:]]
         names = [n.split(",")[0].split(" ")[0].rstrip(")") for n in names]
         names = [n for n in names if n and n[0] in "gac" and n[1:].isdigit()]
