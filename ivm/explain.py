@@ -1,5 +1,6 @@
 """Explain in words how a view is evaluated and maintained, and why."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -60,6 +61,8 @@ HOW = {
     ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
     COMPARED: "the {op} of its range, whose texts are compared",
 }
+WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each with its rank"}
+UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
 RANKS = 8  # ranks of a recursive view whose rows are counted one by one
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -73,7 +76,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     if predicate.extensional:
         return printable(f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
-    lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
+    lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
+    lines.append(f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals")
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
     if layout.fold:
         lines += _state(installed, layout.fold)
@@ -88,7 +92,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
-    return printable("\n".join(lines), kept="\n")
+    return _for_people(lines)
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
@@ -98,12 +102,53 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     """
     question = understand(sketch, before, text)
     installed = question.installed
-    lines = [f"{question.answer}: evaluated once", *(f"  needed    {note}" for note in question.program.notes)]
+    lines = [
+        f"{question.answer}: evaluated once, nothing is kept",
+        *(f"  needed    {note}" for note in question.program.notes),
+    ]
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
             lines += _way_of(plan, rule, installed, sketch)
-    return printable("\n".join(lines), kept="\n")
+    return _for_people(lines)
+
+
+def _for_people(lines: list[str]) -> str:
+    """Return lines as a text in which a variable without a name is `_`, as its author wrote it."""
+    return UNNAMED.sub("_", printable("\n".join(lines), kept="\n"))
+
+
+def _kept(installed: Installed, name: str, stats: dict[str, Any]) -> str:
+    """Say in words what the store keeps for a view."""
+    layout = installed.layouts[name]
+    parts = [f"{name} keeps {_rows(stats['rows'])}{WITH.get(layout.kind, ', each with the number of its derivations')}"]
+    if layout.fold:
+        parts.append("the state of its groups")
+    if stats["sensitivity_rows"]:
+        parts.append(f"{stats['sensitivity_rows']:,} intervals of keys on which the answer depends")
+    rules = [rule for rule in installed.rules if name in rule.writes]
+    others = {index for rule in rules for index in rule.indices if permuted(index)} - installed.deferred
+    if others:
+        parts.append(f"{len(others)} indices in other orders" if len(others) > 1 else "an index in another order")
+    return f"{parts[0]}{', and ' * (len(parts) > 1)}{', '.join(parts[1:])}."
+
+
+def _cost_of_an_edit(installed: Installed, name: str) -> str:
+    """Say in words what an edit costs."""
+    if installed.layouts[name].kind == RANKED:
+        return "An edit costs the rows that it adds, and those that lose a derivation and look for another, in rounds."
+    rules = [rule for rule in installed.rules if name in rule.writes]
+    plans = [plan for rule in rules for plan in rule.plans]
+    said = []
+    if any(rule.span for rule in rules):
+        said.append("a seek or a scan, O(log n), for each point that it concerns")
+    if any(plan.sensors for plan in plans):
+        said.append("a search among these intervals, and evaluating the rule anew only where it hits one")
+    if any(plan.probes for plan in plans):
+        said.append("a join of the edited rows with the rest of the rule, so what they match")
+    if not said:
+        said.append("a few look-ups for each edited row, however many rows there are")
+    return f"An edit costs {'; or '.join(said)}."
 
 
 def _functions(rule: InstalledRule) -> list[str]:
@@ -157,13 +202,17 @@ def _span(rule: InstalledRule) -> list[str]:
 
 def _basis(rule: InstalledRule, source: Source) -> list[str]:
     """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
-    sizes, reason, *_ = rule.basis
+    sizes, reason, operations, expected = rule.basis
     lines = (
         [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
     )
     now = {name: source.tree(name).count for name in sizes}
     if now != sizes:
         lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
+    if sizes and operations:
+        lines.append(f"  took      {operations:,} operations when it was last evaluated")
+    if sizes and expected:
+        lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines
 
 

@@ -110,6 +110,21 @@ def install(
     return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
 
 
+def compiled(
+    sketch: StoreTransaction, before: Installed, texts: Mapping[str, str]
+) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+    """Compile texts as if they were installed one after the other; return their errors and warnings, by name."""
+    found: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
+    for name, text in texts.items():
+        try:
+            before = _with_block(sketch, before, name, text, Options())[0]
+        except (RuleError, UninstallError) as error:
+            found.append((name, error))
+            continue
+        found += [(name, warning) for warning in next(b.part.warnings for b in before.blocks if b.name == name)]
+    return found
+
+
 def _with_block(
     txn: StoreTransaction, before: Installed, name: str, given: Given, options: Options
 ) -> tuple[Installed, tuple[Edit, ...]]:

@@ -27,9 +27,9 @@ from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Removal, install, uninstall, warn
+from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit
@@ -126,6 +126,19 @@ class Workspace:
             warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
+
+    def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+        """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
+
+        Returns what is wrong, or hardly meant, with the name of the text; the `where` of an error is its place.
+        Works with mode="r", too.
+
+        >>> import ivm
+        >>> [(name, error.reason) for name, error in ivm.open(":memory:").lint({"a": "p(x) <- q(x)."})]
+        [('a', 'nothing declares or derives q: declare it, as in q(x) -> int(x).')]
+        """
+        with self.store.sketch() as sketch:
+            return compiled(sketch, self.rules_of(sketch), texts)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.

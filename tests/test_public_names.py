@@ -77,8 +77,8 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close constraints declarations evaluate evaluated exec explain in_sql_transaction
-        install predicates query repair replan rope rules_of sql stats strict subscribe trace trace_distance transaction
-        uninstall verify violations why why_changed
+        install lint predicates query repair replan rope rules_of sql stats strict subscribe trace trace_distance
+        transaction uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -86,9 +86,11 @@ MEMBERS = {  # of each class that is handed to users
 COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate
+        truncate completion
     """,
-    ivm_command: "install uninstall exec query sql declare print explain why fsck trace watch shell bench demo",
+    ivm_command: """
+        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+    """,
 }
 
 

@@ -463,3 +463,16 @@ def test_why_tells_proofs_what_is_missing_and_edits(tmp_path, capsys) -> None:
         "+ 1, 4   by +edge(2, 4)",
         "2 rows changed",
     ]
+
+
+def test_explain_begins_in_plain_words(file, capsys):
+    assert command(["explain", file, "tri"]) == 0
+    kept, cost, *plan = capsys.readouterr().out.splitlines()
+    assert kept == "tri keeps 1 row, and an index in another order."
+    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so what they match."
+    assert plan[0] == "tri: 1 row, 0 sensitivity intervals"
+    assert command(["explain", file, "degree"]) == 0
+    assert "edge(x, _)" in capsys.readouterr().out
+    assert command(["explain", file, "q(x) <- edge(x, y), y < 3.", "--html"]) == 0
+    html = capsys.readouterr().out
+    assert html.startswith("<!DOCTYPE html>") and "<h1>q(x) &lt;- edge(x, y), y &lt; 3.</h1>" in html
