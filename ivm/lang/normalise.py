@@ -375,7 +375,10 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
         call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
         text = f"{clause.text}  (its groups)"
         made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
-        other = replace(aggregate.result, name=f"{aggregate.result.name}$")
+        names_here = {v.name for v in variables(head)}
+        other = Var(
+            next(n for k in count() if (n := f"{aggregate.result.name}{k}") not in names_here), where=head.where
+        )
         groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
         lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)
         absent = Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)

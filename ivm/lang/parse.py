@@ -50,6 +50,7 @@ from ivm.lang.syntax_tree import (
     is_alone,
     is_head,
     items_of,
+    of_whole,
     variables_in,
 )
 from ivm.lang.types import LITERAL_MAX, RANGES, column_type, is_named
@@ -172,7 +173,7 @@ class Builder(Transformer[Token, list[Statement]]):
             text = self.text[meta.start_pos : meta.end_pos]
             return replace(parts[0], body=_conjunction(parts[1]), text=text)
         heads = tuple(self.head(item, meta) for item in items_of(parts[0]))
-        aggregates, groups, body = _of_whole(parts[1])
+        aggregates, groups, body = of_whole(parts[1])
         shown = {v.name for head in heads for v in variables_in(head)}
         if all(isinstance(head, Application) for head in heads) and not _results(aggregates) <= shown:
             aggregates, groups, body = (), None, parts[1]  # it is one of the formulas of the body
@@ -238,7 +239,7 @@ class Builder(Transformer[Token, list[Statement]]):
         *changes, body = edits
         if body is None:
             return changes
-        aggregates, groups, body = _of_whole(body)
+        aggregates, groups, body = of_whole(body)
         if groups is not None:
             raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
         text = self.text[meta.start_pos : meta.end_pos]
@@ -480,18 +481,6 @@ def _conjunction(body: Formula | None) -> And:
     if body is None:
         return And(())
     return body if isinstance(body, And) else And((body,))
-
-
-def _of_whole(body: Formula | None) -> tuple[tuple[Any, ...], Formula | None, Formula | None]:
-    """Return the aggregates at the beginning of a body, their groups, and the body without them."""
-    match body:
-        case Aggregation():
-            return body.aggregates, body.groups, body.item
-        case And((Aggregation() as first, *others)) | Or((Aggregation() as first, *others)):
-            return first.aggregates, first.groups, replace(body, items=(first.item, *others))
-        case Or((And((Aggregation() as first, *near)), *others)):
-            return first.aggregates, first.groups, Or((And((first.item, *near)), *others))
-    return (), None, body
 
 
 def _results(aggregates: tuple[Any, ...]) -> set[str]:

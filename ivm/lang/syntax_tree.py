@@ -1,7 +1,7 @@
 """The parser's tree: the text as the user wrote it, one node for each construct, with its place."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
@@ -59,6 +59,9 @@ class Or:
     """`item ; item ; ...`"""
 
     items: tuple["Formula", ...]
+
+
+Folds = tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # aggregates with their terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,18 @@ class Change(Placed):
     body: And | None = None
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...] = ()
     text: str = ""
+
+
+def of_whole(body: Formula | None) -> tuple[Folds, Formula | None, Formula | None]:
+    """Return the aggregates at the beginning of a body, their groups, and the body without them."""
+    match body:
+        case Aggregation():
+            return body.aggregates, body.groups, body.item
+        case And((Aggregation() as first, *others)) | Or((Aggregation() as first, *others)):
+            return first.aggregates, first.groups, replace(body, items=(first.item, *others))
+        case Or((And((Aggregation() as first, *near)), *others)):
+            return first.aggregates, first.groups, Or((And((first.item, *near)), *others))
+    return (), None, body
 
 
 def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]:

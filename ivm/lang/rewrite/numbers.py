@@ -20,6 +20,7 @@ from re import findall
 from ivm.errors import ArityError, SafetyError
 from ivm.lang.columns import binding, bound_by
 from ivm.lang.ir import (
+    NOWHERE,
     Atom,
     Binary,
     Call,
@@ -56,7 +57,7 @@ class _Lists:
     """Replaces the atoms of a program; `taken` has the names of predicates."""
 
     def __init__(self, taken: set[str]) -> None:
-        self._taken, self._digits = taken, ""
+        self._taken, self._digits, self._where = taken, "", NOWHERE
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
         """Yield the helpers of a rule, then the rule that reads them; only the rule itself if it lists nothing."""
@@ -75,7 +76,8 @@ class _Lists:
 
     def name_of(self, kind: str, rule: Rule) -> str:
         """Return the name of the units or the blocks, which are helpers of the first rule that lists numbers."""
-        self._digits = self._digits or rule.heads[0].predicate
+        if not self._digits:
+            self._digits, self._where = rule.heads[0].predicate, rule.where
         return f"{self._digits}${kind}"
 
     def digits(self) -> Iterator[Rule]:
@@ -84,13 +86,19 @@ class _Lists:
             return
         x, y, z, n = map(Var, "xyzn")
         digit, units, blocks = (f"{self._digits}${kind}" for kind in ("digits", "units", "blocks"))
+        where = self._where
         digits = tuple((Compare("=", x, Const(value, "int64")),) for value in range(DIGIT))
-        yield Rule((Atom(digit, (x,)),), digits, text=f"{digit}(x) <- x = 0 ; x = 1 ; ... ; x = {DIGIT - 1}.")
+        yield Rule(
+            (Atom(digit, (x,)),),
+            digits,
+            where=self._where,
+            text=f"{digit}(x) <- x = 0 ; x = 1 ; ... ; x = {DIGIT - 1}.",
+        )
         number = Binary("+", _times(Binary("+", _times(x, DIGIT), y), DIGIT), z)
         made = Atom(digit, (x,)), Atom(digit, (y,)), Atom(digit, (z,)), Compare("=", n, number)
-        yield Rule((Atom(units, (n,)),), (made,), text=f"{units}(n) <- the numbers below {UNITS}")
+        yield Rule((Atom(units, (n,)),), (made,), where=where, text=f"{units}(n) <- the numbers below {UNITS}")
         multiple = Atom(units, (x,)), Compare("=", n, _times(x, UNITS))
-        yield Rule((Atom(blocks, (n,)),), (multiple,), text=f"{blocks}(n) <- their multiples by {UNITS}")
+        yield Rule((Atom(blocks, (n,)),), (multiple,), where=where, text=f"{blocks}(n) <- their multiples by {UNITS}")
 
 
 def _times(term: Term, number: int) -> Binary:

@@ -4,6 +4,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,18 @@ def test_random_programs(case, cells):
 def test_random_programs_over_every_type(type_: str) -> None:
     """Unions whose rules name their columns differently, or compute them, are among them."""
     assert through_cells(*typed_case(len(type_), type_), cells=3)
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_rows_of_one_rule_may_be_null_and_of_another_not(cells):
+    text = (
+        "o[x] = v -> int(x), datetime?(v). m[x] = v -> int(x), datetime(v). "
+        "u(x, v) <- o[x] = v?. u(x, v) <- m[x] = v. u(x, v) <= u(y, w) <- x < y, v < w. "
+        "n(x, c) <- m[x] = _, agg<<c = count() else 0>> o[x] = _. i(x) <- m[x] = _, x in (1, 2)."
+    )
+    moments = [datetime(2020, 1, day) for day in (1, 2, 3)]
+    load = [("o", (1, None), True), ("m", (2, moments[0]), True), ("o", (2, moments[1]), True)]
+    assert through_cells(text, [load, [("m", (1, moments[2]), True), ("o", (2, None), True)]], cells)
 
 
 @relaxed
