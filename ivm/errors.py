@@ -9,7 +9,7 @@
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
     │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
-    │     DivergenceError, RecomputeError
+    │     DivergenceError, RecomputeError, UnregisteredError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence (predicate, key, place) and the remedy.
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from pagestore.host import message as _message
 
 WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
-HELPERS = re.compile(r"\$(all|facts\d+)\b")  # what users know by the name of the predicate itself
+HELPERS = re.compile(r"\$(all|rows|facts\d+)\b")  # what users know by the name of the predicate itself
 SHOWN = 100  # characters of a line that are shown
 
 
@@ -193,6 +193,10 @@ class ConstraintError(MaintainError, ValueError):
 
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
+
+
+class UnregisteredError(MaintainError, LookupError):
+    """Rules call a function that this process has not registered, or that gives no array of results."""
 
 
 class LimitError(MaintainError, RuntimeError):

@@ -48,15 +48,18 @@ class Maintainer:
         self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
+        self._exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
         txn.declare_maintained(HOST)
         built = self._built_sizes.of(txn)
         engine = Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),
+            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions,
+            built=dict(built),
             strict=self.strict,
         )  # fmt: skip
+        engine.exceeding |= self._exceeding
         erases = all((actions == ERASE).all() for actions, _ in edits.values())
         with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits)
@@ -65,10 +68,13 @@ class Maintainer:
         saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
+        is_main = self.store.owns(txn, main=True)
         version = txn.commit()
+        self._exceeding = engine.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
-        self.committed(engine, engine.evaluated)
+        if is_main:
+            self.committed(engine, engine.evaluated)
         return version
 
     def committed(self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:

@@ -12,27 +12,30 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
+from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
-from ivm.engine.stored import HOST, save
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError
+from ivm.engine.stored import HOST, built_sizes, save
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Removal, install, uninstall, warn
+from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
-from ivm.lang.ir import ROPE, Predicate
+from ivm.lang.ir import ROPE, Edit, Predicate
+from ivm.lang.program import DerivedEdit
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
+from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
@@ -40,6 +43,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
+from ivm.wide import Wide, read
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -123,6 +127,19 @@ class Workspace:
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
+    def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+        """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
+
+        Returns what is wrong, or hardly meant, with the name of the text; the `where` of an error is its place.
+        Works with mode="r", too.
+
+        >>> import ivm
+        >>> [(name, error.reason) for name, error in ivm.open(":memory:").lint({"a": "p(x) <- q(x)."})]
+        [('a', 'nothing declares or derives q: declare it, as in q(x) -> int(x).')]
+        """
+        with self.store.sketch() as sketch:
+            return compiled(sketch, self.rules_of(sketch), texts)
+
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
 
@@ -138,6 +155,21 @@ class Workspace:
                 return removal
         self._remember(saved, left)
         return removal
+
+    def replan(self) -> None:
+        """Make the plans of all rules anew, for the rows that relations have now, with the indices that they need.
+
+        Transactions do so themselves for rules whose relations have eight times the rows that the plans were made for,
+        or an eighth (see `explain`).  O(n log n) for each new index; no view is evaluated, except to build sensitivity
+        indices.  Raises MaintainError.
+        """
+        with self.store.transaction("replan") as txn, allowing(self.memory):
+            txn.declare_maintained(HOST)
+            rules = self.rules_of(txn)
+            engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
+            engine.follow_data([rule for rule in rules.rules if rule.plans])
+            saved = save(txn, engine.installed, engine.built)
+        self._remember(saved, engine.installed)
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
@@ -188,9 +220,9 @@ class Workspace:
 
     # -- data
 
-    def transaction(self, message: str | None = None) -> Transaction:
+    def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
         """Begin a transaction over extensional predicates; its commit maintains every view."""
-        txn = self.store.transaction(message)
+        txn = self.store.transaction(message, branch)
         try:
             installed = self.rules_of(txn)
         except BaseException:
@@ -198,21 +230,34 @@ class Workspace:
             raise
         return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
-    def exec(self, text: str) -> int:
+    def exec(self, text: str, branch: str = MAIN) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
 
-        Relations of the store that no rule reads can be edited, too.
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
+        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
         """
-        with self.store.snapshot() as snap:
+        with self.store.snapshot(branch) as snap:
             part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
         if part.rules or len(part.predicates) > len(part.stored):
             raise EditError("exec runs edits only; install declarations and rules, query questions")
-        with self.transaction() as txn:
-            txn.edit(part.edits)
-        return self.store.version
+        with self.transaction(branch=branch) as txn:
+            for _, alike in groupby(part.edits, type):
+                edits = [*alike]
+                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+                for edit in edits:
+                    if isinstance(edit, DerivedEdit):
+                        self._edit_from_rule(txn, branch, edit)
+        return self.store.branches[branch]
+
+    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
+        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
+        with self.store.sketch(branch) as sketch:
+            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
+        if rows := found.to_arrow().rename_columns([*edit.columns]):
+            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version.  Raises UnknownViewError."""
         snap = self.store.snapshot()
         found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
@@ -255,6 +300,11 @@ class Workspace:
         with allowing(self.memory):
             found: Answer | None = self._statements.run(text, parameters, dialect)
         return found
+
+    @property
+    def in_sql_transaction(self) -> bool:
+        """Whether a statement BEGIN of `sql` waits for its COMMIT or ROLLBACK."""
+        return self._statements is not None and self._statements.open is not None
 
     def _sql_in(
         self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
@@ -486,6 +536,27 @@ class Workspace:
         rules = self._rules_now()
         rules.predicate(name)
         return self._maintainer.subscriptions.add(rules.whole(name), on_change)
+
+    def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
+        """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
+
+        Raises UnknownViewError, EditError for a view whose columns are in several relations, and as `at`.
+
+        >>> import ivm, tempfile
+        >>> with ivm.open(tempfile.mkdtemp() + "/w.pages") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).")
+        ...     changes = ws.changes("tri")
+        ...     version = ws.exec("+edge(1, 2). +edge(2, 3). +edge(1, 3).")
+        ...     next(changes).rows.to_pylist()
+        [{'x': 1, 'y': 2, 'z': 3, '_change_type': 'insert'}]
+        """
+        with self.store.snapshot() as snap:
+            found = read(snap, name)
+            if found is None:
+                self.rules_of(snap).predicate(name)  # raises an error that lists what exists
+            if isinstance(found, Wide):
+                raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
+        return self.store.changes(name, since)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

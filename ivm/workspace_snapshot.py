@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ivm.answer import Answer
-from ivm.bag import read
 from ivm.errors import WHOLE, UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.wide import read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table
 
@@ -30,7 +30,7 @@ class WorkspaceSnapshot:
         return self._sql(text, parameters, dialect)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view as of that version, a `Bag` if its rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view as of that version.  Raises UnknownViewError."""
         try:
             found = read(self.snapshot, whole(self.snapshot, name))
             return self.snapshot[name] if found is None else found

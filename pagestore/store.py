@@ -20,6 +20,7 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
+from pagestore.relations.changes import Changes
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -55,18 +56,21 @@ def open(
     create: bool = True,
     threads: int | None = None,
     timeout: float = 0.0,
+    exclusive: bool = False,
 ) -> Store:
     """Open a store; create it if the file is missing or empty.
 
     ":memory:" is a new store without a file, lost when it is closed.
 
-    `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
-    `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
-    (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
+    `mode` is "rw" or "r". Handles of any number of processes may write: each transaction waits for those of others, in
+    the order in which they came, and continues from their commits. With `exclusive` a handle keeps all others from
+    writing until it is closed, which makes small transactions faster. `page_size` is 4096 to 65536, fixed when the
+    store is made; `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or
+    "off" (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
     once they are allocated); `retain` is the least number of versions kept of a branch, or "all"; older ones
     are dropped in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads
-    (one for each core by default) apply large batches of edits and look up many keys. If another handle writes, "rw"
-    waits `timeout` seconds for it.
+    (one for each core by default) apply large batches of edits and look up many keys. Opening waits
+    `timeout` seconds for a handle that is exclusive, or, if it is to be exclusive itself, for one that writes.
 
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
     be on the disk yet. A RecoveryWarning and `store.recovery` report a damaged commit or meta slot.
@@ -88,12 +92,13 @@ def open(
         if mode == "r" or not create:
             raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
-        sync = "off"  # there is no disk
+        sync, exclusive = "off", True  # there is no disk, and nobody else
     else:
         if mode == "rw" and create:
             _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
         file = _opened(path, mode)
-    store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
+    threads = threads or os.cpu_count() or 1
+    store = Store(Handle(file, mode, sync, page_size, threads=threads, timeout=timeout, exclusive=exclusive))
     if retain is not None and retain != store.retain:
         store.retain = retain
     if mode == "rw" and file.links() > 1:  # perhaps its creator was killed
@@ -288,6 +293,24 @@ class Store:
         """
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
+    def changes(self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN) -> Changes:
+        """Return an iterator over what commits change in a relation, in any process, that waits for the next one.
+
+        It begins after version `since`, as named in `at`, or after the newest one; it holds its version, so that none
+        of the changes is lost. Commits whose versions were dropped before they were read are in one change with the
+        next. Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store:
+        ...     with store.transaction() as txn:
+        ...         txn.create("edge", "x: int64, y: int64").insert([(1, 2)])
+        ...     with store.changes("edge", since=0) as changes:
+        ...         change = next(changes)  # or `for change in changes`, or `async for change in changes`
+        >>> change.since, change.version, change.rows.to_pylist()
+        (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
+        """
+        return Changes(self._handle, relation, since, branch)
+
     # --- branches -------------------------------------------------------------------------------
 
     @property
@@ -397,7 +420,7 @@ class Store:
     # --- writing --------------------------------------------------------------------------------
 
     def transaction(self, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
-        """Begin a transaction, waiting for another thread's to end, for `timeout` seconds at most if given.
+        """Begin a transaction, after those of other threads and processes, waiting `timeout` seconds at most if given.
 
         A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
         Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the file was deleted or

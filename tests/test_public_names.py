@@ -19,7 +19,9 @@ from pagestore.__main__ import pagestore as pagestore_command
 ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
-    "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
+    "pagestore": """
+        Change Changes PagestoreError Relation Snapshot Store Transaction open register_host register_operator
+    """,
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
         LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SET Table Tables TreeRef TypedKernel VERSION
@@ -43,24 +45,25 @@ MODULES = {  # each public module, and the names that it offers
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
-    "ivm": "Answer IvmError Workspace open",
+    "ivm": "Answer IvmError Workspace open register_function",
     "ivm.errors": """
         AggregateError ArityError ConstraintError ConstructError DivergenceError EditError FunctionConflictError
         IvmError MaintainError LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError
         RoomError RuleError RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError
-        UnknownViewError Where
+        UnknownViewError UnregisteredError Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path
+        at backup branch branches changes check close compact delete_branch diff dump history mode owns page_size path
         readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction untag
         uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
+    pagestore.Changes: "close next version",
     pagestore.Relation: """
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
         overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
@@ -69,13 +72,13 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
         declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
-        following pages properties refuse_nulls rename replace rollback savepoint stitch threads tree truncate
-        version
+        following pages properties refuse_nulls rename rename_column replace rollback savepoint stitch threads tree
+        truncate version
     """,
     ivm.Workspace: """
-        at blocks check close constraints declarations evaluate evaluated exec explain install predicates query repair
-        rope rules_of sql stats strict subscribe trace trace_distance transaction uninstall verify violations
-        why why_changed
+        at blocks changes check close constraints declarations evaluate evaluated exec explain in_sql_transaction
+        install lint predicates query repair replan rope rules_of sql stats strict subscribe trace trace_distance
+        transaction uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -83,9 +86,11 @@ MEMBERS = {  # of each class that is handed to users
 COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate
+        truncate completion
     """,
-    ivm_command: "install uninstall exec query sql declare print explain why fsck trace shell bench demo",
+    ivm_command: """
+        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+    """,
 }
 
 

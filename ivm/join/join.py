@@ -112,25 +112,6 @@ _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in
 _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)  # the bytes that the user allows, if any
 
 
-class within_memory(ContextDecorator):
-    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
-
-    def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
-        self._step, self._rows = step, rows
-
-    def __enter__(self) -> None:
-        """Begin the block; nothing is kept, so that blocks may nest."""
-
-    def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
-        if error is None or not _is_refusal(error):
-            return
-        if self._rows is None:
-            found = _newest.get(MemoryUse()).found()
-        else:
-            found = f"{self._rows() if callable(self._rows) else self._rows:,} rows so far"
-        raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
-
-
 @contextmanager
 def allowing(memory: int | None) -> Iterator[None]:
     """Let evaluations in the block take up to `memory` bytes, a share of the total memory if None."""
@@ -145,6 +126,23 @@ def memory_allowed() -> int:
     """Return the bytes that one evaluation may take, if so many are left."""
     allowed = _allowed.get()
     return int(_share() * min(limit.whole for limit in limits())) if allowed is None else allowed
+
+
+class within_memory(ContextDecorator):
+    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+
+    def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
+        self._step, self._rows = step, rows
+
+    def __enter__(self) -> None:
+        """Begin the block; nothing is kept, so that blocks may nest."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
+        if error is None or not _is_refusal(error):
+            return
+        rows = self._rows() if callable(self._rows) else self._rows
+        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
+        raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
 
 
 def _is_refusal(error: BaseException) -> bool:

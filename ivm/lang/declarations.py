@@ -20,12 +20,12 @@ from ivm.errors import (
     UnknownPredicateError,
     Where,
 )
+from ivm.lang.functions import DECLARATION, declare_function
 from ivm.lang.infer import check_arity, typed_atom
 from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
-from ivm.lang.program import Program
+from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.syntax_tree import (
     BAG,
-    And,
     Anonymous,
     Application,
     Change,
@@ -34,14 +34,14 @@ from ivm.lang.syntax_tree import (
     Declaration,
     Formula,
     Node,
-    Not,
     Operation,
-    Or,
     Statement,
+    Subsumption,
     is_head,
+    parts_of,
     split,
 )
-from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null
+from ivm.lang.types import ALIASES, DIGITS_MAX, KNOWN, column_type, scale, stands_for_null
 
 
 def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
@@ -246,7 +246,7 @@ def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[
     return replace(found, bag=True)
 
 
-def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | DerivedEdit:
     """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
@@ -259,12 +259,41 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     if not predicate.extensional:
         raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
     _check_action(change, call, predicate)
+    if change.body is not None:
+        return _derived(change, predicate)
     args = tuple(_constant(arg) for arg in call.args)
     if value is None or isinstance(value, Anonymous):
         return _without_value(change, Atom(call.name, args, where=call.where), predicate)
     atom = Atom(call.name, args, _constant(value), where=call.where)
     check_arity(atom, predicate)
     return _made(change, typed_atom(atom, predicate), predicate)
+
+
+def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
+    """Return the edits from a rule, whose query has the columns of the predicate, or those of its key.
+
+    Where a value is given, two values for one key are a conflict, but for deletions.
+    """
+    assert change.body is not None
+    (call, value), columns = split(change.head), predicate.columns
+    types = tuple(t if scale(t) is None else f"decimal({DIGITS_MAX},{scale(t)})" for t in predicate.types)
+    keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+    if change.action == "-" and value is None and len(call.args) == keys:  # whatever the values
+        columns, types = columns[:keys], types[:keys]
+    else:
+        written = Atom(
+            call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where
+        )
+        check_arity(written, predicate)
+    name, as_function = f"{predicate.name}$rows", value is not None and change.action != "-"
+    terms = call.args if value is None else (*call.args, value)
+    head: Application | Operation = Application(name, terms, False, where=call.where)
+    if as_function and value is not None:
+        head = Operation("=", Application(name, call.args, True, where=call.where), value, where=call.where)
+    form = Predicate(name, types[:-1] if as_function else types, types[-1] if as_function else None, False, columns)
+    clause = Clause((head,), change.body, change.aggregates, where=change.where, text=change.text)
+    query = Program({name: replace(form, where=predicate.where)}, statements=(clause,))
+    return DerivedEdit(change.action, predicate.name, columns, query, where=change.where)
 
 
 def _check_action(change: Change, call: Application, predicate: Predicate) -> None:
@@ -307,6 +336,26 @@ def _constant(node: Node) -> Const:
     raise RuleSyntaxError(node.where, "an edit holds constants only")
 
 
+def declare_functions(program: Program) -> Program:
+    """Return the program without statements that declare functions, whose names are those of functions from now on.
+
+    Raises RuleSyntaxError, OptionError.
+    """
+    left = []
+    for one in program.statements:
+        head = split(one.heads[0])[0] if isinstance(one, Clause) else None
+        if head is None or head.name != DECLARATION:
+            left.append(one)
+            continue
+        match head.args:
+            case (Const(str(name)), Const(str(signature))):
+                declare_function(name, signature)
+            case _:
+                reason = f'{DECLARATION} takes a name and a signature, as in {DECLARATION}("f", "float, int -> float").'
+                raise RuleSyntaxError(head.where, reason)
+    return replace(program, statements=tuple(left))
+
+
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
     """Return the names that some statements read or edit, and the names of the predicates that they define.
 
@@ -327,26 +376,20 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Constraint():
                 needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+            case Subsumption():
+                needed |= set(_names(statement.body))
             case Change():
-                needed |= set(_names(statement.head))
+                folded = [term for _, given in statement.aggregates for term in given]
+                needed |= {name for part in (statement.head, statement.body, *folded) for name in _names(part)}
     return needed, own
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
-    match part:
-        case Application():
-            yield part.name
-            for term in part.args:
-                yield from _names(term)
-        case Operation():
-            yield from _names(part.left)
-            yield from _names(part.right)
-        case Not():
-            yield from _names(part.item)
-        case And() | Or():
-            for item in part.items:
-                yield from _names(item)
+    if isinstance(part, Application):
+        yield part.name
+    for inner in () if part is None else parts_of(part):
+        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time

@@ -310,7 +310,13 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     found: list[Term] = []
     for place, (arg, type_) in enumerate(args):
         kind = signature.kind(place)
-        wanted = joint if place in alike else "float64" if kind == "float64" and is_literal(arg) else type_
+        wanted = (
+            joint
+            if place in alike
+            else kind
+            if (kind == "float64" or scale(kind) is not None) and is_literal(arg)
+            else type_
+        )
         arg = _adapted(arg, wanted) if _adapts(arg, wanted) and wanted else arg
         own = typed(arg, types)[1]
         if place in alike and own != joint and scale(own) is not None and (digits := scale(joint)) is not None:

@@ -46,10 +46,14 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program
+from ivm.lang.rewrite.aggregations import without_aggregations
+from ivm.lang.rewrite.closures import with_closures
 from ivm.lang.rewrite.constraints import clauses_of, name_of
 from ivm.lang.syntax_tree import (
     BAG,
+    EQUIVALENCE,
     MARKED,
+    Aggregation,
     And,
     Anonymous,
     Application,
@@ -61,8 +65,10 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    Subsumption,
     Typed,
     items_of,
+    parts_of,
     split,
 )
 from ivm.lang.types import folded
@@ -259,8 +265,8 @@ def _names(node: object) -> set[str]:
             return _names(node.results)
         case And() | Or():
             return _names(node.items)
-        case Not():
-            return _names(node.item)
+        case Not() | Aggregation():
+            return _names(parts_of(node))
     return set()
 
 
@@ -272,9 +278,16 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 def normalise(program: Program, known: Program) -> Program:
     """Make rules of a program's clauses and constraints; the head of the last is its answer.  Raises RuleError."""
     clauses, demands, left = list[Clause](), list[Constraint](), list[Statement]()
+    orders, equivalences = list[Subsumption](), list[Application]()
     answer = None
     for one in program.statements:
-        if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
+        if isinstance(one, Subsumption):
+            orders.append(one)
+            answer = one.lesser.name
+        elif isinstance(one, Clause) and split(one.heads[0])[0].name == EQUIVALENCE:
+            equivalences.append(_declared(one))
+            answer = equivalences[-1].name
+        elif isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
             clauses.append(one)
             answer = split(one.heads[0])[0].name
         elif isinstance(one, Constraint):
@@ -285,8 +298,18 @@ def normalise(program: Program, known: Program) -> Program:
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
     constraints = (clause for one in demands for clause in clauses_of(one, names))
-    rules = _gathered(rule for clause in (*clauses, *constraints) for rule in _rules_of(clause, names))
+    plain: Iterable[Clause] = without_aggregations((*clauses, *constraints), names)
+    plain = with_closures([*plain], orders, equivalences)
+    rules = _gathered(rule for clause in plain for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _declared(clause: Clause) -> Application:
+    """Return the name of the view that a statement declares to be an equivalence, with its place."""
+    head, _ = split(clause.heads[0])
+    if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
+        raise RuleSyntaxError(head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v).")
+    return Application(head.args[0].name, (), False, where=head.args[0].where)
 
 
 def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -30,6 +30,7 @@ from ivm.lang.functions import function_named
 from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,
+    Aggregation,
     And,
     Anonymous,
     Application,
@@ -43,10 +44,12 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    Subsumption,
     Typed,
     is_alone,
     is_head,
     items_of,
+    variables_in,
 )
 from ivm.lang.types import LITERAL_MAX, column_type, is_named
 from pagestore.host import user_cache
@@ -128,6 +131,10 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order Date` ``."""
         return token.update(value=token.replace("`", ""))
 
+    def at_offset(self, start: int) -> Where:
+        """Return the place of a character of the text."""
+        return Where(self.source, self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start))
+
     def whole(self, token: Token) -> Any:
         """Convert a token of digits to a number."""
         self.check_length(token)
@@ -145,11 +152,29 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return the statements of a text; an edit statement holds several."""
         return [s for item in statements for s in (item if isinstance(item, list) else [item])]
 
-    def rule(self, meta: Meta, parts: list[Any]) -> Clause:
-        """`heads <- aggregate body.`"""
-        heads, aggregation, body = parts
-        heads = tuple(self.head(item, meta) for item in items_of(heads))
-        aggregates, groups = aggregation or ((), None)
+    def dominance(self, meta: Meta, parts: list[Any]) -> Subsumption:
+        """`p(args) <= p(args)`, the head of an order."""
+        name, args, op, other, others = parts
+        if op != "<=":
+            raise RuleSyntaxError(self.at(op), "an order of rows is written p(x, y) <= p(x, z) <- ...")
+        lesser, greater = (
+            Application(str(n), a or (), False, where=self.at(n)) for n, a in ((name, args), (other, others))
+        )
+        return Subsumption(lesser, greater, where=self.at(meta))
+
+    def rule(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
+        """`heads <- aggregate body.`, or without an aggregate."""
+        if previous := re.search(r"@previous\b", _without_texts(self.text[meta.start_pos : meta.end_pos])):
+            where = self.at_offset(meta.start_pos + previous.start())
+            raise RuleSyntaxError(where, "only edits from rules read @previous, as in +p(x) <- q@previous(x)")
+        if isinstance(parts[0], Subsumption):
+            text = self.text[meta.start_pos : meta.end_pos]
+            return replace(parts[0], body=_conjunction(parts[1]), text=text)
+        heads = tuple(self.head(item, meta) for item in items_of(parts[0]))
+        aggregates, groups, body = _of_whole(parts[1])
+        shown = {v.name for head in heads for v in variables_in(head)}
+        if all(isinstance(head, Application) for head in heads) and not _results(aggregates) <= shown:
+            aggregates, groups, body = (), None, parts[1]  # it is one of the formulas of the body
         text, where = self.text[meta.start_pos : meta.end_pos], self.at(meta)
         return Clause(heads, _conjunction(body), aggregates, where=where, text=text, groups=_conjunction(groups))
 
@@ -163,9 +188,9 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(where, reason)
         return item
 
-    def fact(self, meta: Meta, parts: list[Any]) -> Clause:
+    def fact(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """A rule without a body, as `c[x] = a[x] + b[x].`"""
-        return self.rule(meta, [parts[0], None, None])
+        return self.rule(meta, [parts[0], None])
 
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
         """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or both in one."""
@@ -207,8 +232,15 @@ class Builder(Transformer[Token, list[Statement]]):
         return Typed(f"{name}({','.join(map(str, args))}){nullable or ''}", str(variable), where=self.at(meta))
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
-        """`+edit. -edit.`, or several of them in one statement."""
-        return edits
+        """`+edit. -edit.`, or several of them in one statement, or `+edit <- aggregate body.`"""
+        *changes, body = edits
+        if body is None:
+            return changes
+        aggregates, groups, body = _of_whole(body)
+        if groups is not None:
+            raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
+        text = self.text[meta.start_pos : meta.end_pos]
+        return [replace(one, body=_conjunction(body), aggregates=aggregates, text=text) for one in changes]
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:
         """`+head`, `-head` or `^head`."""
@@ -250,7 +282,12 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def group(self, meta: Meta, parts: list[Formula]) -> Formula:
         """`(formula)`"""
-        return parts[0]
+        return And((parts[0],)) if isinstance(parts[0], Aggregation) else parts[0]
+
+    def aggregation(self, meta: Meta, parts: list[Any]) -> Aggregation:
+        """`agg<<result = op(terms)>> formula`, which is about the whole body if it is at its beginning."""
+        (aggregates, groups), item = parts
+        return Aggregation(aggregates, item, groups, where=self.at(meta))
 
     def negation(self, meta: Meta, parts: list[Formula]) -> Not:
         """`!formula`"""
@@ -407,6 +444,11 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(False, "bool", where=self.at(meta))
 
 
+def _without_texts(text: str) -> str:
+    """Return a text with spaces for its strings and comments."""
+    return re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text)
+
+
 def _name(node: Node) -> str:
     return node.name if isinstance(node, Application) else ""
 
@@ -430,6 +472,22 @@ def _conjunction(body: Formula | None) -> And:
     return body if isinstance(body, And) else And((body,))
 
 
+def _of_whole(body: Formula | None) -> tuple[tuple[Any, ...], Formula | None, Formula | None]:
+    """Return the aggregates at the beginning of a body, their groups, and the body without them."""
+    match body:
+        case Aggregation():
+            return body.aggregates, body.groups, body.item
+        case And((Aggregation() as first, *others)) | Or((Aggregation() as first, *others)):
+            return first.aggregates, first.groups, replace(body, items=(first.item, *others))
+        case Or((And((Aggregation() as first, *near)), *others)):
+            return first.aggregates, first.groups, Or((And((first.item, *near)), *others))
+    return (), None, body
+
+
+def _results(aggregates: tuple[Any, ...]) -> set[str]:
+    return {v.name for one, _ in aggregates for v in one.results}
+
+
 _WORDS = {
     "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
     "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
@@ -450,12 +508,18 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
-    expected = _expected(error.accepts or error.expected)
+    expected = _expected(_likely(error.accepts or error.expected))
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
     remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
     return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+def _likely(accepted: set[str]) -> set[str]:
+    """Return what may come next without what seldom does: an aggregate within a body, and the order of rows."""
+    seldom = {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    return accepted - seldom
 
 
 HABITS = {  # what other languages write, and its spelling here

@@ -7,6 +7,7 @@ from typing import TypeGuard
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
+EQUIVALENCE = "lang:equivalence"  # a statement that makes one an equivalence, as in lang:equivalence(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -61,6 +62,15 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregation(Placed):
+    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of its groups."""
+
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]
+    item: "Formula"
+    groups: "Formula | None" = None
+
+
+@dataclass(frozen=True, slots=True)
 class Typed(Placed):
     """`type(variable)` to the right of `->`, as in `decimal(8, 2)?(p)`."""
 
@@ -68,7 +78,7 @@ class Typed(Placed):
     variable: str
 
 
-Formula = Application | Operation | Not | And | Or | Typed
+Formula = Application | Operation | Not | And | Or | Aggregation | Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +111,54 @@ class Clause(Placed):
 
 
 @dataclass(frozen=True, slots=True)
+class Subsumption(Placed):
+    """`lesser <= greater <- body.`: the row `lesser` of a view makes way for the row `greater` where `body` holds."""
+
+    lesser: Application
+    greater: Application
+    body: And = And(())
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Change(Placed):
-    """`+ head`, `- head` or `^ head`."""
+    """`+ head`, `- head` or `^ head`; with a `body`, one for each of its bindings."""
 
     action: str
     head: Application | Operation
+    body: And | None = None
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...] = ()
+    text: str = ""
 
 
-Statement = Declaration | Constraint | Clause | Change
+def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]:
+    """Return the formulas and terms that a formula or a term consists of."""
+    match part:
+        case Application():
+            return part.args
+        case Operation():
+            return part.left, part.right
+        case Not():
+            return (part.item,)
+        case And() | Or():
+            return part.items
+        case Subsumption():
+            return part.lesser, part.greater, part.body
+        case Aggregation():
+            terms = (term for one, terms in part.aggregates for term in (*one.results, *terms))
+            return (*terms, part.item, *(() if part.groups is None else (part.groups,)))
+    return ()
+
+
+def variables_in(part: "Formula | Node | Subsumption") -> Iterator[Var]:
+    """Yield every occurrence of a variable in a formula or a term."""
+    if isinstance(part, Var):
+        yield part
+    for inner in parts_of(part):
+        yield from variables_in(inner)
+
+
+Statement = Declaration | Constraint | Clause | Subsumption | Change
 
 
 def is_head(item: Formula) -> TypeGuard[Application | Operation]:

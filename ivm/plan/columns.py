@@ -111,6 +111,12 @@ def is_supported(plan: Plan) -> bool:
     return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
 
 
+def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
+    """Return whether bindings with some rows of a relation are those of the plan over these rows instead of it."""
+    tree, sources = JoinTree(plan, keys), [source for source in sources_of(plan) if source.predicate == name]
+    return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
+
+
 def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
     """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
     tree = JoinTree(plan, keys)
@@ -211,13 +217,16 @@ class JoinTree:
 
 
 class ColumnJoin:
-    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have."""
+    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have.
+
+    Instead of a relation's tree, some rows int64[C, n] of it may be `given`.
+    """
 
     def __init__(
         self, pages: Pages, plan: Plan, trees: Mapping[str, Tree], needed: frozenset[str],
-        types: Mapping[str, Type], encode: Encoder,
+        types: Mapping[str, Type], encode: Encoder, given: Mapping[str, np.ndarray] = {},
     ) -> None:  # fmt: skip
-        self._pages, self._trees, self._needed = pages, trees, needed
+        self._pages, self._trees, self._needed, self._rows = pages, trees, needed, given
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
@@ -238,7 +247,8 @@ class ColumnJoin:
         return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
 
     def _unfit(self, node: int) -> tuple[int, int]:
-        count = self._trees[self.tree.sources[node].predicate].count
+        name = self.tree.sources[node].predicate
+        count = self._rows[name].shape[1] if name in self._rows else self._trees[name].count
         return self.tree.expanding(self._needed, node), -count
 
     # -- conditions
@@ -295,6 +305,8 @@ class ColumnJoin:
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
         blocks = read_batches(self._pages, tree, columns=tuple(read))
+        if source.predicate in self._rows:
+            blocks = iter([self._rows[source.predicate][read]])
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)

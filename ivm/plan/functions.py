@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ivm.errors import UnregisteredError
+from ivm.lang.functions import USERS, declare_function
 from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
 from ivm.plan.moments import TIME_FUNCTIONS
@@ -31,8 +33,57 @@ def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
         if not null.all():
             words[~null], fails[~null] = evaluate(name, operands.only(~null))
         return words, fails
+    if name in USERS:
+        return _by_user(name, operands)
     with np.errstate(all="ignore"):
         return STRICT[name](operands)
+
+
+def register_function(name: str, function: Callable[..., Any], signature: str) -> None:
+    """Make `function` a function of terms in this process: `name[x, y]` in rules.
+
+    `signature` names the types of its arguments and of its result, as columns are declared: "float, string -> int". The
+    function takes an Arrow array for each argument, all of the same length and without nulls, and returns an Arrow
+    array, or what `pyarrow.array` takes, of as many results; a null, or a NaN, fails as a division by zero does. It
+    must be pure: the same arguments always give the same result, in every process. A process that evaluates rules,
+    at a transaction, a query or a check, registers their functions first; reading views needs none.
+
+    Registering a name again replaces the function. Raises OptionError for a name that is taken, or has another
+    signature, and RuleTypeError for an unknown type.
+
+    >>> import pyarrow.compute as pc
+    >>> register_function("initial", lambda names: pc.utf8_slice_codeunits(names, 0, 1), "string -> string")
+    """
+    declare_function(name, signature)
+    _REGISTERED[name] = function
+
+
+def is_registered(name: str) -> bool:
+    """Return whether this process has a function of users."""
+    return name in _REGISTERED
+
+
+_REGISTERED: dict[str, Callable[..., Any]] = {}
+
+
+def _by_user(name: str, x: Operands) -> Result:
+    import pyarrow as pa
+
+    if name not in _REGISTERED:
+        remedy = f"call ivm.register_function({name!r}, function, {USERS[name]!r}) first"
+        raise UnregisteredError(f"rules call the function {name}, which this process has not registered: {remedy}")
+    if not x.n:
+        return np.zeros(0, np.int64), x.none()
+    given = [x.encode.decode(type_, words) for type_, words in zip(x.types, x.words, strict=True)]
+    found = _REGISTERED[name](*given)
+    found = found if isinstance(found, pa.Array | pa.ChunkedArray) else pa.array(found)
+    if len(found) != x.n:
+        raise UnregisteredError(f"the function {name} returned {len(found):,} results for {x.n:,} arguments")
+    fails = found.is_null(nan_is_null=pa.types.is_floating(found.type)).to_numpy(zero_copy_only=False)
+    words = np.zeros(x.n, np.int64)
+    if not fails.all():
+        words[~fails] = x.encode.words(x.gives, found.filter(pa.array(~fails)))
+    return words, fails
 
 
 # -- choices: what may have a value though an argument is null
@@ -78,6 +129,12 @@ def _same(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
     return same.astype(np.int64), _joined(np.where(of != 0, of, other))
 
 
+def _try(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
+    """Return the argument, null where it fails."""
+    words = operands.words[0]
+    return words if codes[0] is None else np.where(codes[0] != 0, NULL, words), None
+
+
 def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]:
     """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides nothing."""
 
@@ -96,7 +153,8 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
 
 
 CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "and": _junction(0), "or": _junction(1),
+    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0),
+    "or": _junction(1),
 }  # fmt: skip
 
 

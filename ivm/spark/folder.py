@@ -70,7 +70,9 @@ class Folder:
             raise CellsError(f"{self.path} has no cells.pages: cells are made with Cells.create")
         try:
             self._store = (
-                pagestore.open(file, mode="r") if mode == "r" else pagestore.open(file, retain=1, create=create)
+                pagestore.open(file, mode="r")
+                if mode == "r"
+                else pagestore.open(file, retain=1, create=create, exclusive=True)
             )
         except LockedError as error:
             raise CellsError(

@@ -89,7 +89,7 @@ def _key(chain: list[Wanted]) -> tuple[Var, ...]:
 
 APART = "$apart:"  # prefix of a state's name, before the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
-WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")  # found by the number of assignments before
+WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")  # these count the assignments before one
 LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
 ENDS = {MIN: LOWER, MAX: UPPER}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ivm.bag import MULTIPLICITY
 from ivm.engine.compile import compile
 from ivm.engine.installed import Installed
 from ivm.engine.relations import Relations
@@ -40,6 +39,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import NOTHING, Program
 from ivm.question import answer, understand
+from ivm.wide import MULTIPLICITY
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null
@@ -255,7 +255,7 @@ def written_atom(atom: Atom, predicate: Predicate) -> str:
     """Return an atom as rules write it, with square brackets and several values where its predicate has them."""
     terms = [unmarked(Atom("", (term,)), variables(term)).args[0] for term in atom.terms]
     keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-    if predicate.columns[-1:] == (MULTIPLICITY,):
+    if predicate.bag or predicate.columns[-1:] == (MULTIPLICITY,):
         count = int(str(terms[-1])) if isinstance(terms[-1], Const) else 1
         row = show(Atom(atom.predicate, (*terms[:-1],)))
         return row if count == 1 else f"{row} ({count:,} equal rows)"

@@ -127,7 +127,7 @@ class Asker:
             )
         wanted = {place: term for place, term in enumerate(terms) if not isinstance(term, Anonymous | Var)}
         whole = _atom(predicate, {place: term for place, term in wanted.items() if isinstance(term, Const)})
-        if len(wanted) > sum(isinstance(term, Const) for term in wanted.values()):
+        if not all(isinstance(term, Const) for term in wanted.values()):
             raise EditError(f"{body}: a row is named by constants, and by _ for any value")
         return typed_atom(whole, predicate)
 

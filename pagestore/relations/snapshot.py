@@ -230,6 +230,18 @@ CHANGE = "_change_type"
 
 def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
     """See Store.diff. The snapshots stay open until the stream is read or dropped."""
+    schema, batches = changed_batches(old, new, relation)
+
+    def closing() -> Iterator[pa.RecordBatch]:
+        yield from batches
+        old.close()
+        new.close()
+
+    return pa.RecordBatchReader.from_batches(schema, closing())
+
+
+def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
     if was_made_anew(before, after):
         raise SchemaError(
@@ -237,7 +249,7 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
             f"{new.version} ({after.schema}); read both versions instead"
         )
     schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
-    return pa.RecordBatchReader.from_batches(schema, _batches(old, new, relation, schema))
+    return schema, _batches(old, new, relation, schema)
 
 
 def was_made_anew(before: Range, after: Range) -> bool:
@@ -307,8 +319,6 @@ def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> 
             columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
-    old.close()
-    new.close()
 
 
 def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.ndarray:

@@ -6,7 +6,11 @@ locks): closing another handle of the same file does not drop them, and the syst
 that holds the file open, however it ends. They are at offsets far beyond any data:
 
     WRITER_LOCK          one byte, exclusive: its holder may change the store
-    SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK, since t seconds after 1970
+    SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK until the file is closed, since t seconds after 1970
+    OPEN_LOCK            one byte, shared by all handles that are open for writing
+    GUARD_LOCK           one byte, exclusive: its holder is joining the queue
+    QUEUE_LOCK + n       one byte, exclusive: its holder is number n in the queue for WRITER_LOCK
+    SYNCED_LOCK + s      one byte, shared: its holder has seen commit s become durable
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
     MAKER_LOCK           one byte, exclusive: its holder is still making the file, under a hidden name
 
@@ -44,6 +48,9 @@ from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
+OPEN_LOCK, GUARD_LOCK = MAKER_LOCK + 1, MAKER_LOCK + 2
+QUEUE_LOCK, QUEUE_END = 5 << 58, 1 << 57  # the first place, and the number of places
+SYNCED_LOCK = 7 << 60
 RESERVE_MIN = 1 << 26  # bytes of a map at least, so that a file may grow without being mapped anew
 STANDARD = 2  # the last descriptor of the standard streams
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
@@ -123,6 +130,11 @@ class File:
             if not found.st_size and os.path.samestat(found, os.stat(path)):
                 with written(path) as out:
                     out.write(content)
+
+    def fileno(self) -> int:
+        """Return the file's descriptor."""
+        self._check()
+        return self._fd
 
     def size(self) -> int:
         """Return the bytes of the file."""
@@ -219,6 +231,10 @@ class File:
         self._page_writer.cut(size)
         os.truncate(self._fd, size)
 
+    def was_cut(self, size: int) -> None:
+        """Note that another process has made the file end after `size` bytes."""
+        self._page_writer.cut(size)
+
     def map(self, count: int) -> np.ndarray:
         """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
         if count > self._map.nbytes:
@@ -234,17 +250,20 @@ class File:
         if kind == EXCLUSIVE and not self.writable:
             raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
         try:
-            fcntl.fcntl(self._lock_file(), fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+            self._control(fcntl.F_OFD_SETLK, kind, at, count)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
             raise
         return True
 
+    def lock_when_free(self, kind: int, at: int) -> None:
+        """Set a byte lock, waiting for others to clear theirs, however long it takes."""
+        self._control(fcntl.F_OFD_SETLKW, kind, at, 1)
+
     def locked(self, at: int, count: int) -> int | None:
         """Return the first byte of [at, at + count) that another open file has locked, or None."""
-        probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
-        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_file(), fcntl.F_OFD_GETLK, probe))
+        kind, _, start, _, _ = _FLOCK.unpack(self._control(fcntl.F_OFD_GETLK, EXCLUSIVE, at, count))
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
@@ -254,10 +273,15 @@ class File:
         if self._locks:
             self._locks.close()
 
-    def _lock_file(self) -> FileIO:
+    def _control(self, command: int, kind: int, at: int, count: int) -> bytes:
+        """Call the system for a byte lock."""
         self._check()
         assert self._locks
-        return self._locks
+        try:
+            return fcntl.fcntl(self._locks, command, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+        except (OSError, ValueError):
+            self._check()  # another thread may have closed it meanwhile
+            raise
 
     def _check(self) -> None:
         if self._forked:

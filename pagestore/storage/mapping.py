@@ -133,6 +133,16 @@ class Mapping:
         words = self.file.map(count * self.page_size)
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
+    def follow(self) -> None:
+        """Map the file as long as it is now, and verify every page again: another process has written to it."""
+        size = self.file.size()
+        if size // self.page_size < len(self.pages.seen):
+            self.file.was_cut(size)
+            self.shrink()
+        else:
+            self.cover(size // self.page_size)
+        self.forget()
+
     def forget(self) -> None:
         """Verify every page again: another process may have reused some."""
         self._seen = np.zeros(len(self._seen), np.uint8)

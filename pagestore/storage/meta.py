@@ -21,7 +21,9 @@ import struct
 from contextlib import suppress
 from typing import NamedTuple
 
-from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN
+import numpy as np
+
+from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
 
@@ -62,6 +64,12 @@ class Meta(NamedTuple):
 
 
 SIZE = _SLOT.size + _CHECKSUM.size
+SEQUENCE = 4  # the word of a slot with the sequence
+
+
+def sequence_in(words: np.ndarray) -> int:
+    """Return the higher sequence of the slots in a map of the file int64[n], which a writer may be changing."""
+    return max(int(words[SEQUENCE]), int(words[SLOT_SIZE // WORD + SEQUENCE]))
 
 
 def slot_of(sequence: int) -> int:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ZEROS = bytes(1 << 20)
+_IN_MODIFY, _REPORTS = 2, 1 << 12  # reports of writes, and bytes of them read at a time
 _STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,6 +50,33 @@ def _write_zeros(fd: int, begin: int, end: int) -> None:
     """Write zeros after a file's end: without them a full disk would show only when a page is written."""
     while begin < end:
         begin += os.pwrite(fd, ZEROS[: end - begin], begin)
+
+
+class FileEvents:
+    """Reports of the system (inotify) that a file was written to, by any process; `select` waits for them."""
+
+    def __init__(self, path: str) -> None:
+        """Begin to watch. `reported` is False where the system allows no more watches, and reports nothing."""
+        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.reported = self._fd >= 0 and _libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) >= 0
+        if self._fd < 0:
+            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is readable from a report until `clear`."""
+        return self._fd
+
+    def clear(self) -> None:
+        """Forget what was reported so far."""
+        with suppress(BlockingIOError):
+            while os.read(self._fd, _REPORTS):
+                pass
+
+    def close(self) -> None:
+        """Stop watching. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def file_system(fd: int) -> int:

@@ -41,7 +41,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import Catalog, Settings
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
-from pagestore.versions.locks import VersionLocks
+from pagestore.versions.locks import SyncedCommits, VersionLocks
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
 
@@ -73,8 +73,14 @@ class Committer:
     """The writer's half of a store: free space, and the sequence of commits."""
 
     def __init__(
-        self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
+        self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1,
+        synced: SyncedCommits | None = None, locked: bool = True,
     ):  # fmt: skip
+        """Continue from a state; unless the file is `locked`, another process may be changing it.
+
+        Other processes are told by `synced` of durable commits, if they may commit between two transactions.
+        """
+        self._synced = synced
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
@@ -83,7 +89,12 @@ class Committer:
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
         self._look = 0.0  # when to check next that the file is in its place
         self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
-        self._open_pager()
+        self.is_ready = locked  # whether the state was read while no other process could write
+        self._pager_current = False  # whether the pager's free pages are those of the last commit
+        if locked:
+            self._open_pager()
+        else:
+            self.pager = Pager(mapping, FreeList(state.commit.top), threads, Work(self.lock))
 
     def _open_pager(self) -> None:
         """Make a pager with the free pages of the last commit."""
@@ -92,7 +103,14 @@ class Committer:
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list belongs to the next version
             self.pager.retired = commit.dead[:]
-        self._pager_current = True  # whether the pager's free pages are those of the last commit
+        self._pager_current = True
+
+    def follow(self, state: StoreState, meta: Meta) -> None:
+        """Continue from a commit of another process; the caller holds the writer's lock."""
+        with self.lock:
+            self._closed = state if meta.clean else None
+            self.state, self.format = state, meta.format
+            self.is_ready, self._pager_current = True, False
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -117,9 +135,13 @@ class Committer:
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        cause = self.poison or self.pager.poison
-        if cause:
+        if cause := self.cause:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What a write failed with, so that the handle is of no further use; None if none has failed."""
+        return self.poison or self.pager.poison
 
     def commit(self, draft: Draft) -> Version:
         """Commit the next version. O(pages written + relations), two syncs at most."""
@@ -243,6 +265,8 @@ class Committer:
         )  # fmt: skip
         self._pager_current = True
         self.poison = None
+        if self._synced and self.sync != "off":
+            self._synced.add(record.sequence)
         return run
 
     def _make_room(self, pages: int) -> None:
@@ -406,7 +430,7 @@ class Committer:
 
         The reserve is for commits that free space when others have filled the disk.
         """
-        if self.poison or self.pager.poison:
+        if self.cause:
             return
         file, state = self.mapping.file, self.state
         size, wanted = file.size(), (state.commit.top + self.reserve) * self.page_size

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from operator import index
 from typing import Any
@@ -17,27 +17,26 @@ from pagestore.errors import (
     ClosedError,
     CorruptionError,
     ForkError,
-    LockedError,
     MissingError,
     ReadOnlyError,
     RecoveryWarning,
     TransactionError,
     VersionError,
 )
-from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
+from pagestore.storage.file import OPEN_LOCK, SHARED, UNLOCKED, File
 from pagestore.storage.mapping import Run
-from pagestore.storage.meta import Meta
+from pagestore.storage.meta import Meta, sequence_in
 from pagestore.storage.other_files import MemoryFile
-from pagestore.storage.system import describe_holders
 from pagestore.versions.catalog import MAIN_ID, Catalog
-from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import Committer
-from pagestore.versions.locks import AGAIN, Pin, VersionLocks, Writer, WriterQueue
+from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.version_table import Entry
 
 VERSIONS_CACHED = 64
+OPENING, PAUSE = 0.05, 0.001  # seconds between attempts to take the lock of a handle that keeps it, or that closes
+CLOSING = 1.0  # seconds that closing another handle may take
 
 
 class Handle:
@@ -45,15 +44,18 @@ class Handle:
 
     def __init__(
         self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
-        threads: int = 1, timeout: float = 0.0,
+        threads: int = 1, timeout: float = 0.0, exclusive: bool = False,
     ) -> None:  # fmt: skip
         """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
-        self.locks = VersionLocks(file, writer=mode == "rw")
+        self.exclusive = exclusive
+        self.locks = VersionLocks(file, writer=mode == "rw" and exclusive)
         self.open = False
         self._pid = os.getpid()
         self._guard = threading.RLock()  # guards the caches
-        self._writers = WriterQueue()
+        self._file_lock = FileLock(file)
+        self._synced = SyncedCommits(file)
+        self._writers = WriterQueue(self._file_lock)
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -61,27 +63,29 @@ class Handle:
         except BaseException:
             file.close()
             raise
+        self._file_lock.release()
         self.open = True
 
     def _lock(self, timeout: float) -> None:
-        """Take the writer's lock once it is free. Raises LockedError after `timeout` seconds."""
-        end = time.monotonic() + timeout
-        while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
-            if time.monotonic() >= end:
-                who = describe_holders(self.file.path, WRITER_LOCK) + self._since()
-                raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
-            time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
-        self.file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
+        """Take the writer's lock, if it is wanted until the end or free, or wait for a handle that keeps it.
 
-    def _since(self) -> str:
-        """Describe since when another handle has held the writer's lock; empty if that is unknown."""
-        found = self.file.locked(SINCE_LOCK, SINCE_END)
-        with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
-            return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
-        return ""
+        Raises LockedError after `timeout` seconds.
+        """
+        lock, end = self._file_lock, time.monotonic() + timeout
+        self.file.lock(SHARED, OPEN_LOCK)
+        while not lock.try_once() and (self.exclusive or lock.is_lasting_elsewhere()):
+            if time.monotonic() >= end:
+                raise lock.refusal("close that, or open with mode='r'")
+            time.sleep(min(OPENING, max(0.0, end - time.monotonic())))
+        if self.exclusive:
+            lock.keep()
+
+    def _is_alone(self) -> bool:
+        """Return whether no other handle has the file open for writing, as far as that is known."""
+        return self.file.locked(OPEN_LOCK, 1) is None
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
-        """Read the newest commit from the file; a writer also makes it durable."""
+        """Read the newest commit from the file; a writer that holds the lock also makes it durable."""
         self.recovery: Recovery | None
         while True:
             found = search(self.file) if searched else recover(self.file, page_size)
@@ -91,19 +95,28 @@ class Handle:
             self._texts: tuple[int, dict[bytes, int]] = 0, {}
             self._searched = searched
             self._doubtful = newest_meta(self.file)  # after a crash `recover` may have rejected it
-            if self.mode == "rw" or searched or self._is_still_there():
+            if self._file_lock.held or searched or self._is_still_there():
                 break
         if self.recovery and self.recovery.problems:
             warnings.warn(f"{self.file.path}: {self.recovery}", RecoveryWarning, stacklevel=4)
+        problems = bool(self.recovery and self.recovery.problems)
         if self.mode == "rw":
-            if self.sync == "off":
-                self.file.write_mapped(self.meta.page_size)
-            if self.recovery:
-                make_durable(self.mapping, self.state, self.meta, bool(self.recovery.problems))
-                self.meta = self.meta._replace(clean=False)
-            self.committer = Committer(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
-        elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
+            self._load_for_writing(problems)
+        if self.recovery and not problems and not self._is_alone():
             self.recovery = None  # a writer has it open
+
+    def _load_for_writing(self, problems: bool) -> None:
+        if self.sync == "off":
+            self.file.write_mapped(self.meta.page_size)
+        locked = self._file_lock.held
+        if locked and self.recovery and (problems or self.state.sequence not in self._synced):
+            make_durable(self.mapping, self.state, self.meta, problems)
+            self._synced.add(self.state.sequence)
+            self.meta = self.meta._replace(clean=False)
+        self.committer = Committer(
+            self.mapping, self.state, self.meta, self.sync, self.locks, self.threads,
+            None if self.exclusive else self._synced, locked,
+        )  # fmt: skip
 
     def _is_still_there(self) -> bool:
         """Read the version tree with the version pinned; return False if a writer has committed since the load."""
@@ -121,11 +134,11 @@ class Handle:
                 self.locks.unpin(pin)
 
     def refresh(self) -> StoreState:
-        """Return the newest commit's state; a reader reads it from the file, the writer has it in memory."""
+        """Return the newest commit's state, from memory if this handle made it, else from the file."""
         self.check()
-        if self.mode == "rw":
+        if self._file_lock.held:
             self.state = self.committer.state
-        if self.mode == "rw" or self._searched:
+        if self._file_lock.held or self._searched or (self.mode == "rw" and self._is_current()):
             return self.state
         with self._guard:
             meta = newest_meta(self.file)
@@ -146,6 +159,25 @@ class Handle:
                     meta = newest_meta(self.file)
             return self.state
 
+    def _is_current(self) -> bool:
+        """Return whether the newest slot, as the map shows it unverified, has the sequence that is known."""
+        return sequence_in(self.mapping.pages.words) == self.state.sequence
+
+    def _follow(self) -> None:
+        """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock."""
+        committer = self.committer
+        if self.exclusive or (committer.is_ready and sequence_in(self.mapping.pages.words) == committer.state.sequence):
+            return
+        with self._guard:
+            meta = newest_meta(self.file)
+            if meta is not None and meta.sequence >= committer.state.sequence:  # else a slot is damaged
+                self.mapping.follow()
+                self.state, self.meta = load_state(self.mapping, meta), meta
+                committer.follow(self.state, meta)
+        if not (self.meta.clean or self.sync == "off" or self.state.sequence in self._synced):
+            make_durable(self.mapping, self.state, self.meta, False)
+            self._synced.add(self.state.sequence)
+
     def _adopt(self, meta: Meta) -> bool:
         """Adopt a newer commit's state while its newest version is pinned; return False if a writer was faster."""
         pin = self.locks.pin(meta.version)
@@ -160,7 +192,8 @@ class Handle:
                 verify(self.mapping, state)
             if state.versions.tree.count:
                 state.versions.old(self.mapping.pages)
-            self.state, self.meta = state, meta
+            if state.sequence >= self.state.sequence or self.mode == "r":  # else this handle has committed meanwhile
+                self.state, self.meta = state, meta
             return True
         finally:
             self.locks.unpin(pin)
@@ -190,12 +223,23 @@ class Handle:
         self.open = False
         with self.committer.lock if mine and self.mode == "rw" else nullcontext():
             try:
-                if was_open and mine and self.mode == "rw":
+                if was_open and mine and self.mode == "rw" and not self.committer.cause and self._is_last():
+                    self._follow()
                     self.committer.close()
             finally:
                 self.file.close(unlock=mine)
                 lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
+
+    def _is_last(self) -> bool:
+        """Take the writer's lock and return True, unless another handle has the file open for writing."""
+        self.file.lock(UNLOCKED, OPEN_LOCK)
+        end = time.monotonic() + CLOSING
+        while not self._file_lock.try_once():
+            if not self._is_alone() or time.monotonic() >= end:
+                return False
+            time.sleep(PAUSE)  # another handle is being closed
+        return self._is_alone()
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may no longer exist
@@ -332,6 +376,7 @@ class Handle:
         """Continue from the newest commit; the previous writer may have failed, or closed the store."""
         self.check()
         self.committer.check()
+        self._follow()
         self.state = self.committer.state
 
     def release_writer(self, writer: Writer) -> None:

@@ -4,6 +4,14 @@ Other processes see byte locks on the file (storage/file.py), threads of this on
 handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
 lasts as long as something refers to it, so that an exception at any moment leaves none behind.
 
+The lock of a file's one writer, for which processes queue:
+
+    queue     place 4 (waits for the writer), place 5 (waits for place 4), place 6 (waits for place 5) ...
+
+Each process locks a byte, its place, and waits for the lock of the place before. The system wakes it when that process
+goes on or dies. Only the first in the queue waits for the writer, and whoever finds others in the queue joins it, so
+that nobody starves. Taking the lock costs two calls of the system if nobody waits.
+
 The write lock of a handle: one transaction at a time, of any thread; first come, first served.
 
 All writers and waiting threads are in one queue of weak references, and its first member writes. So a lock ends with
@@ -28,9 +36,25 @@ from queue import Empty, SimpleQueue
 from threading import Thread, current_thread, local
 from weakref import ref
 
-from pagestore.errors import CorruptionError, LockedError, TransactionError
-from pagestore.storage.file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
+from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
+from pagestore.storage.file import (
+    EXCLUSIVE,
+    GUARD_LOCK,
+    QUEUE_END,
+    QUEUE_LOCK,
+    SHARED,
+    SINCE_END,
+    SINCE_LOCK,
+    SYNCED_LOCK,
+    UNLOCKED,
+    VERSION_LOCK,
+    WRITER_LOCK,
+    File,
+)
+from pagestore.storage.mapping import extents_of
 from pagestore.storage.meta import NUMBER_END
+from pagestore.storage.records import rows
+from pagestore.storage.system import describe_holders
 from pagestore.versions.commit_record import time_now
 from pagestore.versions.version_table import Entry
 
@@ -137,9 +161,118 @@ class VersionLocks:
     def unlock(self) -> None:
         """Unlock the locked versions; new readers will find them dropped."""
         if self._going:
-            first, last = min(self._going), max(self._going)
-            self._file.lock(UNLOCKED, VERSION_LOCK + first, last - first + 1)
+            for first, count in rows(extents_of(sorted(self._going)), 2):  # this handle may read versions in between
+                self._file.lock(UNLOCKED, VERSION_LOCK + first, count)
             self._going.clear()
+
+
+SYNCED_END = 1 << 59  # commits after which their bytes repeat
+SHORT, LONGER = 5e-5, 1e-3  # seconds between attempts to take a lock that has a time limit: at first, and at most
+
+
+class FileLock:
+    """The lock of a file's one writer, as one handle takes and releases it."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.lasting = False  # whether it is held until the file is closed
+        self.held = False
+
+    def take(self, end: float = inf) -> None:
+        """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
+        if self.held:
+            return
+        file = self._file
+        if file.locked(QUEUE_LOCK, QUEUE_END) is not None or not file.lock(EXCLUSIVE, WRITER_LOCK):
+            try:
+                self._join(end)
+                self._await(EXCLUSIVE, WRITER_LOCK, end)
+            finally:
+                file.lock(UNLOCKED, QUEUE_LOCK, QUEUE_END)
+        self.held = True
+
+    def try_once(self) -> bool:
+        """Take the lock if it is free, ahead of those that wait; return whether it is held."""
+        self.held = self.held or self._file.lock(EXCLUSIVE, WRITER_LOCK)
+        return self.held
+
+    def keep(self) -> None:
+        """Hold the lock, which was taken, until the file is closed."""
+        self.lasting = True
+        self._file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
+
+    def release(self) -> None:
+        """Release the lock, unless it is kept. Idempotent."""
+        if self.lasting:
+            return
+        with suppress(PagestoreError):  # a closed file has no locks
+            self._file.lock(UNLOCKED, WRITER_LOCK)
+        self.held = False
+
+    def _join(self, end: float) -> None:
+        """Take the last place in the queue, and wait until it is the first."""
+        file = self._file
+        self._await(EXCLUSIVE, GUARD_LOCK, end)
+        try:
+            place = 0
+            while (found := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
+                place = found - QUEUE_LOCK + 1
+            file.lock(EXCLUSIVE, QUEUE_LOCK + place)
+        finally:
+            file.lock(UNLOCKED, GUARD_LOCK)
+        while place and (before := file.locked(QUEUE_LOCK, place)) is not None:
+            self._await(SHARED, before, end)
+            file.lock(UNLOCKED, before)
+
+    def _await(self, kind: int, at: int, end: float) -> None:
+        """Lock a byte once it is free. Raises LockedError at `end`."""
+        if end == inf:
+            self._file.lock_when_free(kind, at)
+            return
+        pause = SHORT
+        while not self._file.lock(kind, at):
+            if (left := end - time.monotonic()) <= 0:
+                raise self.refusal("wait longer, or end that first")
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, LONGER)
+
+    def refusal(self, remedy: str) -> LockedError:
+        """Return the error that names the processes that hold the lock."""
+        path = self._file.path
+        return LockedError(f"{path} is being written by {describe_holders(path, WRITER_LOCK)}{self._since()}; {remedy}")
+
+    def is_lasting_elsewhere(self) -> bool:
+        """Return whether another handle holds the lock until it closes the file."""
+        return self._file.locked(SINCE_LOCK, SINCE_END) is not None
+
+    def _since(self) -> str:
+        """Describe since when another handle has kept the lock; empty if that is unknown."""
+        found = self._file.locked(SINCE_LOCK, SINCE_END)
+        with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
+            return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+        return ""
+
+
+class SyncedCommits:
+    """The commits that this handle knows to be durable, said to other processes by locks that end with this one.
+
+    What a process has written and not synced when it died can be read, and is not on the disk yet. So whoever goes on
+    from a commit that nobody says is durable makes it durable first.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file, self._newest = file, -1
+
+    def add(self, sequence: int) -> None:
+        """Note that a commit, newer than all that are known, is durable."""
+        if self._newest != sequence - 1:  # the locks of neighbouring bytes are one, others would become many
+            self._file.lock(UNLOCKED, SYNCED_LOCK, SYNCED_END)
+        self._file.lock(SHARED, SYNCED_LOCK + sequence % SYNCED_END)
+        self._newest = sequence
+
+    def __contains__(self, sequence: int) -> bool:
+        here = SYNCED_LOCK + sequence % SYNCED_END
+        return self._newest == sequence or self._file.locked(here, 1) is not None
 
 
 AGAIN = 0.05  # seconds after which the next in the queue checks whether the holder's thread has died
@@ -181,10 +314,13 @@ class Writer:
 
 
 class WriterQueue:
-    """The queue of write locks of one handle."""
+    """The queue of write locks of one handle. The first in it also holds the lock of the file."""
 
-    def __init__(self) -> None:
+    def __init__(self, file_lock: FileLock) -> None:
         self._queue: deque[ref[Writer]] = deque()
+        self._file_lock = file_lock
+        self._guard = threading.RLock()  # guards the next
+        self._holds_file: ref[Writer] | None = None  # the member of the queue that took the file's lock
         self._collect_from = 0.0  # when garbage may be collected again
 
     @property
@@ -200,6 +336,7 @@ class WriterQueue:
                 return writer
             if writer is not None:
                 writer.over = True  # its thread has died: its transaction may not go on
+            self._release_file(first)
             with suppress(ValueError):  # another thread has removed it
                 self._queue.remove(first)
 
@@ -208,15 +345,27 @@ class WriterQueue:
 
         Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
         """
-        self._queue.append(ref(writer, self._wake_first))
+        end = inf if timeout is None else time.monotonic() + timeout
+        own = ref(writer, self._wake_first)
+        self._queue.append(own)
         try:
             if self.holder is not writer:
                 self._refuse_second(writer)
-                self._wait(writer, timeout)
+                self._wait(writer, end)
+            with self._guard:
+                self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
+            self._file_lock.take(end)
         except BaseException:
             self.give_back(writer)
             raise
         writer.taken = time.monotonic()
+
+    def _release_file(self, ended: "ref[Writer]") -> None:
+        """Release the file's lock if it is that of a member that leaves the queue, before the next one may take it."""
+        with self._guard:
+            if self._holds_file is ended:
+                self._file_lock.release()
+                self._holds_file = None
 
     def give_back(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
@@ -240,9 +389,8 @@ class WriterQueue:
         waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
         return [before.thread for before in waiting[: waiting.index(writer)]]
 
-    def _wait(self, writer: Writer, timeout: float | None) -> None:
-        """Wait until a request is the first. Raises LockedError after `timeout` seconds."""
-        end = inf if timeout is None else time.monotonic() + timeout
+    def _wait(self, writer: Writer, end: float) -> None:
+        """Wait until a request is the first. Raises LockedError at `end`."""
         writer.woken = SimpleQueue()
         while self.holder is not writer:
             now = time.monotonic()

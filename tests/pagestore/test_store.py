@@ -581,8 +581,11 @@ def test_one_transaction_at_a_time(store):
         txn["edge"].insert([(1, 1)])
     with pytest.raises(ClosedError):
         txn.commit()
-    with pytest.raises(LockedError):
-        pagestore.open(store.path)
+    with store.transaction(), pagestore.open(store.path) as other:
+        with pytest.raises(LockedError):
+            other.transaction(timeout=0)
+        with pytest.raises(LockedError):
+            pagestore.open(store.path, exclusive=True)
 
 
 def test_ended_things_say_so(store):

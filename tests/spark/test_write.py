@@ -137,8 +137,10 @@ def test_a_task_that_fails_leaves_nothing(spark: "SparkSession", tmp_path: Path)
 
 def test_a_store_that_is_open_for_writing(spark: "SparkSession", tmp_path: Path) -> None:
     path, frame = tmp_path / "s.pages", spark.range(1).toDF("x")
-    with pagestore.open(path), pytest.raises(Exception, match="close the store where it is open for writing, or wait"):
-        write(frame, path, lockTimeout=0.1)
+    for exclusive, message in (True, "close that"), (False, "end the transaction there, or wait"):
+        opened = pagestore.open(path, exclusive=exclusive)
+        with opened as store, store.transaction(), pytest.raises(Exception, match=message):
+            write(frame, path, lockTimeout=0.1)
     write(frame, path, lockTimeout=0.1)
     assert rows(path) == [(0,)]
 

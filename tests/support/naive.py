@@ -304,6 +304,11 @@ def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
             return None
         operand = total if term.op in "+-" else value
         return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
+    if isinstance(term, Call) and term.name == "try":
+        try:
+            return total(term.args[0], binding, leaf)
+        except RangeError:
+            return None
     if isinstance(term, Call):
         return called(term, [total(arg, binding, leaf) for arg in term.args])
     found = term.value if isinstance(term, Const) else binding[term.name]

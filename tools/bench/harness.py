@@ -13,17 +13,15 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from math import log10
 from multiprocessing import get_context
 from pathlib import Path
@@ -176,11 +174,15 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
     """Run the sides alternately.  Raises Disagreement."""
     times: dict[str, list[float]] = {side.name: [] for side in row.sides} if row.told else _warm(row, progress)
     sides = [side for side in row.sides if not times[side.name]]
-    with _frozen():
+    gc.collect()
+    gc.freeze()  # later collections need not visit the objects that exist now, which would fill the caches each time
+    try:
         for number in range(0, row.rounds, row.stretch):
             for side in sides:
                 progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
                 times[side.name] += _runs(row, side, min(row.stretch, row.rounds - number))
+    finally:
+        gc.unfreeze()
     result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
     if row.things:
         number, things = row.things
@@ -191,28 +193,18 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
 
 def _warm(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
     """Run each side once and compare the answers; return the times of those that are too slow to run again."""
-    first, answers, times = row.sides[0].name, {}, {}
+    answers, times = {}, {}
+    ours = _system(row.sides[0])
     for side in row.sides:
         progress(f"{row.name}: {side.name}, warming up")
         side.before()
         began = time.perf_counter()
         answers[side.name] = side.run()
         taken = time.perf_counter() - began  # counts only for others that are slow: ours may have compiled kernels
-        times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and not is_ours(side.name, first))
-    if any(answer != answers[first] for answer in answers.values()):
+        times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and _system(side) != ours)
+    if any(answer != answers[row.sides[0].name] for answer in answers.values()):
         raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
     return times
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep garbage collection from visiting the objects that exist now, which would fill the caches each time."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _runs(row: Row, side: Side, runs: int) -> list[float]:
@@ -230,16 +222,7 @@ def _runs(row: Row, side: Side, runs: int) -> list[float]:
     return figures[warming:]
 
 
-def is_ours(side: str, first: str) -> bool:
-    """Return whether a side is the first one, or a variant of the first.
-
-    >>> is_ours("ivm, two threads", "ivm, one thread"), is_ours("DuckDB", "ivm")
-    (True, False)
-    """
-    return side.partition(",")[0] == first.partition(",")[0]
-
-
-# -- reports: text while it runs, JSON for machines, the same text as a page
+# -- reports: text while it runs; then JSON, and the same text as a page
 
 
 def as_text(result: Result) -> str:
@@ -274,7 +257,14 @@ def figure(value: float) -> str:
 def write(results: Sequence[Result], title: str, folder: Path, about: str = "") -> tuple[Path, Path]:
     """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, page, machine = folder / f"{title}.json", folder / f"{title}.html", _machine()
+    data, page = folder / f"{title}.json", folder / f"{title}.html"
+    packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
+    machine = {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        **packages,
+    }
     figures = {"medians": Result.median, "ratios": Result.ratio, "percentiles": Result.percentile}
     rows = [
         asdict(result) | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
@@ -285,16 +275,6 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
     page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
     return data, page
-
-
-def _machine() -> dict[str, Any]:
-    """Return what the figures were measured with: the machine and the versions."""
-    versions = {}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    processor = platform.processor() or platform.machine()
-    return {"python": platform.python_version(), "cores": os.cpu_count(), "processor": processor, "packages": versions}
 
 
 # -- what sides are made of
@@ -330,10 +310,14 @@ def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def those_installed(ours: Side, *others: Side) -> list[Side]:
-    """Return the sides of this project, and of other systems that are installed: their names begin with theirs."""
-    words = [re.split(r"\W", side.name)[0].lower() for side in others]
-    return [ours, *(side for side, word in zip(others, words, strict=True) if word == "ivm" or installed(word))]
+def those_installed(*sides: Side) -> list[Side]:
+    """Return the sides of this project, and of other systems that are installed."""
+    return [side for side in sides if _system(side) in ("pagestore", "ivm") or installed(_system(side))]
+
+
+def _system(side: Side) -> str:
+    """Return the package of a side's system, with whose name the side's begins."""
+    return side.name.split()[0].rstrip(",").lower()
 
 
 def timed(work: Callable[[], object]) -> float:

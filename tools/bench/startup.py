@@ -18,17 +18,17 @@ import numpy as np
 
 from .graphs import read_graph, skewed
 from .harness import Command, installed, output, timed
-from .views import GRAPH
+from .views import ANSWER, GRAPH, VIEW
 
 ROUNDS = 7  # of a process whose start is compared with another's, alternately
-TRIANGLE = "edge(x, y) -> int(x), int(y).  tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
+TRIANGLE = "edge(x, y) -> int(x), int(y).  q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
 FIRST_TRIANGLE = f"""
 import numpy, sys, ivm
-with ivm.open(sys.argv[1] + "/first.pages", sync="off") as ws:
+with ivm.open(sys.argv[1] + "/{VIEW}", sync="off") as ws:
     ws.install("{TRIANGLE}", name="triangles")
     with ws.transaction() as txn:
-        txn.insert("edge", numpy.load(sys.argv[1] + "/graph.npy"))
-    next(iter(ws["tri"]))
+        txn.insert("edge", [*numpy.load(sys.argv[1] + "/{GRAPH}")])
+    next(iter(ws["q"]))
 """
 STRANGER = f"""
 import sys, pagestore, ivm
@@ -42,12 +42,7 @@ with ivm.open(sys.argv[1] + "/stranger.pages") as ws:
     ws.install("{TRIANGLE}", name="triangles")
     with ws.transaction() as txn:
         txn.insert("edge", [(2, 4)])
-    assert list(ws["tri"]) == [(1, 2, 3), (2, 3, 4)]
-"""
-ANSWER = """
-import sys, ivm
-with ivm.open(sys.argv[1] + "/first.pages", mode="r") as ws:
-    next(iter(ws["tri"]))
+    assert list(ws["q"]) == [(1, 2, 3), (2, 3, 4)]
 """
 ALL = "import pathlib, sys, pagestore_tools.bench.views as v; v.first_use(pathlib.Path(sys.argv[1]))"
 MEMORY = """
@@ -56,14 +51,14 @@ print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 SPEED = f"""
 import numpy, sys, tempfile, time, ivm
-edges, times = numpy.load(sys.argv[1] + "/graph.npy"), []
+edges, times = numpy.load(sys.argv[1] + "/{GRAPH}"), []
 for number in range(6):
     with tempfile.TemporaryDirectory() as folder, ivm.open(folder + "/w.pages", sync="off", threads=1) as ws:
         began = time.perf_counter()
         ws.install("{TRIANGLE}", name="t")
         for part in numpy.array_split(edges, 20, axis=1):
             with ws.transaction() as txn:
-                txn.insert("edge", part)
+                txn.insert("edge", [*part])
         times.append(time.perf_counter() - began)
 print(min(times[1:]))
 """
@@ -94,7 +89,7 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     (packages,) = folder.glob("venv/lib/python*/site-packages")
     Path(packages, "without_numba.pth").write_text("import sys; sys.modules['numba'] = None\n")
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONSAFEPATH": "1"}  # not what is in this folder
 
     def seconds(program: str, *words: object) -> float:
         return timed(partial(output, [binaries / program, *words], environment))
@@ -116,8 +111,8 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     yield "open and a first answer / import pyarrow", ratio(ANSWER, "import pyarrow"), 1.6, "x"
     resident = int(output([binaries / "python", "-c", MEMORY], environment)) / 1024
     yield "resident memory after importing both", resident, 85, "MB"
-    yield "pagestore info", seconds("pagestore", "info", folder / "first.pages"), 0.8, "s"
-    yield "ivm query", seconds("ivm", "query", folder / "first.pages", "q(y) <- edge(30, y)."), 1.35, "s"
+    yield "pagestore info", seconds("pagestore", "info", folder / VIEW), 0.8, "s"
+    yield "ivm query", seconds("ivm", "query", folder / VIEW, "r(y) <- edge(30, y)."), 1.35, "s"
     if installed("numba"):
         runs = (binaries / "python", environment), (sys.executable, {**os.environ, "PAGESTORE_KERNELS": "jit"})
         times = [[float(output([python, "-c", SPEED, folder], where)) for python, where in runs] for _ in range(3)]

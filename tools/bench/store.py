@@ -21,7 +21,7 @@ import pyarrow as pa
 import pagestore
 from pagestore.host import get
 
-from .harness import Row, Side, Work, duckdb_with, installed
+from .harness import Row, Side, Work, duckdb_with, installed, those_installed
 from .meter import Meter
 
 KEYS = 100_000  # in a batch of gets
@@ -286,16 +286,13 @@ def _sums(folder: Path, size: int, scans: list[str]) -> Iterator[Row]:
         if len(scans) > 1:
             yield from _intervals(relation, size)
         lo, hi = STEP * size // 4, 3 * STEP * size // 4
-        asked: dict[str, Callable[[], int]] = {"pagestore": lambda: relation.range((lo,), (hi,)).scan("sum:price")}
-        if other := duckdb_with({"sales": columns}, folder / "scans.duckdb"):
-            query = "select sum(price)::bigint from sales where id >= ? and id < ?"
-            asked["DuckDB"] = lambda: other.execute(query, [lo, hi]).fetchone()[0]
-        sides = [Side(name, partial(_last, ask)) for name, ask in asked.items()]
+        other = duckdb_with({"sales": columns}, folder / "scans.duckdb")
+        query = f"select sum(price)::bigint from sales where id >= {lo} and id < {hi}"
+        sides = those_installed(
+            Side("pagestore", lambda: [relation.range((lo,), (hi,)).scan("sum:price") for _ in range(SUMS)][-1]),
+            Side("DuckDB", lambda: [other.execute(query).fetchone()[0] for _ in range(SUMS)][-1]),
+        )
         yield Row("sum over half the records", sides, 9, "µs", 1e6 / SUMS)
-
-
-def _last(ask: Callable[[], int]) -> int:
-    return [ask() for _ in range(SUMS)][-1]
 
 
 def _intervals(relation: pagestore.Relation, size: int) -> Iterator[Row]:

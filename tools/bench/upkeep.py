@@ -1,8 +1,14 @@
-"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand."""
+"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand.
+
+A system is made of the edges and a folder, and maintains a listing. `change` deletes and inserts edges in one
+transaction, as does `counted`, which returns what that takes besides time; `rows` returns the number of rows of the
+listing, and `close` closes the system.
+"""
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import graphs
-from .graphs import Change, changes
+from .graphs import changes
 from .harness import Disagreement, Row, Side, duckdb_with, installed, workspace_with
 from .joins import CLIQUES, DECLARED, TRIANGLES, Task, as_columns
 from .meter import Meter
@@ -50,27 +56,8 @@ DELTA = """
 """
 
 
-class Keeper:
-    """A system that holds a graph and a listing, and maintains the listing. Made of the edges and a folder."""
-
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Delete and insert edges in one transaction."""
-
-    def rows(self) -> int:
-        """Return the number of rows of the listing."""
-        raise NotImplementedError
-
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and return what one takes besides time."""
-        for change in more:
-            self.change(*change)
-        return {}
-
-    def close(self) -> None:
-        """Close the system."""
-
-
-Maker = Callable[[np.ndarray, Path], Keeper]
+System = Any
+Maker = Callable[[np.ndarray, Path], System]
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
@@ -78,10 +65,8 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     singles, batches = (40, 6) if quick else (400, 20)
 
     def load(make: Maker) -> int:
-        keeper = make(edges, folder)
-        found = keeper.rows()
-        keeper.close()
-        return found
+        with closing(make(edges, folder)) as system:
+            return int(system.rows())
 
     loads = [Side(name, partial(load, make)) for name, make in systems().items()]
     yield Row("triangles loaded and listed", loads, 1 if quick else 3, "s", 1)
@@ -93,21 +78,21 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     }
     on_two: dict[str, Maker] = {"ivm": Ours, "ivm, two threads": partial(Ours, threads=2), **alone}
     one = "maintained, one edge a transaction"
-    for name, batch, makers, rounds, stretch in (
+    for row, batch, makers, rounds, stretch in (
         (f"triangles {one}", 1, alone, singles, 50),
         (f"triangles {one}, synced", 1, synced, singles // 2, 50),
         (f"triangles maintained, {BATCH:,} edges a transaction", BATCH, on_two, batches, 10),
         (f"4-cliques {one}", 1, {"ivm": partial(Ours, task=CLIQUES)}, singles, 50),
     ):
-        opened: dict[str, Keeper] = {}
+        opened: dict[str, System] = {}
         most = max(part.shape[1] for part in next(changes(edges, batch)))
-        sides = [_side(system, makers[system], opened, edges, folder, batch) for system in makers]
-        yield Row(name, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges"))
-        found = {system: keeper.rows() for system, keeper in opened.items()}
+        sides = [_side(name, makers[name], opened, edges, folder, batch) for name in makers]
+        yield Row(row, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges"))
+        found = {name: system.rows() for name, system in opened.items()}
         if len(set(found.values())) > 1:
             raise Disagreement(f"rows after the same changes: {found}")
-        for keeper in opened.values():
-            keeper.close()
+        for system in opened.values():
+            system.close()
 
 
 def systems() -> dict[str, Maker]:
@@ -116,21 +101,28 @@ def systems() -> dict[str, Maker]:
     return found | ({"DuckDB, delta by hand": _DuckdbDelta} if installed("duckdb") else {})
 
 
-def _side(system: str, make: Maker, opened: dict[str, Keeper], edges: np.ndarray, folder: Path, batch: int) -> Side:
+def _side(name: str, make: Maker, opened: dict[str, System], edges: np.ndarray, folder: Path, batch: int) -> Side:
     """Return a side that makes the changes that all sides make, to a system of its own."""
     rest = changes(edges, batch)
 
-    def keeper() -> Keeper:
-        if system not in opened:
-            opened[system] = make(edges, folder)
+    def system() -> System:
+        if name not in opened:
+            opened[name] = make(edges, folder)
             for warming in islice(rest, WARMING):
-                opened[system].change(*warming)
-        return opened[system]
+                opened[name].change(*warming)
+        return opened[name]
 
-    return Side(system, lambda: keeper().change(*next(rest)), keeper, lambda: keeper().counts([*islice(rest, COUNTED)]))
+    def counts() -> dict[str, float]:
+        totals: Counter[str] = Counter()
+        for change in islice(rest, COUNTED):
+            totals.update(opened[name].counted(*change))
+        means = {kind: total / COUNTED for kind, total in totals.items()}
+        return {kind: round(mean, 1 if mean < 100 else None) for kind, mean in means.items()}
+
+    return Side(name, lambda: system().change(*next(rest)), system, counts)
 
 
-class Ours(Keeper):
+class Ours:
     """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
     def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, threads: int = 1, **how: Any) -> None:
@@ -138,7 +130,7 @@ class Ours(Keeper):
         file.unlink(missing_ok=True)
         self.workspace = workspace_with(file, DECLARED, {"edge": [*edges]}, threads=threads, **how)
         self.workspace.install(task.rule.format(name="q"), name="view")
-        self.close = self.workspace.close  # type: ignore[method-assign]
+        self.close = self.workspace.close
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
@@ -152,29 +144,27 @@ class Ours(Keeper):
         """Return the number of rows of the listing."""
         return len(self.workspace["q"])
 
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and return what one takes besides time."""
-        totals: Counter[str] = Counter()
-        for change in more:
-            with Meter(self.workspace.store) as meter:
-                self.change(*change)
-            totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
-        means = {name: total / len(more) for name, total in totals.items()}
-        return {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
+    def counted(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        """Make a change, and return what it takes besides time."""
+        with Meter(self.workspace.store) as meter:
+            self.change(gone, new)
+        return {"operations": self.workspace.stats("q")["operations"], **meter.counts}
 
 
-class _ByHand(Keeper):
+class _ByHand:
     """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.adjacency = graphs.Adjacency(edges)
-        self.change = self.adjacency.change  # type: ignore[method-assign]
+        self.change = self.counted = self.adjacency.change
+
+    def close(self) -> None: ...
 
     def rows(self) -> int:
         return int(self.adjacency.triangles)
 
 
-class _SqliteTriggers(Keeper):
+class _SqliteTriggers:
     """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these need."""
 
     def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
@@ -187,7 +177,7 @@ class _SqliteTriggers(Keeper):
         self.change(edges[:, :0], edges)
         self.db.execute(f"insert into triangle {TRIANGLES.sql} order by 1, 2, 3")
         self.db.executescript(TRIGGERS)
-        self.close = self.db.close  # type: ignore[method-assign]
+        self.close, self.counted = self.db.close, self.change
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         self.db.execute("begin")
@@ -199,13 +189,13 @@ class _SqliteTriggers(Keeper):
         return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
 
-class _DuckdbDelta(Keeper):
+class _DuckdbDelta:
     """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds the listing's delta."""
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.db = duckdb_with({"edge": as_columns(edges)})
         self.db.execute(f"create table triangle as {TRIANGLES.sql}")
-        self.close = self.db.close  # type: ignore[method-assign]
+        self.close, self.counted = self.db.close, self.change
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         run = self.db.execute

@@ -3,6 +3,7 @@
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,12 +19,17 @@ import ivm
 
 from . import joins, upkeep
 from .graphs import changes, even, skewed
-from .harness import SPAWN, Row, Side, Work, apart, peak_bytes, timed
+from .harness import SPAWN, Row, Side, Work, apart, output, peak_bytes, timed
 
 WARM = 10  # changes that are not counted, before those that are
 WRITING_SECONDS = 0.3  # before the kill
 SINGLES, BATCHES = 100, 5  # changes that a process makes before its memory is measured
 GRAPH, VIEW = "graph.npy", "maintained-1.pages"
+ANSWER = f"""
+import sys, ivm
+with ivm.open(sys.argv[1] + "/{VIEW}", mode="r") as ws:
+    next(iter(ws["q"]))
+"""
 Figures = dict[str, float]
 
 
@@ -45,10 +51,10 @@ def _process_rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]
     yield Row("reopened after kill -9, to the end of a first maintained change", [reopened], 3, "s", 1, told=True)
     if not (folder / VIEW).exists():  # it does if rows before this one were measured
         upkeep.Ours(edges, folder).close()
-    answer = _side("ivm", partial(_since_start, _answer, folder))
-    yield Row("import, open and a first answer, kernels cached", [answer], 3, "s", 1, told=True)
+    answer = Side("ivm", partial(output, [sys.executable, "-c", ANSWER, folder]))
+    yield Row("import, open and a first answer, kernels cached", [answer], 3, "s", 1)
     if not quick:
-        used = cache(partial(_since_start, first_use, folder, empty=True))
+        used = cache(partial(_first_use, folder))
         names = {"ivm, first triangle": "triangle", "ivm, all that is measured here": "figure"}
         sides = [Side(name, lambda figure=figure: used()[figure]) for name, figure in names.items()]  # type: ignore[misc]
         yield Row("first use ever, kernels compiled", sides, 1, "s", 1, told=True)
@@ -74,14 +80,11 @@ def _median_change(folder: Path, size: int, rounds: int) -> float:
     return statistics.median(times[WARM:])
 
 
-def _since_start(function: Callable[[Path], Figures], folder: Path, empty: bool = False) -> Figures:
-    """Return the moments that a process reports, as seconds since it was started; `empty` is its cache of kernels."""
-    with (
-        tempfile.TemporaryDirectory() as kernels,
-        patch.dict(os.environ, {"NUMBA_CACHE_DIR": kernels} if empty else {}),
-    ):
+def _first_use(folder: Path) -> Figures:
+    """Return what `first_use` reports, as seconds since its process was started, which has no kernels in its cache."""
+    with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
         began = time.monotonic()
-        return {name: moment - began for name, moment in apart(function, folder).items()}
+        return {name: moment - began for name, moment in apart(first_use, folder).items()}
 
 
 def _reopened(folder: Path) -> Figures:
@@ -133,13 +136,6 @@ def _reopen(folder: Path) -> Figures:
         told = {"figure": time.perf_counter() - began, "operations": workspace.stats("q")["operations"]}
         workspace.verify("q")
     return told
-
-
-def _answer(folder: Path) -> Figures:
-    """Return the moment at which the first triangle of a view on disk has been read."""
-    with ivm.open(folder / VIEW, mode="r") as workspace:
-        next(iter(workspace["q"]))
-        return {"figure": time.monotonic()}
 
 
 def first_use(folder: Path) -> Figures:

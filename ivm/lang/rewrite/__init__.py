@@ -1,1 +1,1 @@
-"""Constructs that become rules of the others."""
+"""Constructs that become other rules: lists of numbers, aggregates in bodies, orders, equivalences, constraints."""

@@ -9,7 +9,7 @@ variable that occurs only to the right has to exist; what shares one is violated
 A view is named by the text of its constraint and its block's name, so that other constraints may come and go.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from hashlib import sha256
 
 from ivm.errors import RuleSyntaxError, Where
@@ -17,7 +17,6 @@ from ivm.lang.declarations import neither
 from ivm.lang.ir import Const, Var
 from ivm.lang.syntax_tree import (
     And,
-    Anonymous,
     Application,
     Clause,
     Constraint,
@@ -26,8 +25,9 @@ from ivm.lang.syntax_tree import (
     Not,
     Operation,
     Or,
-    Typed,
     items_of,
+    parts_of,
+    variables_in,
 )
 from pagestore.host import KEYS_MAX
 
@@ -56,7 +56,7 @@ def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
     head = Application(name_of(constraint), columns, False, where=constraint.where)
     found = [
         Clause((head,), And((*left, *violated)), (), where=constraint.where, text=constraint.text)
-        for violated in _violations(constraint, {v.name for v in _variables(constraint.left)})
+        for violated in _violations(constraint, {v.name for v in variables_in(constraint.left)})
     ]
     if not found:
         raise RuleSyntaxError(constraint.where, "this constraint holds in any case: leave it out")
@@ -83,7 +83,7 @@ def _violations(constraint: Constraint, outer: set[str]) -> Iterator[tuple[Formu
     """
     groups: list[tuple[set[str], tuple[Formula, ...]]] = []
     for item in (one for written in constraint.items for one in items_of(written)):
-        own = {v.name for v in _variables(item)} - outer
+        own = {v.name for v in variables_in(item)} - outer
         tied = [group for group in groups if not own.isdisjoint(group[0])]
         groups = [group for group in groups if group not in tied]
         groups.append((own.union(*(names for names, _ in tied)), (*(f for _, fs in tied for f in fs), item)))
@@ -117,27 +117,5 @@ def _bound(part: Part) -> Iterator[Var]:
         case Var():
             yield part
         case _:
-            for inner in _parts(part):
+            for inner in parts_of(part):
                 yield from _bound(inner)
-
-
-def _variables(part: Part) -> Iterator[Var]:
-    """Yield every occurrence of a variable."""
-    if isinstance(part, Var):
-        yield part
-    for inner in _parts(part):
-        yield from _variables(inner)
-
-
-def _parts(part: Part) -> Iterable[Part]:
-    match part:
-        case Application():
-            return part.args
-        case Operation():
-            return part.left, part.right
-        case Not():
-            return (part.item,)
-        case And() | Or():
-            return part.items
-        case Var() | Const() | Anonymous() | Typed():
-            return ()

@@ -6,6 +6,7 @@ written, `elapsed[n]` for the microseconds between two timestamps.
 
 from __future__ import annotations
 
+import re
 from calendar import monthrange
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ PARTS = {
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
     exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
-    exp.DayOfMonth: "DAY", exp.TimeToUnix: "EPOCH", exp.DayOfWeekIso: "ISODOW",
+    exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH", exp.DayOfWeekIso: "ISODOW",
 }  # fmt: skip
 
 
@@ -132,12 +133,13 @@ def part(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.Extract):
         unit, inner = node.name.upper(), node.expression
     elif isinstance(node, exp.Anonymous):
-        unit, inner = node.expressions[0].name.upper(), node.expressions[1]
+        own = len(node.expressions) == 1  # decade(x)
+        unit, inner = (node.name if own else node.expressions[0].name).upper(), node.expressions[-1]
     else:
         unit, inner = _PART_NODES[type(node)], node.this
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
-    if unit.rstrip("S") in PARTS:
+    if unit.rstrip("S") in (*PARTS, *_DERIVED):
         unit = unit.rstrip("S")
     moment = value(inner)
     if unit == "EPOCH" and moment.type in (DATE, TIMESTAMP):
@@ -145,11 +147,47 @@ def part(node: exp.Expr, value: Value) -> Typed:
         return Typed(_seconds(since), DOUBLE, moment.nullable)
     if moment.type == INTERVAL:
         return _part_of_interval(unit, moment, node)
+    if unit in _DERIVED and moment.type in (DATE, TIMESTAMP):
+        return Typed(_DERIVED[unit](convert(moment, TIMESTAMP, node).term), BIGINT, moment.nullable)
     if unit not in PARTS:
-        raise SqlError(f"date_part knows no {unit}; there is {', '.join(PARTS)}, EPOCH", node)
+        raise SqlError(f"date_part knows no {unit}; there is {', '.join((*PARTS, *_DERIVED))}, EPOCH", node)
     if moment.type not in (DATE, TIMESTAMP):
         raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
     return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
+
+
+def _isoyear(moment: Term) -> Term:
+    """Return the year of a week: that of its Thursday."""
+    to_thursday = call("-", Lit(4, "int64"), call("datetime:isoweekday", moment))
+    return call("datetime:year", call("+", call("date", moment), to_thursday))
+
+
+def _of_year(divisor: int, before: int) -> Callable[[Term], Term]:
+    def made(moment: Term) -> Term:
+        whole = call("/", call("-", call("datetime:year", moment), Lit(before, "int64")), Lit(divisor, "int64"))
+        return call("+", whole, Lit(before, "int64"))
+
+    return made
+
+
+def _within_minute(divisor: int) -> Callable[[Term], Term]:
+    minute = Lit(60 * 10**6, "int64")
+
+    def made(moment: Term) -> Term:
+        rest = call("mod", call("+", call("mod", _since_epoch(moment), minute), minute), minute)
+        return call("/", rest, Lit(divisor, "int64"))
+
+    return made
+
+
+def _since_epoch(moment: Term) -> Term:
+    return call("-", moment, Lit(EPOCH, "timestamp"))
+
+
+_DERIVED: dict[str, Callable[[Term], Term]] = {
+    "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1), "MILLENNIUM": _of_year(1000, 1),
+    "MILLISECOND": _within_minute(1000), "MICROSECOND": _within_minute(1),
+}  # fmt: skip
 
 
 def _seconds(microseconds: Term) -> Term:
@@ -185,13 +223,14 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
     unit = node.args["unit"].name.upper().rstrip("S") if node.args.get("unit") else "DAY"
     left, right = value(node.expression), value(node.this)
     nullable = left.nullable or right.nullable
-    if unit == "DAY":
-        return Typed(call("-", convert(right, DATE, node).term, convert(left, DATE, node).term), BIGINT, nullable)
+    if unit in ("DAY", "WEEK"):
+        days = call("-", convert(right, DATE, node).term, convert(left, DATE, node).term)
+        return Typed(days if unit == "DAY" else call("/", days, Lit(7, "int64")), BIGINT, nullable)
     before, after = (convert(one, TIMESTAMP, node).term for one in (left, right))
     if unit in MONTHS:
         counts = [_months(one, unit) for one in (after, before)]
         return Typed(call("-", *counts), BIGINT, nullable)
-    if unit not in MICROSECONDS or unit in ("MILLISECOND", "WEEK"):
+    if unit not in MICROSECONDS or unit == "MILLISECOND":
         raise SqlError(f"date_diff of {unit} is not evaluated", node)
     if unit != "MICROSECOND":
         before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
@@ -205,10 +244,119 @@ def _months(moment: Term, unit: str) -> Term:
     return call("/", whole, Lit(MONTHS[unit], "int64"))
 
 
+# -- texts, and dates from parts
+
+
+def _formatted(node: exp.Expr, value: Value) -> Typed:
+    """strftime, by the codes that Python and DuckDB share."""
+    form = node.args["format"]
+    if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]", "", form.name).count("%"):
+        raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
+    inner = node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    return _named(value(inner), form.name, node)
+
+
+def _named(moment: Typed, form: str, node: exp.Expr) -> Typed:
+    return Typed(call("datetime:format", _moment(moment, node).term, Lit(form, "string")), VARCHAR, moment.nullable)
+
+
+def _moment(moment: Typed, node: exp.Expr) -> Typed:
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SqlError(f"a date or a timestamp is wanted, and this is {moment.type}", node)
+    return moment
+
+
+def _name_of(node: exp.Expr, value: Value) -> Typed:
+    inner = node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    return _named(value(inner), "%B" if isinstance(node, exp.Monthname) else "%A", node)
+
+
+def _parsed(node: exp.Expr, value: Value) -> Typed:
+    text, form = value(node.this), node.args["format"]
+    if not isinstance(form, exp.Literal):
+        raise SqlError("strptime takes a constant format", node)
+    return Typed(call("datetime:parse", text.term, Lit(form.name, "string")), TIMESTAMP, text.nullable)
+
+
+def _last_day(node: exp.Expr, value: Value) -> Typed:
+    moment = _moment(value(node.this), node)
+    first = call("datetime:truncate", moment.term, Lit("month", "string"))
+    after = call("date", call("datetime:add_months", first, Lit(1, "int64")))
+    return Typed(call("-", after, Lit(1, "int64")), DATE, moment.nullable)
+
+
+def _from_parts(node: exp.Expr, value: Value) -> Typed:
+    """make_date, make_timestamp."""
+    parts = [value(node.args[key]) for key in ("year", "month", "day")]
+    year, month, day = (one.term for one in parts)
+    one, nullable = Lit(1, "int64"), any(part.nullable for part in parts)
+    months = call("+", call("*", call("-", year, Lit(1970, "int64")), Lit(12, "int64")), call("-", month, one))
+    first = call("datetime:add_months", Lit(EPOCH.date(), "date"), months)
+    return Typed(call("+", first, call("-", day, one)), DATE, nullable)
+
+
+def _epoch(node: exp.Expr, value: Value) -> Typed:
+    """epoch_ms and epoch_us of a date or a timestamp."""
+    named = isinstance(node, exp.Anonymous)
+    divisor = 1 if named else {"3": 1000}.get(node.args["scale"].name if node.args.get("scale") else "", 0)
+    moment = value(node.expressions[0] if named else node.this)
+    if not divisor or moment.type not in (DATE, TIMESTAMP):
+        raise SqlError("a timestamp is made of a number by TIMESTAMP '1970-01-01' + INTERVAL 1 SECOND * n", node)
+    whole = _since_epoch(convert(moment, TIMESTAMP, node).term)
+    return Typed(whole if divisor == 1 else call("/", whole, Lit(divisor, "int64")), BIGINT, moment.nullable)
+
+
+def _whole_units(node: exp.Expr, value: Value) -> Typed:
+    """date_sub: how many whole units lie between two moments."""
+    unit = node.expressions[0].name.upper().rstrip("S")
+    if unit not in MICROSECONDS:
+        raise SqlError(f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node)
+    before, after = (value(one) for one in node.expressions[1:3])
+    between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
+    return Typed(call("/", between, Lit(MICROSECONDS[unit], "int64")), BIGINT, before.nullable or after.nullable)
+
+
+def _units(node: exp.Expr, value: Value) -> Typed:
+    """to_days(n), to_months(n) and the like: intervals."""
+    inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    unit = "DAY" if isinstance(node, exp.ToDays) else node.name[3:].upper().rstrip("S")
+    return _interval(exp.Interval(this=inner, unit=exp.Var(this=unit)), value)
+
+
+def _bucket(node: exp.Expr, value: Value) -> Typed:
+    """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3 January 2000."""
+    width, moment = value(node.this), _moment(value(node.expression), node)
+    if not isinstance(width.term, Call) or width.term.name != "micros" or node.args.get("origin"):
+        raise SqlError("time_bucket takes an interval of days or less: date_trunc has months and years", node)
+    size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
+    own = convert(moment, TIMESTAMP, node).term
+    rest = call("mod", call("+", call("mod", call("-", own, origin), size), size), size)
+    found = Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
+    return convert(found, moment.type, node)
+
+
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
     ((exp.Interval,), _interval),
     ((exp.Extract, exp.TimeToUnix, *_PART_NODES), part),
     ((exp.DateAdd,), _added),
     ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
     ((exp.DateDiff,), _difference),
+    ((exp.TimeToStr,), _formatted),
+    ((exp.Monthname, exp.Dayname), _name_of),
+    ((exp.StrToTime,), _parsed),
+    ((exp.LastDay,), _last_day),
+    ((exp.DateFromParts,), _from_parts),
+    ((exp.UnixToTime,), _epoch),
+    ((exp.ToDays,), _units),
+    ((exp.DateBin,), _bucket),
 ]
+NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    **dict.fromkeys(("date_part", "datepart", "decade", "century", "millennium", "isoyear", "millisecond"), part),
+    **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
+    **dict.fromkeys(("date_sub", "datesub"), _whole_units),
+    "epoch_us": _epoch,
+}

@@ -71,6 +71,8 @@ class Expressions:
             raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
         if (literal := constant(node)) is not None:
             return literal
+        if (listed := _listed(node)) is not None:
+            return self.value(listed)
         if operation := COMPARE.get(type(node)):
             return self._compared(node, operation)
         return fn.translate(node, self.value)
@@ -185,6 +187,8 @@ class Expressions:
             case exp.In():
                 return self._listed(node, wanted)
         if isinstance(node.args.get("expression"), exp.Any | exp.All):
+            if (listed := _listed(node)) is not None:
+                return self.condition(listed, wanted)
             return self._quantified(node, wanted)
         if operation := COMPARE.get(type(node)):
             return self._comparison(node, operation if wanted else FLIPPED[operation])
@@ -258,6 +262,15 @@ class Expressions:
         if isinstance(value.term, Lit):
             return [] if value.term.value is wanted else [*NEVER]
         return [Test(value.term if wanted else negated(value.term))]
+
+
+def _listed(node: exp.Expr) -> exp.In | None:
+    """Return `x = ANY([a, b])` as `x IN (a, b)`; None for another node."""
+    other = node.args.get("expression")
+    if not isinstance(node, exp.EQ) or not isinstance(other, exp.Any):
+        return None
+    inner = other.this.unnest()
+    return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
 
 
 def negated(term: Term) -> Term:

@@ -104,7 +104,7 @@ class Aggregate:
         self.total = one.condition is None and not grouping.single
 
     def made(self) -> Made:
-        """Return how the aggregate is evaluated. Raises SqlError for one that is not supported."""
+        """Add the rules of the aggregate; return the function of the group that has it.  Raises SqlError."""
         node = self.one.node
         for kinds, make in _KINDS:
             if isinstance(node, kinds):
@@ -238,7 +238,7 @@ class Aggregate:
 def _count(one: Aggregate) -> Made:
     nodes, inner = one.arguments(), one.one.node.this
     if isinstance(inner, exp.Distinct) and isinstance(inner.expressions[0], exp.Tuple):
-        one.tuples(nodes)  # a tuple of nulls is not null
+        one.tuples(nodes)  # a tuple of nulls is a value
     elif not isinstance(nodes[0], exp.Star) and not (len(nodes) == 1 and isinstance(nodes[0], exp.Literal)):
         one.variables(nodes)
     weight = one.builder.weight(one.body)

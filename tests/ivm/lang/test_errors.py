@@ -286,7 +286,7 @@ def test_redefinition(text, at, says):
     [
         ("d[x] = n <- agg<<n = mean(m)>> mass[x] = m.", "1:22", "mean is not an aggregate: there are count, sum"),
         ("d[x] = n <- agg<<n = sum()>> mass[x] = m.", "1:22", "sum takes one argument, as in sum(x)"),
-        ("d(x, n) <- agg<<n = count()>> q(x).", "1:1", "one head, a function with n as its value: f[x] = n"),
+        ("d[x] = n, e(n) <- agg<<n = count()>> q(x).", "1:1", "one head, a function with n as its value: f[x] = n"),
         ("d[x] = n, e[x] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
         ("d[n] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
         ("d[x] = n <- agg<<n = count()>> edge(x, n).", "1:18", "n is the result, so the body cannot use it"),

@@ -285,7 +285,7 @@ def test_a_store_is_no_standard_stream(tmp_path):
     kept = os.dup(0)
     os.close(0)
     try:
-        with pagestore.open(tmp_path / "s.pages") as store:
+        with pagestore.open(tmp_path / "s.pages", exclusive=True) as store:
             assert store._handle.file._fd > 2
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(0)

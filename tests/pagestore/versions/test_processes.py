@@ -139,9 +139,9 @@ def writing(promises: Path, count: int) -> None:
         time.sleep(0.05)
 
 
-def test_a_second_writer_is_refused(tmp_path):
+def test_a_second_writer_beside_an_exclusive_one_is_refused(tmp_path):
     path = tmp_path / "s.pages"
-    with pagestore.open(path):
+    with pagestore.open(path, exclusive=True):
         with pytest.raises(LockedError, match="being written"):
             pagestore.open(path)
         assert subprocess.run(
@@ -194,7 +194,7 @@ def forked(store: pagestore.Store, queue) -> None:
 
 
 def test_a_fork_is_noticed_and_does_no_harm(tmp_path):
-    with pagestore.open(tmp_path / "s.pages") as store:
+    with pagestore.open(tmp_path / "s.pages", exclusive=True) as store:
         context = multiprocessing.get_context("fork")
         queue = context.Queue()
         child = context.Process(target=forked, args=(store, queue))

@@ -212,7 +212,8 @@ def test_a_second_transaction_of_a_thread_is_refused_at_once(store):
             store.reopen()
 
 
-def test_a_process_that_writes_is_named(store):
+def test_a_process_that_writes_is_named(tmp_path):
+    store = pagestore.open(tmp_path / "s.pages", exclusive=True)
     with pytest.raises(LockedError, match=rf"this process \({os.getpid()}\)"):
         pagestore.open(store.path)
     child = "import pagestore, sys; pagestore.open(sys.argv[1], timeout=float(sys.argv[2]))"
@@ -229,7 +230,12 @@ def test_a_process_that_writes_is_named(store):
 
 def test_a_stopped_process_is_said_to_be(tmp_path):
     path = tmp_path / "s.pages"
-    child = "import pagestore, sys; s = pagestore.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    child = """if True:
+        import pagestore, sys
+        txn = pagestore.open(sys.argv[1]).transaction()
+        print('open', flush=True)
+        sys.stdin.read()
+    """
     command = [sys.executable, "-c", child, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout and holder.stdout.readline() == b"open\n"
@@ -237,7 +243,12 @@ def test_a_stopped_process_is_said_to_be(tmp_path):
         try:
             time.sleep(0.1)
             with pytest.raises(LockedError, match=f"process {holder.pid} .*stopped now"):
-                pagestore.open(path)
+                pagestore.open(path, exclusive=True)
+            with pagestore.open(path) as store:
+                with pytest.raises(LockedError, match=f"process {holder.pid} .*stopped now.*; wait longer"):
+                    store.transaction(timeout=0.1)
+                os.kill(holder.pid, signal.SIGKILL)
+                store.transaction(timeout=10).rollback()  # the lock of a dead process passes on
         finally:
             os.kill(holder.pid, signal.SIGKILL)
 
@@ -249,7 +260,7 @@ def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, year):
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: float(seconds))
         patch.setattr(time, "time_ns", lambda: seconds * 10**9)
-        store = pagestore.open(tmp_path / "s.pages")
+        store = pagestore.open(tmp_path / "s.pages", exclusive=True)
         for k in range(3):
             with store.transaction() as txn:
                 (txn["r"] if k else txn.create("r", "k: int64")).insert([(k,)])
@@ -273,7 +284,7 @@ def test_a_lock_that_says_no_time(tmp_path, byte):
     if byte >= 0:
         assert file.lock(EXCLUSIVE, SINCE_LOCK + byte)
     with pytest.raises(LockedError, match="is being written by this process"):
-        pagestore.open(tmp_path / "s.pages")
+        pagestore.open(tmp_path / "s.pages", exclusive=True)
     file.close()
 
 

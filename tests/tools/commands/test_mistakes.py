@@ -32,7 +32,7 @@ READING = [
     "pagestore tag {}", "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out", "pagestore print {}",
     "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r", "pagestore rename {} r q",
     "pagestore truncate {} r", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
-    "ivm declare {}", "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2",
+    "ivm declare {}", "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
 ]  # fmt: skip
 MAKING = ["pagestore load {} r in.csv --key k", "ivm install {} rules.ivm", "ivm shell {}"]
 
@@ -121,6 +121,8 @@ MISTAKES = {  # a command, and what its line must say
     "ivm explain s.pages none": "there is no relation or view 'none'",
     "ivm trace s.pages none 1 2": "there is no relation or view 'none'",
     "ivm trace s.pages two 1 99": "version 99 is not retained",
+    "ivm watch s.pages none": "there is no relation or view 'none'",
+    "ivm watch s.pages two --since 99": "version 99 is not retained",
 }
 
 

@@ -13,7 +13,7 @@ A streaming write: each micro-batch is one transaction, applied once, identified
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from pagestore.host import (
     MAIN,
     Column,
     Schema,
-    Store,
     Transaction,
     WritableRelation,
     encode,
@@ -233,7 +232,7 @@ def commit(target: Target, job: Job, files: Sequence[str]) -> None:
     WordError, and what hosts raise; then the store is unchanged.
     """
     message = f"spark: {target.operation} {target.relation}"
-    with _opened(target) as store, store.transaction(message, target.branch) as txn:
+    with _opened(target, message) as txn:
         if is_applied(txn, target.relation, job):
             txn.rollback()
             return
@@ -244,16 +243,18 @@ def commit(target: Target, job: Job, files: Sequence[str]) -> None:
 
 
 @contextmanager
-def _opened(target: Target) -> Iterator[Store]:
-    try:
-        store = pagestore.open(target.path, timeout=target.lock_timeout)
-    except LockedError as error:
-        raise LockedError(
-            f"{error}; the rows are not written. Spark commits in a process of its own: close the store where it is "
-            "open for writing, or wait for longer with lockTimeout=SECONDS"
-        ) from None
-    with store:
-        yield store
+def _opened(target: Target, message: str) -> Iterator[Transaction]:
+    """Open the store, and begin a transaction."""
+    with ExitStack() as opened:
+        try:
+            store = opened.enter_context(pagestore.open(target.path, timeout=target.lock_timeout))
+            txn = store.transaction(message, target.branch, timeout=target.lock_timeout)
+        except LockedError as error:
+            raise LockedError(
+                f"{error}; the rows are not written. Spark commits in a process of its own: end the transaction "
+                "there, or wait for longer with lockTimeout=SECONDS"
+            ) from None
+        yield opened.enter_context(txn)
 
 
 def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: Sequence[str]) -> None:

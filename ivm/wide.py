@@ -1,9 +1,8 @@
-"""Rows that may be equal: a relation that stores each once, with how often it occurs, read as that many rows.
+"""Views of SQL whose columns are too many for one relation, read as one; and rows repeated by a multiplicity.
 
-    stored    (a: 1, rows(): 2), (a: 3, rows(): 1)          read    (1,), (1,), (3,)
+    v:part1  (key: 1, a: 2, ...)      v:part2  (key: 1, q: 7, ...)          read    (a: 2, ..., q: 7, ...)
 
-The last column, which has a name that nothing else has, is the multiplicity.  Tables of SQL without a key and views of
-rows that no key tells apart are such relations; rules read them as functions, `v[a] = n`.
+If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.
 """
 
 from __future__ import annotations
@@ -23,34 +22,6 @@ CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
 
 
-def is_bag(relation: Relation) -> bool:
-    """Return whether a relation stores how often each of its rows occurs."""
-    schema = relation.info.schema
-    return schema is not None and schema.columns[-1].name == MULTIPLICITY and MULTIPLICITY not in schema.key
-
-
-class Bag(Frames):
-    """The rows of a relation, each as often as it occurs; `relation` is the relation as it is stored."""
-
-    def __init__(self, relation: Relation) -> None:
-        self.relation, self.name = relation, relation.name
-
-    def __len__(self) -> int:
-        """Return the number of rows. O(distinct rows)."""
-        return int(self.relation.to_arrow().column(MULTIPLICITY).to_numpy().sum())
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for row in self.relation:
-            yield from [row[:-1]] * row[-1]
-
-    def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table. O(rows)."""
-        return repeated(self.relation.to_arrow())
-
-    def __repr__(self) -> str:
-        return printable(f"<bag {self.name}: {len(self.relation)} different rows>")
-
-
 class Wide(Frames):
     """The rows of a view whose columns are in several relations, after the same columns that identify a row."""
 
@@ -58,7 +29,8 @@ class Wide(Frames):
         self.name, self.relations, self.keys, self.weighs = name, relations, keys, weighs
 
     def __len__(self) -> int:
-        return len(Bag(self.relations[0]) if self.weighs else self.relations[0])
+        first = self.relations[0]
+        return int(first.to_arrow().column(MULTIPLICITY).to_numpy().sum()) if self.weighs else len(first)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in self.to_arrow().columns), strict=True)
@@ -86,10 +58,9 @@ def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
 
 
 def read(source: Any, name: str) -> Any:
-    """Return a relation or view of a snapshot, whose rows may be equal, or in several relations; None without it."""
+    """Return a relation of a snapshot, or a view that is in several; None if there is none of that name."""
     if name in source:
-        relation = source[name]
-        return Bag(relation) if is_bag(relation) else relation
+        return source[name]
     saved = source.properties.get(CATALOG)
     kept = json.loads(saved).get("kept", {}).get(name, {}) if saved else {}
     if not kept.get("wide"):

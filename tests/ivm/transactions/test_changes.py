@@ -1,0 +1,230 @@
+"""Those who watch a relation or a view, here or in another process, see each change once, in order."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from random import Random
+
+import pytest
+
+import ivm
+import pagestore
+from ivm.errors import UnknownViewError
+from pagestore.errors import ClosedError, MissingError, VersionError
+
+CONTEXT = multiprocessing.get_context("fork")
+RULES = """
+edge(x, y) -> int(x), int(y).
+two(x, z) <- edge(x, y), edge(y, z).
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "w.pages"
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install(RULES)
+        workspace.sql("CREATE TABLE t (a INTEGER, b VARCHAR)")
+        workspace.sql("CREATE MATERIALIZED VIEW letters AS SELECT b FROM t WHERE a > 0")
+    return path
+
+
+def applied(rows, change):
+    """Apply a change to a bag of rows; each erased row must be there."""
+    rows = Counter(rows)
+    for *row, kind in zip(*(column.to_pylist() for column in change.rows.columns), strict=True):
+        rows[(*row,)] += 1 if kind == "insert" else -1
+        assert rows[(*row,)] >= 0
+    return +rows
+
+
+def edit(workspace, random):
+    with workspace.transaction() as txn:
+        edges = [(random.randrange(6), random.randrange(6)) for _ in range(3)]
+        (txn.insert if random.random() < 0.6 else txn.delete)("edge", edges)
+    if random.random() < 0.3:
+        workspace.sql(f"INSERT INTO t VALUES ({random.randrange(-1, 3)}, '{random.choice('ab')}')")
+    if random.random() < 0.1:
+        workspace.sql("DELETE FROM t WHERE a = 1")
+
+
+def watch(path, name, since, seen, count):
+    """Send each change, and wait for as many, or for ever."""
+    with ivm.open(path, mode="r") as workspace, workspace.changes(name, since) as changes:
+        for change in changes:
+            seen.put((change.since, change.version, change.rows))
+            count -= 1
+            if not count:
+                return
+
+
+@pytest.mark.parametrize("name", ["edge", "two", "t", "letters"])
+def test_changes_add_up_to_what_there_is(path, name):
+    """Read in every way: after each commit, after several, from another handle."""
+    random = Random(5)
+    with ivm.open(path, sync="off", retain=5) as workspace, ivm.open(path, mode="r") as reader:
+        watched = [workspace.changes(name), reader.changes(name), reader.changes(name)]
+        rows, last = [Counter() for _ in watched], [workspace.store.version] * 3
+        for step in range(60):
+            edit(workspace, random)
+            for i, changes in enumerate(watched):
+                while (i < 2 or step % 20 == 19) and (change := changes.next(0)):
+                    assert last[i] <= change.since < change.version
+                    last[i], rows[i] = change.version, applied(rows[i], change)
+                if i < 2 or step % 20 == 19:
+                    assert rows[i] == Counter(workspace[name]), (step, i)
+        assert rows[0]
+
+
+def test_a_slow_watcher_holds_one_version(path):
+    with ivm.open(path, sync="off", retain=3) as workspace, workspace.changes("edge") as changes:
+        for k in range(50):
+            workspace.exec(f"+edge({k}, {k}).")
+        assert len(workspace.store.history()) < 16
+        found = [*iter(lambda: changes.next(0), None)]
+        assert len(found) < 16 and sum((applied({}, change) for change in found), Counter()) == Counter(
+            workspace["edge"]
+        )
+        changes.close()
+        assert changes.next() is None
+
+
+def test_a_watcher_in_another_process_is_woken(path):
+    seen = CONTEXT.SimpleQueue()
+    with ivm.open(path, sync="off") as workspace:
+        process = CONTEXT.Process(target=watch, args=(path, "two", workspace.store.version, seen, 30))
+        process.start()
+        workspace.exec("+edge(0, 1).")
+        delays = []
+        for k in range(1, 31):
+            time.sleep(0.01)
+            version = workspace.exec(f"+edge({k}, {k + 1}).")
+            committed = time.monotonic()
+            since, seen_version, rows = seen.get()
+            delays.append(time.monotonic() - committed)
+            assert (since, seen_version) == (version - 1, version) and rows.num_rows == 1
+        process.join(20)
+        assert sorted(delays)[15] < 0.02, delays  # without other load it is a millisecond
+
+
+def test_killed_and_resumed_watchers_see_each_change_once_in_order(path):
+    """A watcher notes the version with what it has seen, and another one goes on from there."""
+    random, rows = Random(3), Counter()
+    with ivm.open(path, sync="off", retain="all") as workspace:
+        at = first = workspace.store.version
+        stop = threading.Event()
+
+        def write():
+            while not stop.is_set():
+                edit(workspace, random)
+                time.sleep(0.002)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for _ in range(5):
+            seen = CONTEXT.SimpleQueue()
+            process = CONTEXT.Process(target=watch, args=(path, "two", at, seen, 10**9))
+            process.start()
+            for _ in range(random.randrange(1, 10)):
+                since, version, table = seen.get()
+                assert at <= since < version
+                at, rows = version, applied(rows, pagestore.Change(since, version, table))
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+        stop.set()
+        writer.join()
+        with workspace.changes("two", at) as rest:
+            while change := rest.next(0):
+                rows = applied(rows, change)
+        assert rows == Counter(workspace["two"]) and at > first
+
+
+def test_asynchronous_watchers(path):
+    async def watching(changes, count):
+        return [change async for change, _ in zip_async(changes, count)]
+
+    async def zip_async(changes, count):
+        for i in range(count):
+            yield await anext(changes), i
+
+    async def both(workspace):
+        one, two = workspace.changes("edge"), workspace.changes("two")
+        tasks = [asyncio.create_task(watching(one, 3)), asyncio.create_task(watching(two, 2))]
+        for k in range(3):
+            await asyncio.sleep(0.01)
+            await asyncio.to_thread(workspace.exec, f"+edge({k}, {k + 1}).")
+        found = await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        waiting = asyncio.create_task(watching(one, 1))
+        await asyncio.sleep(0.05)
+        one.close()
+        with pytest.raises(StopAsyncIteration):
+            await anext(one)
+        with pytest.raises((RuntimeError, StopAsyncIteration)):  # the iteration has ended
+            await asyncio.wait_for(waiting, 5)
+        return found
+
+    with ivm.open(path, sync="off") as workspace:
+        edges, twos = asyncio.run(both(workspace))
+    assert [change.rows.num_rows for change in edges] == [1, 1, 1]
+    assert [change.version for change in twos] == [change.version for change in edges[1:]]
+
+
+def test_what_cannot_be_watched_is_said(path):
+    with ivm.open(path, sync="off", retain=1) as workspace:
+        with pytest.raises(UnknownViewError):
+            workspace.changes("none")
+        with pytest.raises(MissingError, match="since=0"):
+            workspace.store.changes("none")
+        for k in range(12):
+            workspace.exec(f"+edge({k}, 0).")
+        with pytest.raises(VersionError, match="not retained"):
+            workspace.changes("edge", since=5)
+        changes = workspace.changes("letters")
+        workspace.sql("DROP MATERIALIZED VIEW letters")
+        with pytest.raises(MissingError):
+            changes.next(5)
+        edges = workspace.changes("edge")
+    with pytest.raises(ClosedError):
+        edges.next(5)
+
+
+def test_a_waiting_thread_ends_when_it_is_closed(path):
+    with ivm.open(path, sync="off") as workspace:
+        changes, found = workspace.changes("edge"), []
+        thread = threading.Thread(target=lambda: found.extend(changes))
+        thread.start()
+        time.sleep(0.05)
+        began = time.monotonic()
+        changes.close()
+        thread.join()
+        assert time.monotonic() - began < 0.5 and found == []
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "jsonl"]])
+def test_the_command_prints_changes(path, options):
+    command = [sys.executable, "-m", "ivm", "watch", str(path), "two", "--since", "0", "--commits", "2", *options]
+    with ivm.open(path, sync="off", retain="all") as workspace:
+        first = workspace.exec("+edge(1, 2). +edge(2, 3).")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+            assert watcher.stdout
+            lines = [watcher.stdout.readline() for _ in range(1 if options else 2)]
+            second = workspace.exec("-edge(1, 2). +edge(3, 4).")
+            lines += watcher.stdout.readlines()
+            assert watcher.wait() == 0
+    if options:
+        assert [json.loads(line) for line in lines] == [
+            {"version": first, "change": "+", "row": {"x": 1, "z": 3}},
+            {"version": second, "change": "-", "row": {"x": 1, "z": 3}},
+            {"version": second, "change": "+", "row": {"x": 2, "z": 4}},
+        ]
+    else:
+        assert "".join(lines) == (
+            f"version {first}: 1 new, 0 removed\n  + 1, 3\nversion {second}: 1 new, 1 removed\n  - 1, 3\n  + 2, 4\n"
+        )

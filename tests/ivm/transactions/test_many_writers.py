@@ -1,0 +1,132 @@
+"""Several processes edit one workspace: their transactions are serial, and views belong to what they follow."""
+
+import multiprocessing
+import os
+import signal
+import time
+from random import Random
+
+import pytest
+
+import ivm
+from tests.ivm.transactions.histories import Done, faults
+
+CONTEXT = multiprocessing.get_context("fork")
+RULES = """
+item[k, i] = v -> int(k), int(i), int(v).
+size[k] = n <- agg<<n = count()>> item[k, i] = _.
+total[] = n <- agg<<n = count()>> item[k, i] = _.
+"""
+LISTS = 5
+
+
+def lists_of(relation, keys):
+    return {k: [v for key, _, v in relation if key == k] for k in keys}
+
+
+def read_write(workspace, random, values):
+    """Read some lists and append to some, in one transaction; return what it read and appended."""
+    keys = random.sample(range(LISTS), 2)
+    with workspace.transaction() as txn:
+        read = lists_of(txn.inner["item"], keys)
+        appended = {k: [next(values) for _ in range(random.randrange(1, 3))] for k in keys[: random.randrange(3)]}
+        for k, more in appended.items():
+            txn.insert("item", [(k, len(read[k]) + i, v) for i, v in enumerate(more)])
+    return appended, read
+
+
+def only_read(workspace, random):
+    """Read lists and views in one snapshot, in which they must agree."""
+    with workspace.store.snapshot() as snap:
+        read = lists_of(snap["item"], range(LISTS))
+        assert dict(snap["size"]) == {k: len(values) for k, values in read.items() if values}
+        assert [*snap["total"]] == [(n,) for n in [sum(map(len, read.values()))] if n]
+    return {}, read
+
+
+def take_part(number, path, results, count):
+    random = Random(number)
+    values = iter(range(number * 10**6, (number + 1) * 10**6))
+    with ivm.open(path, sync=("off", "commit", "full")[number % 3]) as workspace:
+        for _ in range(count):
+            began = time.monotonic()
+            if random.random() < 0.6:
+                appended, read = read_write(workspace, random, values)
+            else:
+                appended, read = only_read(workspace, random)
+            results.put(Done(began, time.monotonic(), appended, read))
+    results.put(None)
+
+
+def run(path, processes, count, killed=()):
+    """Return the history that processes made, and the lists at its end."""
+    results = [CONTEXT.SimpleQueue() for _ in range(processes)]
+    running = [CONTEXT.Process(target=take_part, args=(n, path, results[n], count)) for n in range(processes)]
+    for process in running:
+        process.start()
+    history = []
+    for n, process in enumerate(running):
+        if n in killed:
+            time.sleep(0.4)
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            while not results[n].empty():
+                history.append(results[n].get())
+    for n, process in enumerate(running):
+        if n not in killed:
+            history += iter(results[n].get, None)
+            process.join(60)
+            assert process.exitcode == 0
+    with ivm.open(path) as workspace:
+        lists = lists_of(workspace["item"], range(LISTS))
+        assert not workspace.check() and not workspace.store.check()
+    return [done for done in history if done], lists
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "w.pages"
+    with ivm.open(path) as workspace:
+        workspace.install(RULES)
+    return path
+
+
+def test_transactions_of_eight_processes_are_serial(path):
+    history, lists = run(path, 8, 15)
+    assert len(history) == 120 and sum(map(len, lists.values())) > 40
+    assert [*faults(history, lists)] == []
+
+
+def test_transactions_of_killed_processes_are_serial(path):
+    history, lists = run(path, 6, 25, killed=(0, 2, 4))
+    assert len(history) >= 75
+    assert [*faults(history, lists)] == []
+
+
+def test_the_checker_of_histories_finds_faults():
+    def found(*history, lists):
+        return [*faults(history, lists)]
+
+    first, second = Done(0, 1, {1: [10]}, {}), Done(2, 3, {1: [11]}, {1: [10]})
+    assert found(first, second, lists={1: [10, 11]}) == []
+    assert found(first, second, lists={1: [11]})  # a lost append
+    assert found(first, second, lists={1: [11, 10]})  # no beginning of the list
+    assert found(first, Done(2, 3, {}, {1: []}), lists={1: [10]})  # a read of what was before
+    skewed = Done(0, 9, {1: [10]}, {2: []}), Done(0, 9, {2: [20]}, {1: []})
+    assert found(*skewed, lists={1: [10], 2: [20]})  # neither has seen the other
+
+
+def test_rules_that_another_process_installs_are_used(path):
+    with ivm.open(path, sync="off") as one, ivm.open(path, sync="off") as two:
+        two.install("big(k) <- size[k] = n, n > 2.", name="big")
+        with one.transaction() as txn:
+            txn.insert("item", [(1, i, i) for i in range(3)])
+        assert [*two["big"]] == [*one["big"]] == [(1,)] and "big" in one
+        one.uninstall("big")
+        with two.transaction() as txn:
+            txn.insert("item", [(2, i, i) for i in range(3)])
+        assert "big" not in two and dict(two["size"]) == {1: 3, 2: 3} and not one.check() and not two.check()
+        one.sql("CREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR)")
+        two.sql("INSERT INTO t VALUES (1, 'x')")
+        one.sql("INSERT INTO t VALUES (2, 'y')")
+        assert [*two.sql("SELECT b FROM t ORDER BY a")] == [("x",), ("y",)]
