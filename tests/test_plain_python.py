@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMALL = [
     "tests/ivm/test_paper.py",
+    "tests/ivm/maintenance/test_reach.py::test_a_constant_that_becomes_known_and_is_forgotten",
     "tests/ivm/recursion/test_recursive_views.py::test_in_memory_by_hashes",
     "tests/ivm/recursion/test_recursive_views.py::TestLimits::test_in_memory",
     "tests/pagestore/trees/test_fold_figures.py::test_maxsales_of_region_2",

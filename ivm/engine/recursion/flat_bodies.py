@@ -3,7 +3,12 @@
     path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a hash table; path in chains
 
 A body is plain if, starting from any of its facts, each further atom shares variables with only one earlier atom, so
-that no two atoms are intersected, and if it computes only sums of integers. Others are evaluated in rounds of probes.
+that no two atoms are intersected, and if it computes only sums of integers. An atom may also share variables with
+several if those before it list few rows, since looking all of them up then costs less than intersecting:
+
+    points(v, h) <- load(v, b, f), points(b, g), held(g, f, h).     from held: load by f, few; points by b and g
+
+Others are evaluated in rounds of probes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +25,14 @@ from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import Encoder
 from pagestore.compiled import TypedKernel, Words
-from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
+from pagestore.host import WORD_MAX, Transaction, begins, read_batches, sort_order
 
 HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
 
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
+
+
+FAN_OUT_MAX = 64  # rows that atoms may list for a fact, in the mean, before one that shares variables with several
 
 
 class NotPlain(Exception):
@@ -118,7 +126,13 @@ class FlatBodies:
         self.kept = {c for c in self.kept if len(own) == 1 and own[0].columns.get(c) == number[terms[c]]}
         for nth, waiting in enumerate(own):
             first = len(self._steps)
-            self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests)
+            kept = self._relations.copy(), self._indices.copy()
+            try:
+                self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests)
+            except NotPlain:
+                del self._steps[first:]
+                self._relations, self._indices = kept
+                self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests, relations_first=True)
             self.depth = max(self.depth, len(self._steps) - first)
             at = self._listed([number[name] for name in terms])
             row = [first, len(self._steps), self.names.index(body.view), at, len(terms), value]
@@ -148,25 +162,31 @@ class FlatBodies:
         raise NotPlain
 
     def _lay_steps(
-        self, waiting: Atom, nth: int, own: Sequence[Atom], others: Sequence[Atom], tests: Sequence[Test]
-    ) -> None:
+        self, waiting: Atom, nth: int, own: Sequence[Atom], others: Sequence[Atom], tests: Sequence[Test],
+        relations_first: bool = False,
+    ) -> None:  # fmt: skip
         known = {*waiting.columns.values()}
         holders = [known.copy()]
         left = [(a, kernel.EARLIER if i < nth else kernel.NOT_LATER) for i, a in enumerate(own) if i != nth]
         left += [(a, kernel.ANY) for a in others if not a.negated]
         absent, waiting_tests = [a for a in others if a.negated], list(tests)
+        listed: list[
+            tuple[str, list[int]]
+        ] = []  # the atoms that list rows, and the columns by which they are looked up
         step = [kernel.WAITING, 0, 0, 0, *self._taken(waiting, set()), 0, 0, kernel.ANY]
         while True:
             step[kernel.TESTS], step[kernel.TEST_COUNT] = self._due_tests(waiting_tests, absent, known, holders)
             self._steps.append(step)
             if not left:
                 break
-            atom, before = max(left, key=lambda one: self._bound_share(one[0], known))
+            atom, before = max(left, key=lambda one: self._priority(one[0], known, relations_first))
             left.remove((atom, before))
             bound = [column for column, v in sorted(atom.columns.items()) if v in known]
             shared = {atom.columns[column] for column in bound}
-            if not bound or not any(shared <= holder for holder in holders):
+            if not bound or not (any(shared <= holder for holder in holders) or self._list_few(listed)):
                 raise NotPlain
+            if len(bound) < len(atom.columns):
+                listed.append((atom.predicate, bound))
             by = self._listed([word for column in bound for word in (column, atom.columns[column])])
             if atom.predicate in self.names:
                 if self.folds:
@@ -184,11 +204,21 @@ class FlatBodies:
         if waiting_tests or absent:
             raise NotPlain
 
-    @staticmethod
-    def _bound_share(atom: Atom, known: set[int]) -> tuple[bool, int]:
+    def _priority(self, atom: Atom, known: set[int], relations_first: bool) -> tuple[bool, int, bool]:
         """Return the priority of an atom: those with all variables known come first, then those with the most."""
         n = sum(v in known for v in atom.columns.values())
-        return n == len(atom.columns), n
+        return n == len(atom.columns), n, relations_first and atom.predicate not in self.names
+
+    def _list_few(self, listed: Sequence[tuple[str, list[int]]]) -> bool:
+        """Return whether atoms, looked up by some columns, are of relations and list few rows for a fact."""
+        rows = 1.0
+        for predicate, bound in listed:
+            if predicate in self.names:
+                return False
+            keys = self._read(predicate, tuple(bound))[:, bound].T
+            sizes = np.diff(np.flatnonzero(begins(keys)), append=keys.shape[1])
+            rows *= float((sizes**2).sum()) / max(1, keys.shape[1])  # the more rows a key has, the more facts have it
+        return rows <= FAN_OUT_MAX
 
     def _taken(self, atom: Atom, bound: set[int]) -> tuple[int, int]:
         """Return where in `lists` the columns are that give variables their values, and how many there are."""

@@ -147,7 +147,6 @@ def test_an_edit_pays_for_the_views_that_it_reaches(work, tmp_path):
         assert workspace.check() == []
 
 
-@compiled
 def test_a_constant_that_becomes_known_and_is_forgotten(tmp_path):
     """A text that a transaction adds and rolls back leaves no word behind that another text then has."""
     rules = "\n".join(f'v{i}(k) <- r(k, _, s, _, _), s = "{word}".' for i, word in enumerate(["x", "y", "z"]))

@@ -322,3 +322,37 @@ def test_what_was_derived_in_memory_is_kept(tmp_path, monkeypatch):
         assert list(workspace["p"]) == rows
         assert workspace.stats("p")["operations"] < 1.5 * whole
         assert not workspace.check()
+
+
+POINTS_TO = """
+    points(v, h) <- fresh(v, h).
+    points(v, h) <- copy(v, w), points(w, h).
+    points(v, h) <- load(v, b, f), points(b, g), held(g, f, h).
+    held(g, f, h) <- store(b, f, v), points(b, g), points(v, h).
+"""
+
+
+@pytest.mark.parametrize("fields", [20, 1])
+def test_a_points_to_analysis(tmp_path, monkeypatch, fields):
+    """Of several views, two of three atoms of a body share variables with both others; one field is in every load."""
+    random = np.random.default_rng(3)
+    spans = {"fresh": (300, 100), "copy": (300, 300), "load": (300, 300, fields), "store": (300, fields, 300)}
+    with ivm.open(tmp_path / "store.pages", sync="off", threads=1) as workspace:
+        for name, ends in spans.items():
+            args = "xyz"[: len(ends)]
+            workspace.install(f"{name}({', '.join(args)}) -> {', '.join(f'int({x})' for x in args)}.", name)
+            with workspace.transaction() as txn:
+                txn.insert(name, [random.integers(0, end, 200) for end in ends])
+        found = {}
+        for way in ("in memory", "over pages"):
+            if way == "over pages":
+                monkeypatch.setattr(fixpoint.Fixpoint, "_flat", lambda self: None)
+            workspace.install(POINTS_TO, way)
+            rows = {name: list(workspace[name]) for name in ("points", "held")}
+            found[way] = rows, workspace.stats("points")["operations"]
+            assert not workspace.check()
+            workspace.uninstall(way)
+        assert found["in memory"][0] == found["over pages"][0]
+        assert len(found["in memory"][0]["held"]) > 1000
+        few, many = found["in memory"][1], found["over pages"][1]
+        assert 2 * few < many if fields == 20 else few == many, "where every load has one field, atoms are intersected"
