@@ -495,7 +495,9 @@ class Workspace:
         [['+edge(3, 4)']]
         """
         if fact.lstrip()[:6].upper() == "SELECT":
-            fact, row = self._selected(fact, version)
+            from ivm.sql.statements import row_of
+
+            fact, row = row_of(fact, self.predicates, self.sql if version is None else self.at(version).sql)
         return self._asker(version).why(fact, row, most)
 
     def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
@@ -522,18 +524,6 @@ class Workspace:
 
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             return Asker(self.store, self.rules_of, snap.version, self.threads)
-
-    def _selected(self, text: str, version: int | str | None) -> tuple[str, dict[str, Any]]:
-        """Return the view that a query of SQL reads, and its first row by columns.  Raises SqlError."""
-        from ivm.sql.errors import SqlError
-        from ivm.sql.statements import table_of
-
-        name = table_of(text, self.predicates)
-        found = self.sql(text) if version is None else self.at(version).sql(text)
-        if not found:
-            raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
-        (row,) = found.to_arrow().slice(0, 1).to_pylist()
-        return name, row
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
