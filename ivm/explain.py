@@ -202,13 +202,17 @@ def _span(rule: InstalledRule) -> list[str]:
 
 def _basis(rule: InstalledRule, source: Source) -> list[str]:
     """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
-    sizes, reason, *_ = rule.basis
+    sizes, reason, operations, expected = rule.basis
     lines = (
         [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
     )
     now = {name: source.tree(name).count for name in sizes}
     if now != sizes:
         lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
+    if sizes and operations:
+        lines.append(f"  took      {operations:,} operations when it was last evaluated")
+    if sizes and expected:
+        lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines
 
 

@@ -24,6 +24,7 @@
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
+    memberships   are joined with helpers of their constants           plan/rewrite/memberships.py
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
     negations     likewise
@@ -74,6 +75,7 @@ from ivm.plan.rewrite.helpers import (
     refuse_failures,
 )
 from ivm.plan.rewrite.magic import pass_constants
+from ivm.plan.rewrite.memberships import lift_memberships
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
 from ivm.views.levels import share_levels
@@ -191,6 +193,7 @@ def with_block(
         program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
     if rewrites.levels and not once:
         program = share_levels(program)
+    program = lift_memberships(program)
     program = lift_existentials(program)
     program = lift_computed(program)
     program = lift_negations(program)

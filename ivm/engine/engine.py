@@ -21,7 +21,7 @@ from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
-from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
+from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
@@ -93,7 +93,7 @@ class Engine(PlanningFiller):
             done = 0 if self.installed.needed_for(edits) else self._run_compiled(schedule, edits)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
-                self._run(schedule.steps[done:], waiting)
+                self._run(schedule, done, waiting)
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
@@ -111,7 +111,7 @@ class Engine(PlanningFiller):
         try:
             for name in changed:
                 self._adopt_change(name, before[name])
-            self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
+            self._run(schedule_of(self.installed, frozenset(changed)), 0, {})
             self.follow_sizes(changed)  # for the next transaction, since relations have changed before their indices
         except EditError as error:
             raise divergence(str(error)) from error
@@ -169,9 +169,11 @@ class Engine(PlanningFiller):
 
     # -- the steps of a schedule
 
-    def _run(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Run steps one by one; `waiting` holds the pending edits by predicate."""
+    def _run(self, schedule: Schedule, done: int, waiting: dict[str, list[Edits]]) -> None:
+        """Run the steps that are not done one by one; `waiting` holds the pending edits by predicate."""
+        reached: dict[Index, set[Plan]] = {}
         anew = set[int]()  # the numbers of rules whose views are evaluated anew, after the last step of such a rule
+        steps = schedule.steps[done:]
         for place, step in enumerate(steps):
             if isinstance(step, Flush):
                 if step.name in waiting:
@@ -187,7 +189,11 @@ class Engine(PlanningFiller):
                     waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
-            if step.rule.number in anew or self._is_better_anew(step):
+            known = step.rule.number in anew
+            own = step.plan.tries[0].index if step.plan.is_scan and not known else None
+            if own is not None and step.plan not in self._reached(schedule, own, reached):
+                continue
+            if known or self._is_better_anew(step):
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 anew.update(rule.number for rule in group)
                 if not any(isinstance(one, Follow) and one.rule.number in anew for one in steps[place + 1 :]):
@@ -195,14 +201,22 @@ class Engine(PlanningFiller):
                 continue
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
-                    waiting.setdefault(name, []).append(edit)
+                    if len(edit[0]):
+                        waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
+
+    def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
+        if index not in known:
+            change = self.deltas.get(index)
+            known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
+        return known[index]
 
     def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
-        done = schedule.run(self.txn, edits)
+        done = schedule.run(self.txn, edits, self.encode)
         for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
             if operations > EXCESS_FREE:

@@ -35,9 +35,7 @@ PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 SIZES_FACTOR = 8  # plans are made anew once a relation has this many times the rows that they were made for, or fewer
-SIZES_FREE = (
-    100  # rows that are added to both before they are compared, so that little changes of few rows do not count
-)
+SIZES_FREE = 100  # rows added to both before they are compared: changes of few rows do not count
 T = TypeVar("T")
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
 

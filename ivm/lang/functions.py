@@ -22,7 +22,7 @@ class Signature(NamedTuple):
 
     `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind `alike` share one type.
     `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
-    a value where an argument is null.
+    a value where an argument is null.  One that `may_fail` does not if its constants are `sure`.
     """
 
     takes: tuple[str, ...]
@@ -31,6 +31,7 @@ class Signature(NamedTuple):
     open: bool = False
     strict: bool = True
     may_fail: bool = False
+    sure: "Callable[[Sequence[Term]], bool] | None" = None
 
     def kind(self, place: int) -> str:
         """Return the kind of a parameter."""
@@ -92,6 +93,17 @@ def _whole_number(constants: Sequence[Const | None]) -> int:
     """Return the second argument, a number of digits, which must be a constant; 0 if there is none."""
     value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
     return value if isinstance(value, int) else 0
+
+
+UNITS = "century", "decade", "year", "quarter", "month", "week", "day", "hour", "minute", "second"
+
+
+def _of_known_unit(args: Sequence[Term]) -> bool:
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS
+
+
+def _is_filled(args: Sequence[Term]) -> bool:
+    return isinstance(args[-1], Const) and bool(args[-1].value)
 
 
 def _plain(gives: Type, *takes: str, least: int | None = None, may_fail: bool = False) -> Signature:
@@ -159,8 +171,8 @@ FUNCTIONS: dict[str, Signature] = {
     "string:substring": _plain("string", "string", "int64", "int64", least=2),
     "string:left": _plain("string", "string", "int64"),
     "string:right": _plain("string", "string", "int64"),
-    "string:lpad": _plain("string", "string", "int64", "string"),
-    "string:rpad": _plain("string", "string", "int64", "string"),
+    "string:lpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
+    "string:rpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
     "string:replace": _plain("string", "string", "string", "string"),
     "string:repeat": _plain("string", "string", "int64"),
     "string:position": _plain("int64", "string", "string"),
@@ -188,8 +200,10 @@ FUNCTIONS: dict[str, Signature] = {
             "epoch",
         )
     },
-    "datetime:truncate": _plain("timestamp", "moment", "string"),
-    "datetime:difference": Signature(("moment", "moment", "string"), "int64", 3, may_fail=True),
+    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_of_known_unit),
+    "datetime:difference": Signature(
+        ("moment", "moment", "string"), "int64", 3, may_fail=True, sure=_of_known_unit
+    ),
     "datetime:format": _plain("string", "moment", "string"),
     "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
@@ -213,6 +227,12 @@ ALIASES = {  # names of SQL, LogiQL and Soufflé
     "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
     "int64:string:convert": "string", "datetime:date": "date",
 }  # fmt: skip
+
+
+def call_may_fail(call: Call) -> bool:
+    """Return whether a function may have no value for some arguments, given those that are constants."""
+    signature = FUNCTIONS[call.name]
+    return signature.may_fail and not (signature.sure and signature.sure(call.args))
 
 
 USERS: dict[str, str] = {}  # the signatures of users' functions, as text

@@ -26,7 +26,7 @@ import numpy as np
 
 from ivm.errors import RangeError, RuleTypeError
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
@@ -423,7 +423,7 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
                 yield node
                 yield from binaries(node.left, node.right)
             case Call():
-                if FUNCTIONS[node.name].may_fail:
+                if call_may_fail(node):
                     yield node
                 yield from binaries(*node.args)
             case Compare():

@@ -44,7 +44,11 @@ class Operands(NamedTuple):
 
     def texts(self, place: int) -> Any:
         """Return an argument's values, which are texts, as an Arrow array of strings."""
-        return self.encode.decode(self.types[place], self.words[place]).cast("string")
+        if self.types[place] == "string":
+            return self.encode.decode("string", self.words[place])
+        import pyarrow as pa
+
+        return pa.array([text_of(value) for value in self.values(place)], "string")
 
     def none(self) -> np.ndarray:
         """Return that nothing fails, bool[n]."""
@@ -68,7 +72,7 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     found, fails = list[Any](), np.zeros(distinct.shape[1], bool)
     for place, row in enumerate(zip(*columns, strict=True)):
         try:
-            found.append(function(*(v.decode() if isinstance(v, bytes) else v for v in row)))
+            found.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
         except (ValueError, InvalidOperation, OverflowError):
             found.append(None)
             fails[place] = True
@@ -77,6 +81,11 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     if kept:
         words[~fails] = x.encode.words(x.gives, kept)
     return words[inverse], fails[inverse]
+
+
+def text_of(value: bytes) -> str:
+    """Return bytes as a text; what is not UTF-8 among them is U+FFFD."""
+    return value.decode(errors="replace")
 
 
 def shown(value: Any) -> str:
@@ -89,5 +98,5 @@ def shown(value: Any) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, bytes):
-        return value.decode()
+        return text_of(value)
     return str(value)

@@ -26,6 +26,7 @@ import numpy as np
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Compare, Const, Term, Var
 
+AMONG = "$among"  # in the names of helpers with the constants of a membership
 SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
 
@@ -34,6 +35,11 @@ class Index(NamedTuple):
 
     predicate: str
     order: tuple[int, ...]
+
+
+def is_membership(predicate: str) -> bool:
+    """Return whether a predicate is a helper with the constants of `x in (1, 5)` (rewrite/memberships.py)."""
+    return AMONG in predicate
 
 
 def permuted(index: Index) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ivm.plan.operands import Operands, Result, by_text, shown
+from ivm.plan.operands import Operands, Result, by_text, shown, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ def _by_pattern(compute: Callable[..., "pa.Array"], place: int, lenient: bool = 
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return text_of(value) if isinstance(value, bytes) else str(value)
 
 
 def _finds(texts: "pa.Array", pattern: str) -> "pa.Array":

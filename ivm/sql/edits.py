@@ -11,7 +11,7 @@ from sqlglot import exp
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError, nearest
+from ivm.sql.errors import SqlError, counted, nearest
 from ivm.sql.literals import constant, converted
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -56,7 +56,9 @@ class Edits:
         queries = Queries(builder, self.catalog.schema())
         found = queries.query(query)
         if len(found.columns) != len(types):
-            raise SqlError(f"{len(found.columns)} values for {len(types)} columns of {self.name}", query)
+            raise SqlError(
+                f"{counted(len(found.columns), 'value')} for {counted(len(types), 'column')} of {self.name}", query
+            )
         columns = []
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
@@ -118,7 +120,9 @@ class Edits:
         for row in node.expressions:
             items = row.expressions if isinstance(row, exp.Tuple) else [row]
             if len(items) != len(places):
-                raise SqlError(f"{len(items)} values for {len(places)} columns of {self.name}", row)
+                raise SqlError(
+                    f"{counted(len(items), 'value')} for {counted(len(places), 'column')} of {self.name}", row
+                )
             found.append(tuple(self._value(item, place) for item, place in zip(items, places, strict=True)))
         return found
 

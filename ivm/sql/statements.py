@@ -17,7 +17,7 @@ from ivm.errors import ConstraintError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
-from ivm.sql.errors import SqlError, SqlSyntaxError
+from ivm.sql.errors import SqlError, SqlSyntaxError, counted
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
-QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
+QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
@@ -111,7 +111,9 @@ def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list
     positional = [*filter(_is_positional, places)]
     if positional and (isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)):
         given = 0 if parameters is None else len(parameters)
-        raise SqlError(f"{len(positional)} parameters are wanted, and {given} given, as a list", positional[0])
+        raise SqlError(
+            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of them", positional[0]
+        )
     values = iter(parameters if isinstance(parameters, Sequence) else ())
     for place in places:
         place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
@@ -147,7 +149,7 @@ class Statements:
             except ConstraintError as error:
                 raise self._violated(error, node) from error
             except RangeError as error:
-                raise SqlError(f"a row has no value: {error}", node) from error
+                raise SqlError(f"a row has no value ({error}): TRY(...) and TRY_CAST give null there", node) from error
             except RuleError as error:
                 raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
@@ -165,7 +167,7 @@ class Statements:
     def _run(self, node: exp.Expr, text: str) -> Answer | None:
         if isinstance(node, QUERIES):
             return self._query(node)
-        if isinstance(node, exp.Pivot | exp.From):
+        if isinstance(node, exp.From):
             return self._query(exp.select("*").from_(node))
         if isinstance(node, EDITS):
             return self._edit(node)

@@ -54,6 +54,8 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
             columns.append(column)
             key += [column.name] * is_key
             continue
+        if isinstance(node, exp.Identifier | exp.Column):
+            raise SqlError(f"column {node.name} has no type", node)
         inner = node.expressions[0] if isinstance(node, exp.Constraint) and node.expressions else node
         if isinstance(inner, exp.PrimaryKey):
             key += [one.name for one in inner.expressions]

@@ -15,7 +15,7 @@ from ivm.sql import tables
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.edits import Edits
-from ivm.sql.errors import SqlError, SqlWarning, nearest
+from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -124,7 +124,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
         names = [n for n, _ in rows.columns]
         if columns:
             if len(columns) > len(names):
-                raise SqlError(f"{len(columns)} names for {len(names)} columns of {name}", node)
+                raise SqlError(f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}", node)
             names[: len(columns)] = columns
     finished = finish(queries.builder, rows, name, names)
     shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]

@@ -377,6 +377,7 @@ def one_batch(parts: Sequence[Edits]) -> Edits:
 PAGES, PAGES_MAX = 64, 256  # pages that all queues together may write in a first call: at least, at most
 PAGES_AGAIN = 1024  # ... in a second call, if they were too few
 MOST = 4000  # edits in a queue
+MANY, SHORTER = 24, 8  # queues of more trees hold one in SHORTER of these
 
 
 class EditQueue(NamedTuple):
@@ -412,24 +413,28 @@ class EditQueues:
             places[first : first + rows, :columns] = queue.places
         shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
         self._table = np.array([(0, 0, spec.keys, spec.values, spec.tree_id) for spec in specs], np.int64)
-        self._waiting, self.waits = np.empty((len(queues), width, MOST), np.int64), np.zeros(len(queues), np.int64)
-        self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
+        most = MOST if len(specs) <= MANY else MOST // SHORTER
+        self._waiting, self.waits = np.empty((len(queues), width, most), np.int64), np.zeros(len(queues), np.int64)
+        self._deltas = np.empty((len(specs), width, 2 * most), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
         self._taken, self._retired = np.zeros(kernel.TAKEN, np.int64), np.empty((2 * PAGES_AGAIN, 3), np.int64)
         self._queues = Queues(
             shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits, self._deltas, self._tallies
         )
         self._left: Sequence[Tree] = ()  # the trees that are in the table
-        self._asked = PAGES_AGAIN, self._columns, folds, 2 * MOST
-        moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
-        self._reordering = Reordering(moving, order, np.empty(2 * MOST, bool))
+        self._asked = PAGES_AGAIN, self._columns, folds, 2 * most
+        moving, order = np.empty((2, width, 2 * most), np.int64), np.empty(4 * most, np.int64)
+        self._reordering = Reordering(moving, order, np.empty(2 * most, bool))
 
     def clear(self) -> None:
         """Empty all queues."""
         self.waits.fill(0)
 
     def wait(self, g: int, actions: np.ndarray, rows: np.ndarray) -> None:
-        """Put edits into the empty queue g: actions int64[n], rows int64[C, n] in any order, n at most MOST."""
+        """Put edits into the empty queue g: actions int64[n], rows int64[C, n] in any order.
+
+        At most MOST / SHORTER edits fit in any queue.
+        """
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 

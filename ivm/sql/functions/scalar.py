@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from difflib import get_close_matches
 from math import pi
 
 from sqlglot import exp
@@ -53,8 +54,16 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
-    raise SqlError(f"{node.key.upper() if not isinstance(node, exp.Anonymous) else node.name}: this function is not "
-                   f"known, in {shown[:60]}; docs/sql.md lists those that are", node)  # fmt: skip
+    name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+    known = get_close_matches(name.lower(), names(), 1, 0.75)
+    hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
+    raise SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
+
+
+def names() -> list[str]:
+    """Return the names of the functions that are known, in lower case."""
+    kinds = {kind for own, _ in _FAMILIES for kind in own if issubclass(kind, exp.Func)}
+    return sorted({name.lower() for kind in kinds for name in kind.sql_names()} | {*_NAMED})
 
 
 # -- arithmetic

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Needs, Scope
 from ivm.sql.rules import Body, Builder, Table
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     def named(self, names: list[str], node: exp.Expr) -> Rows:
         """Return rows with the names that an alias gives their columns, as in `AS t(a, b)`."""
         if len(names) > len(self.columns):
-            raise SqlError(f"{len(names)} names for {len(self.columns)} columns", node)
+            raise SqlError(f"{counted(len(names), 'name')} for {counted(len(self.columns), 'column')}", node)
         own = [name for name, _ in self.columns]
         given = [*names, *own[len(names) :]]
         return self._replace(columns=[(n, v) for n, (_, v) in zip(given, self.columns, strict=True)])
@@ -103,7 +103,7 @@ class Clauses:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(self.items):
-                raise SqlError(f"{clause} {place}: the select list has {len(self.items)} columns", node)
+                raise SqlError(f"{clause} {place}: the select list has {counted(len(self.items), 'column')}", node)
             return unaliased(self.items[place - 1])
         if isinstance(node, exp.Column) and not node.table and self.scope.own(node) is None:
             return self.scope.aliases.get(node.name.lower(), node)
@@ -114,7 +114,7 @@ class Clauses:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(columns):
-                raise SqlError(f"ORDER BY {place}: the select list has {len(columns)} columns", node)
+                raise SqlError(f"ORDER BY {place}: the select list has {counted(len(columns), 'column')}", node)
             return columns[place - 1][1]
         if isinstance(node, exp.Column) and not node.table:
             for name, value in columns:

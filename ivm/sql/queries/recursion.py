@@ -16,7 +16,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
@@ -56,7 +56,9 @@ def cte(queries: Translator, node: exp.CTE, names: list[str], outer: Scope | Non
 
     further = _further(queries, node.alias.lower(), step, rows)
     if len(further.columns) != len(columns):
-        raise SqlError(f"{node.alias} has {len(columns)} columns first and {len(further.columns)} after", node)
+        raise SqlError(
+            f"{node.alias} has {counted(len(columns), 'column')} first and {len(further.columns)} after", node
+        )
     for part, own_paths in ((first, []), (further, [*before])):
         body = part.body.copy()
         values = [_widest(convert(v, c.type, node)) for (_, v), c in zip(part.columns, columns, strict=True)]

@@ -13,6 +13,7 @@ import ivm
 from ivm.errors import RangeError, RuleTypeError
 from ivm.lang.functions import ALIASES, FUNCTIONS
 from ivm.plan.functions import CHOICES, STRICT
+from tests.ivm.plan.function_table import table
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
 +t(1, -2, "Ab", 1.55, 2.5, #2020-02-29#, #2020-02-29 10:11:12.5#).
@@ -221,6 +222,11 @@ def test_each_function_is_in_the_table_of_the_docs() -> None:
         assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), name
 
 
+def test_the_page_of_functions_is_that_of_the_registry() -> None:
+    page = Path(__file__).parents[3] / "docs" / "functions.md"
+    assert page.read_text() == table(), "python -m tests.ivm.plan.function_table > docs/functions.md"
+
+
 def test_other_names_are_of_functions_and_of_nothing_else() -> None:
     assert set(ALIASES.values()) <= FUNCTIONS.keys()
     assert not ALIASES.keys() & FUNCTIONS.keys()
@@ -236,6 +242,11 @@ def test_other_names_are_of_functions_and_of_nothing_else() -> None:
         ("q(r) <- t(k, _, _, _, _, _, _), r = shift_left[k, 63].", "`shift_left[k, 63]` has no value"),
         ("q(r) <- t(k, _, _, _, _, _, _), r = divide[k, k - 1, 2].", "`divide[k, k - 1, 2]` has no value"),
         ("q(r) <- t(k, _, _, _, _, _, _), r = mod[k, k - 1].", "`mod[k, k - 1]` has no value"),
+        ('q(r) <- t(_, _, s, _, _, _, _), r = string:lpad[s, 9, ""].', "has no value for some binding"),
+        ('q(r) <- t(_, _, _, _, _, d, _), r = datetime:truncate[d, "fortnight"].', "has no value for some binding"),
+        ('q(r) <- t(_, _, s, _, _, d, _), r = datetime:difference[d, d, s + "x"].', "has no value for some binding"),
+        ('q(r) <- t(_, _, s, _, _, _, _), r = string:format["{} {}", s].', "has no value for some binding"),
+        ('q(r) <- t(_, _, s, _, _, _, _), r = regexp_replace[s, "(", "x"].', "has no value for some binding"),
     ],
 )
 def test_what_has_no_value_fails(ws: ivm.Workspace, rule: str, message: str) -> None:
@@ -296,6 +307,23 @@ def test_a_predicate_takes_precedence(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as workspace:
         workspace.install("abs[x] = y -> int(x), int(y). +abs[3] = 40. e(x) -> int(x). +e(3).")
         assert list(workspace.query("q(y) <- e(x), y = abs[x].")) == [(40,)]
+
+
+def test_every_function_of_texts_takes_bytes_that_are_no_text() -> None:
+    with ivm.open(":memory:") as workspace:
+        workspace.install("t[k] = (b, s) -> int(k), bytes(b), string(s).")
+        with workspace.transaction() as txn:
+            txn.insert("t", [(1, b"\xff", "a"), (2, b"a", "b")])
+        for name, signature in FUNCTIONS.items():
+            if "string" in signature.takes and name not in ("datetime:parse", *CHOICES):
+                args = ", ".join({"string": "b", "int64": "k"}.get(kind, "#2020-01-02#") for kind in signature.takes)
+                try:
+                    found = list(workspace.query(f"q(k, r) <- t[k] = (b, _), r = {name}[{args}]."))
+                except RangeError:
+                    continue
+                assert len(found) == 2, name
+        assert list(workspace.query("q(s) <- t[_] = (b, _), s = string[b].")) == [("a",), (chr(0xFFFD),)]
+        assert list(workspace.query("q(s) <- t[_] = (b, _), s = upper[b].")) == [("A",), (chr(0xFFFD),)]
 
 
 def test_texts_that_are_all_null_need_no_dictionary() -> None:
