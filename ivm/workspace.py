@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -59,11 +59,23 @@ from pagestore.host import (
 if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
 
+Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
+
 
 def open(
-    path: str | os.PathLike[str], threads: int | None = None, memory: int | None = None, **options: Any
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    memory: int | None = None,
+    *,
+    mode: Literal["rw", "r"] = "rw",
+    page_size: int | None = None,
+    sync: Literal["full", "commit", "off"] = "full",
+    retain: int | Literal["all"] | None = None,
+    create: bool = True,
+    timeout: float = 0.0,
+    exclusive: bool = False,
 ) -> "Workspace":
-    """Open the workspace in a store file, or create it; other options as for `pagestore.open`.
+    """Open the workspace in a store file, or create it; the named options are those of `pagestore.open`.
 
     Up to `threads` threads share large pieces of work; by default one per core.  The rows of one evaluation may take
     `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
@@ -72,7 +84,7 @@ def open(
     """
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
-    store = pagestore.open(path, threads=threads, **options)
+    store = pagestore.open(path, mode, page_size, sync, retain, create, threads, timeout, exclusive)
     try:
         workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
@@ -97,7 +109,8 @@ class Workspace:
     # -- rules
 
     def install(
-        self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
+        self, text: str, name: str = "main", granularity: int = 1,
+        maintenance: Literal["auto", "match", "probe"] = "auto",
         rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
         edit: Callable[[Transaction], None] | None = None,
     ) -> None:  # fmt: skip
@@ -287,7 +300,7 @@ class Workspace:
             partial(self._sql_in, snap.version, None),
         )
 
-    def sql(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+    def sql(self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb") -> Answer | None:
         """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
 
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
@@ -482,7 +495,9 @@ class Workspace:
         [['+edge(3, 4)']]
         """
         if fact.lstrip()[:6].upper() == "SELECT":
-            fact, row = self._selected(fact, version)
+            from ivm.sql.statements import row_of
+
+            fact, row = row_of(fact, self.predicates, self.sql if version is None else self.at(version).sql)
         return self._asker(version).why(fact, row, most)
 
     def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
@@ -509,18 +524,6 @@ class Workspace:
 
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             return Asker(self.store, self.rules_of, snap.version, self.threads)
-
-    def _selected(self, text: str, version: int | str | None) -> tuple[str, dict[str, Any]]:
-        """Return the view that a query of SQL reads, and its first row by columns.  Raises SqlError."""
-        from ivm.sql.errors import SqlError
-        from ivm.sql.statements import table_of
-
-        name = table_of(text, self.predicates)
-        found = self.sql(text) if version is None else self.at(version).sql(text)
-        if not found:
-            raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
-        (row,) = found.to_arrow().slice(0, 1).to_pylist()
-        return name, row
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 from uuid import UUID, uuid4
 
 from pagestore.errors import FormatError, NoStoreError
@@ -47,12 +47,17 @@ if TYPE_CHECKING:
     from pagestore.admin.vacuum import Compact, Vacuum
 
 
+Mode = Literal["rw", "r"]
+Sync = Literal["full", "commit", "off"]
+Retain = int | Literal["all"]
+
+
 def open(
     path: str | os.PathLike[str],
-    mode: str = "rw",
+    mode: Mode = "rw",
     page_size: int | None = None,
-    sync: str = "full",
-    retain: int | str | None = None,
+    sync: Sync = "full",
+    retain: Retain | None = None,
     create: bool = True,
     threads: int | None = None,
     timeout: float = 0.0,
@@ -242,12 +247,12 @@ class Store:
             history.remove_tag(self._handle, name)
 
     @property
-    def retain(self) -> int | str:
+    def retain(self) -> Retain:
         """The number of versions of each branch that are kept, or "all"; assign to change it."""
         return self._handle.refresh().settings.retain or "all"
 
     @retain.setter
-    def retain(self, retain: int | str) -> None:
+    def retain(self, retain: Retain) -> None:
         number = retain_number(retain)
         with self._handle.administering():
             self._handle.administer(settings=self._handle.state.settings._replace(retain=number))

@@ -4,8 +4,10 @@ Whoever changes one of these lists writes the change into CHANGELOG.md.
 """
 
 import importlib
+import inspect
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -175,3 +177,19 @@ def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
     pagestore.open(path).close()
     assert path.read_bytes()[:12] == b"pageSTR\0" + (3).to_bytes(4, "little")
     assert (ROOT / "fixtures" / "format-3").is_dir()
+
+
+@pytest.mark.parametrize("function", [pagestore.open, ivm.open, ivm.Workspace.install, ivm.Workspace.sql])
+def test_options_are_named_and_those_of_few_values_list_them(function: Callable[..., object]) -> None:
+    """So that a type checker finds a wrong one."""
+    parameters = inspect.signature(function).parameters.values()
+    assert not any(one.kind is one.VAR_KEYWORD for one in parameters)
+    text = inspect.getsource(inspect.getmodule(function))
+    for name in {one.name for one in parameters} & {"mode", "sync", "maintenance", "dialect"}:
+        assert re.search(rf"\b{name}: \"?(Mode|Sync|Dialect|Literal\[)", text), name
+
+
+def test_both_ways_to_open_have_the_same_options() -> None:
+    store, workspace = (inspect.signature(one).parameters for one in (pagestore.open, ivm.open))
+    assert store.keys() <= workspace.keys()
+    assert all(one.default == workspace[name].default for name, one in store.items())

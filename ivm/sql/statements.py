@@ -64,8 +64,20 @@ def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
 
 
-def table_of(text: str, names: Iterable[str]) -> str:
-    """Return which of some names is that of the only table of `SELECT * FROM table ...`.  Raises SqlError."""
+def row_of(text: str, names: Iterable[str], run: Callable[[str], Answer | None]) -> tuple[str, dict[str, Any]]:
+    """Return the table, one of some names, of `SELECT * FROM table ...`, and its first row by columns.
+
+    `run` answers the query.  Raises SqlError.
+    """
+    name, found = _table_of(text, names), run(text)
+    if not found:
+        raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
+    (row,) = found.to_arrow().slice(0, 1).to_pylist()
+    return name, row
+
+
+def _table_of(text: str, names: Iterable[str]) -> str:
+    """Return the name of the only table of a query of whole rows."""
     ((node, _),) = parse(text, DIALECTS[0])[:1]
     tables = [one.name for one in node.find_all(exp.Table)]
     if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):

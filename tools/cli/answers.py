@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.cells import cell_len
 
@@ -30,7 +30,7 @@ def shown(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
     return [name for name in names if options.all or "$" not in name]
 
 
-def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:
+def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:
     """Open the store of a command's file, which must exist."""
     return pagestore.open(options.file, mode=mode, create=False)
 

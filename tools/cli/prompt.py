@@ -52,7 +52,7 @@ def statements(ends: Callable[[str], bool], names: Callable[[], Iterable[str]]) 
     )
     while True:
         try:
-            text = session.prompt("ivm> ").strip()
+            text = session.prompt([("ansicyan", "ivm> ")]).strip()
         except KeyboardInterrupt:
             continue
         except EOFError:

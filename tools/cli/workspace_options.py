@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from .answers import number
 CHANGE = "_change_type"
 
 
-def opened(options: argparse.Namespace, mode: str = "rw", create: bool = False) -> ivm.Workspace:
+def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "rw", create: bool = False) -> ivm.Workspace:
     """Open the workspace of a command's file, which must exist unless `create`."""
     return ivm.open(options.file, mode=mode, create=create)
 

@@ -19,8 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check, repair with --repair, and print the violations; return 1 if some are left."""
-    mode = "rw" if options.repair else "r"
-    with opened(options, mode) as workspace, Progress("fsck", options.quiet) as progress:
+    with opened(options, "rw" if options.repair else "r") as workspace, Progress("fsck", options.quiet) as progress:
         progress("pages")
         damage = workspace.store.check()
         found = [] if damage else _checked(workspace, progress)
