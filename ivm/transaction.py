@@ -1,7 +1,8 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -268,6 +269,49 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
+
+
+class EditsOf:
+    """The edits of one relation in a transaction."""
+
+    def __init__(self, txn: Transaction, name: str) -> None:
+        self.insert, self.delete = partial(txn.insert, name), partial(txn.delete, name)
+        self.set = partial(txn.set, name)
+
+
+class CollectedEdits:
+    """A transaction for `async with`, which commits its edits in a thread; `version` is then the one it made.
+
+    Methods are those of Transaction; they raise nothing, and what they would raise comes from the commit.
+    """
+
+    def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
+        self._commit = commit
+        self._edits: list[Callable[[Transaction], None]] = []
+        self.version: int | None = None
+
+    def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
+        """Collect an insertion; see Transaction.insert."""
+        self._edits.append(lambda txn: txn.insert(name, rows, columns=columns))
+
+    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
+        """Collect a deletion; see Transaction.delete."""
+        self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
+
+    def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
+        """Collect rows to set; see Transaction.set."""
+        self._edits.append(lambda txn: txn.set(name, rows, columns=columns))
+
+    def _apply(self, txn: Transaction) -> None:
+        for edit in self._edits:
+            edit(txn)
+
+    async def __aenter__(self) -> "CollectedEdits":
+        return self
+
+    async def __aexit__(self, kind: type | None, *_: object) -> None:
+        if kind is None:
+            self.version = await self._commit(self._apply)
 
 
 def _once(words: np.ndarray) -> np.ndarray:

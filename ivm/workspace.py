@@ -7,6 +7,7 @@ with ivm.open("graph.pages") as ws:
     ws["tri"].to_arrow()
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -37,7 +38,7 @@ from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
-from ivm.transaction import Maintainer, Transaction
+from ivm.transaction import CollectedEdits, EditsOf, Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
@@ -174,6 +175,66 @@ class Workspace:
             raise
         return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
+    def insert(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
+        return self._edited(name, "insert", rows)
+
+    def delete(self, name: str, rows: Any) -> int:
+        """Remove a row or key, given as a tuple, or several, as one transaction; return its version."""
+        return self._edited(name, "delete", rows)
+
+    def set(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
+        return self._edited(name, "set", rows)
+
+    def _edited(self, name: str, action: str, rows: Any) -> int:
+        with self.transaction() as txn:
+            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
+            return txn.commit()
+
+    def prepare(self, name: str) -> pagestore.Prepared:
+        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     put = ws.prepare("edge")
+        ...     put.insert(1, 2)
+        ...     put.insert(2, 3)
+        ...     version = put.commit()  # or `await put.commit_async()`
+        ...     list(ws["two"])
+        [(1, 3)]
+        """
+        return pagestore.Prepared(self.transaction, partial(EditsOf, name=name))
+
+    async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
+        """Call a function with a transaction, in a thread, and commit it; return the version.
+
+        Commits that are awaited at the same time share syncs.  Nothing else may use the transaction.
+        """
+
+        def run() -> int:
+            with self.transaction(message) as txn:
+                edit(txn)
+                return txn.commit()
+
+        return await asyncio.to_thread(run)
+
+    def transaction_async(self, message: str | None = None) -> CollectedEdits:
+        """Return a transaction for `async with`: it collects edits, and commits them in a thread at the end.
+
+        >>> import asyncio, ivm
+        >>> async def add(ws):
+        ...     async with ws.transaction_async() as txn:
+        ...         txn.insert("edge", [(1, 2), (2, 3)])
+        ...     return txn.version, list(ws["two"])
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     asyncio.run(add(ws))
+        (2, [(1, 3)])
+        """
+        return CollectedEdits(partial(self.commit_async, message=message))
+
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
 
@@ -185,7 +246,7 @@ class Workspace:
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         with self.transaction() as txn:
             txn.edit(part.edits)
-        return self.store.version
+            return txn.commit()
 
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -21,6 +23,7 @@ from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_M
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
 from pagestore.relations.changes import Changes
+from pagestore.relations.prepared import Prepared
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -442,6 +445,21 @@ class Store:
         replaced, SchemaError for a message that is not a text, and TransactionError inside another one of this thread.
         """
         return transaction.begin_transaction(self._handle, message, branch, timeout)
+
+    def prepare(self, relation: str, branch: str = MAIN) -> Prepared:
+        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store:
+        ...     with store.transaction() as txn:
+        ...         _ = txn.create("edge", "x: int64, y: int64")
+        ...     put = store.prepare("edge")
+        ...     put.insert(1, 2)
+        ...     put.insert(2, 3)
+        ...     put.commit(), list(store.snapshot()["edge"])
+        (2, [(1, 2), (2, 3)])
+        """
+        return Prepared(partial(self.transaction, branch=branch), itemgetter(relation))
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""
