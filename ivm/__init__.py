@@ -2,7 +2,8 @@
 
 from ivm.answer import Answer
 from ivm.errors import IvmError
+from ivm.plan.functions import register_function
 from ivm.workspace import Workspace, open
 from pagestore import __version__ as __version__
 
-__all__ = ["Answer", "IvmError", "Workspace", "open"]
+__all__ = ["Answer", "IvmError", "Workspace", "open", "register_function"]

@@ -8,18 +8,21 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     FunctionConflictError, RangeError, RoomError, LimitError, DivergenceError,
-    │     RecomputeError
+    │     ConstraintError, FunctionConflictError, RangeError, LimitError and its RoomError,
+    │     DivergenceError, RecomputeError, UnregisteredError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence (predicate, key, place) and the remedy.
 Errors of the underlying store (a corrupt page, a full disk) are those of `pagestore.errors`.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
+WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+HELPERS = re.compile(r"\$(all|rows|facts\d+)\b")  # what users know by the name of the predicate itself
 SHOWN = 100  # characters of a line that are shown
 
 
@@ -53,7 +56,7 @@ class IvmError(Exception):
     """The base class of these errors."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
-        return _message(" ".join(map(str, self.args)))
+        return _message(HELPERS.sub("", " ".join(map(str, self.args))))
 
 
 # -- install and query
@@ -168,16 +171,40 @@ class FunctionConflictError(MaintainError, ValueError):
         return type(self), (self.predicate, self.key, self.values)
 
 
+class ConstraintError(MaintainError, ValueError):
+    """A constraint does not hold.
+
+    `constraint` is its text, `where` the place of that, `columns` are its variables, `rows` the values of these in the
+    first tuples that violate it, and `count` is the number of all.
+    """
+
+    def __init__(
+        self, where: Where, constraint: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], count: int
+    ):
+        shown = [", ".join(f"{c} = {v!r}" for c, v in zip(columns, row, strict=True)) for row in rows if columns]
+        more = [f"and {count - len(rows):,} more"] * (count > len(rows))
+        tuples = f" for {'; '.join([*shown, *more])}" if shown else ""
+        super().__init__(f"{where}: `{constraint}` does not hold{tuples}: nothing was changed")
+        self.where, self.constraint, self.columns, self.rows, self.count = where, constraint, columns, rows, count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.constraint, self.columns, self.rows, self.count)
+
+
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
 
 
-class RoomError(MaintainError, MemoryError):
-    """An evaluation has more rows than fit in memory; queries raise it, too."""
+class UnregisteredError(MaintainError, LookupError):
+    """Rules call a function that this process has not registered, or that gives no array of results."""
 
 
 class LimitError(MaintainError, RuntimeError):
-    """A recursion has more rows, or takes more rounds, than the limits allow."""
+    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too."""
+
+
+class RoomError(LimitError, MemoryError):
+    """An evaluation has more rows than fit in the memory that it may take."""
 
 
 class DivergenceError(MaintainError):

@@ -1,20 +1,22 @@
 """Explain in words how a view is evaluated and maintained, and why."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
 from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
 from ivm.plan.expression import Encoder
+from ivm.plan.functions import is_registered
 from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
@@ -59,6 +61,8 @@ HOW = {
     ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
     COMPARED: "the {op} of its range, whose texts are compared",
 }
+WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each with its rank"}
+UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
 RANKS = 8  # ranks of a recursive view whose rows are counted one by one
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -72,7 +76,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     if predicate.extensional:
         return printable(f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
-    lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
+    lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
+    lines.append(f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals")
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
     if layout.fold:
         lines += _state(installed, layout.fold)
@@ -80,14 +85,14 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _stratum(installed, name, snap)
     for rule in installed.rules:
         if name in rule.writes:
-            lines += _span(rule)
+            lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
             for plan in rule.plans:
                 lines += _way_of(plan, rule, installed, snap)
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
-    return printable("\n".join(lines), kept="\n")
+    return _for_people(lines)
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
@@ -97,12 +102,60 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     """
     question = understand(sketch, before, text)
     installed = question.installed
-    lines = [f"{question.answer}: evaluated once", *(f"  needed    {note}" for note in question.program.notes)]
+    lines = [
+        f"{question.answer}: evaluated once, nothing is kept",
+        *(f"  needed    {note}" for note in question.program.notes),
+    ]
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
             lines += _way_of(plan, rule, installed, sketch)
-    return printable("\n".join(lines), kept="\n")
+    return _for_people(lines)
+
+
+def _for_people(lines: list[str]) -> str:
+    """Return lines as a text in which a variable without a name is `_`, as its author wrote it."""
+    return UNNAMED.sub("_", printable("\n".join(lines), kept="\n"))
+
+
+def _kept(installed: Installed, name: str, stats: dict[str, Any]) -> str:
+    """Say in words what the store keeps for a view."""
+    layout = installed.layouts[name]
+    parts = [f"{name} keeps {_rows(stats['rows'])}{WITH.get(layout.kind, ', each with the number of its derivations')}"]
+    if layout.fold:
+        parts.append("the state of its groups")
+    if stats["sensitivity_rows"]:
+        parts.append(f"{stats['sensitivity_rows']:,} intervals of keys on which the answer depends")
+    rules = [rule for rule in installed.rules if name in rule.writes]
+    others = {index for rule in rules for index in rule.indices if permuted(index)} - installed.deferred
+    if others:
+        parts.append(f"{len(others)} indices in other orders" if len(others) > 1 else "an index in another order")
+    return f"{parts[0]}{', and ' * (len(parts) > 1)}{', '.join(parts[1:])}."
+
+
+def _cost_of_an_edit(installed: Installed, name: str) -> str:
+    """Say in words what an edit costs."""
+    if installed.layouts[name].kind == RANKED:
+        return "An edit costs the rows that it adds, and those that lose a derivation and look for another, in rounds."
+    rules = [rule for rule in installed.rules if name in rule.writes]
+    plans = [plan for rule in rules for plan in rule.plans]
+    said = []
+    if any(rule.span for rule in rules):
+        said.append("a seek or a scan, O(log n), for each point that it concerns")
+    if any(plan.sensors for plan in plans):
+        said.append("a search among these intervals, and evaluating the rule anew only where it hits one")
+    if any(plan.probes for plan in plans):
+        said.append("a join of the edited rows with the rest of the rule, so what they match")
+    if not said:
+        said.append("a few look-ups for each edited row, however many rows there are")
+    return f"An edit costs {'; or '.join(said)}."
+
+
+def _functions(rule: InstalledRule) -> list[str]:
+    """Name the functions of users that a rule calls."""
+    names = {*users_functions(x for disjunct in rule.definition.body for x in disjunct)}
+    lacking = ", which this process has not registered"
+    return [f"  calls     {name}: {USERS[name]}{lacking * (not is_registered(name))}" for name in sorted(names)]
 
 
 def _state(installed: Installed, fold: Fold) -> list[str]:
@@ -147,6 +200,22 @@ def _span(rule: InstalledRule) -> list[str]:
     ]
 
 
+def _basis(rule: InstalledRule, source: Source) -> list[str]:
+    """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
+    sizes, reason, operations, expected = rule.basis
+    lines = (
+        [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
+    )
+    now = {name: source.tree(name).count for name in sizes}
+    if now != sizes:
+        lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
+    if sizes and operations:
+        lines.append(f"  took      {operations:,} operations when it was last evaluated")
+    if sizes and expected:
+        lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
+    return [*lines, f"  anew      since {reason}"] if reason else lines
+
+
 def _way(index: Index) -> str:
     """Describe which tree an index uses."""
     return f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
@@ -177,7 +246,7 @@ def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Sourc
     """Describe how a plan is evaluated and maintained."""
     head = installed.heads[plan]
     if plan.choice != SCANNED:
-        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity, head.listed is not None)
+        return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity)
     (trie,) = plan.tries
     names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"
@@ -205,18 +274,14 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
 
-def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
+def _plan(plan: Plan, granularity: int) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice in (ROUNDS, BEFORE_ROUNDS):
         lines.append(f"  deltas    {plan.choice}")
     elif plan.choice:
-        most = mean_share_max(plan, granularity, counted)
-        lines.append(
-            f"  deltas    {plan.choice}; of more than {RELATION_SHARE_MAX:.0%} of a relation, "
-            f"or {100 * most:.2g}% of all, both versions are evaluated instead"
-        )
+        lines.append(f"  deltas    {plan.choice}; the view is evaluated anew where that costs less")
     for t, trie in enumerate(plan.tries):
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:

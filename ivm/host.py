@@ -18,6 +18,7 @@ from ivm.engine.relations import Relations
 from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import EditError, IvmError
 from ivm.installation import refit, refitted
+from ivm.join.join import allowing
 from ivm.lang.ir import constants
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
@@ -65,7 +66,8 @@ class RuleHost:
         built = built_sizes(txn)
         strict = any(one.strict for one in same_branch)
         engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
-        engine.follow_changes(before)
+        with allowing(same_branch[0].memory if same_branch else None):
+            engine.follow_changes(before)
         if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
             save(txn, engine.installed, engine.built)
         note_erased(engine, watched)

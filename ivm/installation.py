@@ -14,6 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ivm.engine.compile import Given, with_block
+from ivm.engine.constraints import refuse_violations
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
 from ivm.engine.kept import kept_of, rearrange
@@ -24,6 +25,7 @@ from ivm.errors import (
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
+    RuleSyntaxError,
     RuleWarning,
     UninstallError,
     UnknownPredicateError,
@@ -33,7 +35,6 @@ from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
-from ivm.plan.planner import AUTO
 from ivm.transaction import Transaction
 from pagestore.errors import SchemaError
 from pagestore.host import Schema
@@ -86,10 +87,13 @@ def install(
     new = {view for rule in after.rules for view in rule.writes} - kept.views
     scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
     engine = Engine(
-        txn, after, Encoder(txn), txn.threads, watched=watched, built=rearrange(txn, before, after, kept), strict=strict
-    )
+        txn, after, Encoder(txn), txn.threads, watched=watched,
+        built=rearrange(txn, before, after, kept), strict=strict,
+    )  # fmt: skip
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    engine.drop_unused(after)
     engine.build_missing()
+    after = engine.installed
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
     collected.edit(edits)
@@ -97,12 +101,28 @@ def install(
         edit(collected)
     if composed := collected.composed():
         engine.apply_edits(composed)
+    refuse_violations(txn, after, new & after.constraints.keys())
     after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     changes = {view: _change(txn, after, view) for view in new & alike if view in watched}
     evaluated = frozenset(view for view in new | engine.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
+
+
+def compiled(
+    sketch: StoreTransaction, before: Installed, texts: Mapping[str, str]
+) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+    """Compile texts as if they were installed one after the other; return their errors and warnings, by name."""
+    found: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
+    for name, text in texts.items():
+        try:
+            before = _with_block(sketch, before, name, text, Options())[0]
+        except (RuleError, UninstallError) as error:
+            found.append((name, error))
+            continue
+        found += [(name, warning) for warning in next(b.part.warnings for b in before.blocks if b.name == name)]
+    return found
 
 
 def _with_block(
@@ -122,12 +142,16 @@ def _with_block(
         _refuse_circle(error, name, above)
         raise
     part = after.blocks[-1].part
+    edits = [one for one in part.edits if isinstance(one, Edit)]
+    for edit in part.edits:
+        if not isinstance(edit, Edit):
+            raise RuleSyntaxError(edit.where, "edits from rules are executed, not installed: leave them to exec")
     refuse_foreign_writers([*left.blocks, *above], part)
     if block:
         _refuse_lost(block, part, above)
     for one in above:
         after = _again(store, before, after, one, name)
-    return after, part.edits
+    return after, (*edits,)
 
 
 def _relations(txn: StoreTransaction, before: Installed) -> Relations:
@@ -137,7 +161,7 @@ def _relations(txn: StoreTransaction, before: Installed) -> Relations:
 
 def _options_of(block: Block) -> Options:
     rule = next(iter(block.rules), None)
-    return Options(rule.granularity if rule else 1, AUTO, block.limits)
+    return Options(rule.granularity if rule else 1, block.maintenance, block.limits)
 
 
 def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
@@ -217,6 +241,10 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     built = rearrange(txn, before, after, kept)
     engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=built)
     engine.fill([rule for rule in after.rules if rule not in kept.rules])
+    engine.drop_unused(after)
+    engine.build_missing()
+    after = engine.installed
+    refuse_violations(txn, after, new & after.constraints.keys())
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)
     changes = {view: _change(txn, after, view) for view in new if view in watched}

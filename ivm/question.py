@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
 from ivm.engine.compile import Given, with_block
-from ivm.engine.fill import Filler, naming_the_rule
+from ivm.engine.fill import naming_the_rule
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations
+from ivm.engine.replan import PlanningFiller
 from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
 from ivm.join.join import within_memory
@@ -54,7 +55,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
         create_relation(sketch, predicate, installed)
     plant(sketch, block.part.seeds)
     started = time.perf_counter()
-    filler = Filler(sketch, installed, Encoder(sketch), threads, once=True)
+    filler = PlanningFiller(sketch, installed, Encoder(sketch), threads, once=True)
     filler.fill([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
     with naming_the_rule(block.rules[-1].definition), within_memory("making a table", len(sketch[question.answer])):

@@ -47,8 +47,8 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     if len(key) != len(predicate.keys):
         raise KeyError(f"{name} has {len(predicate.keys)} keys, and {key!r} has {len(key)}")
     texts = TextFinder(source.dictionary)
-    typed = zip(predicate.keys, key, strict=True)
-    words = tuple(int(encode(Column("key", Type.parse(t)), [value], texts)[0]) for t, value in typed) or (0,)
+    types = [Type.parse(t)._replace(nullable=value is None) for t, value in zip(predicate.keys, key, strict=True)]
+    words = tuple(int(encode(Column("key", t), [v], texts)[0]) for t, v in zip(types, key, strict=True)) or (0,)
     rope = ConcatRope(source, name, fold, words)
     if next(rope._ids(), None) is None:
         raise KeyError(key)
@@ -58,24 +58,25 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
 def concats_of(source: Snapshot | Transaction) -> Mapping[str, Fold]:
     """Return the concats among the views of a version."""
     saved = saved_rules(source)
-    return _concats(saved, source) if saved and search(r"concat\s*\(", saved) else {}
+    if saved is None:
+        return {}
+    found = _known.get(saved)
+    if found is None:
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        found = _known[saved] = _concats(saved, source) if search(r"concat\s*\(", saved) else {}
+    return found
 
 
 _known: dict[str, dict[str, Fold]] = {}  # a cache by the saved rules
 
 
-def _concats(saved: str, source: Snapshot | Transaction) -> Mapping[str, Fold]:
-    found = _known.get(saved)
-    if found is None:
-        installed = Installed()
-        with suppress(IvmError):  # rules that no longer compile have no known views
-            installed = load(source, saved)
-        named = {n: layout.fold for n, layout in installed.layouts.items() if "$" not in n}
-        found = {n: fold for n, fold in named.items() if fold and fold.op == "concat"}
-        if len(_known) >= KNOWN_MAX:
-            _known.clear()
-        _known[saved] = found
-    return found
+def _concats(saved: str, source: Snapshot | Transaction) -> dict[str, Fold]:
+    installed = Installed()
+    with suppress(IvmError):  # rules that no longer compile have no known views
+        installed = load(source, saved)
+    named = {n: layout.fold for n, layout in installed.layouts.items() if "$" not in n}
+    return {n: fold for n, fold in named.items() if fold and fold.op == "concat"}
 
 
 KNOWN_MAX = 16

@@ -1,8 +1,7 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
+from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder, finder
@@ -40,33 +40,41 @@ Sql = Callable[["Transaction", str, Any, str], Answer | None]
 class Maintainer:
     """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
 
-    def __init__(self, store: Store, threads: int) -> None:
-        self.store, self.threads = store, threads
+    def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
         self.accounts: dict[str, Account] = {}
         self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
+        self._exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
         txn.declare_maintained(HOST)
         built = self._built_sizes.of(txn)
         engine = Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=dict(built),
+            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions,
+            built=dict(built),
             strict=self.strict,
         )  # fmt: skip
-        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+        engine.exceeding |= self._exceeding
+        erases = all((actions == ERASE).all() for actions, _ in edits.values())
+        with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
         saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
-        note_erased(engine, self.subscriptions)
+        if self.subscriptions:
+            note_erased(engine, self.subscriptions)
+        is_main = self.store.owns(txn, main=True)
         version = txn.commit()
+        self._exceeding = engine.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
-        self.committed(engine, engine.evaluated)
+        if is_main:
+            self.committed(engine, engine.evaluated)
         return version
 
     def committed(self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
@@ -77,6 +85,8 @@ class Maintainer:
         """
         self.accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
+        if not self.subscriptions:
+            return
         deltas = {
             n: delta
             for n in self.subscriptions
@@ -116,8 +126,8 @@ class Transaction:
 
         A bag then holds each row once more.  Raises EditError for a view, ClosedError.
         """
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if self._is_read(name):
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if read:
             words = relation.encode(rows)
             self._add(name, INSERT, _once(words) if relation.info.bag else words)
         else:
@@ -129,8 +139,8 @@ class Transaction:
         The one key of a function f[] = t is ().  A bag loses one row for each that is given, or, with `every`, all that
         are equal to it.  Raises EditError for a view, ClosedError.
         """
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if not self._is_read(name):
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if not read:
             relation.delete(rows, every=every)
             return
         if relation.info.bag:
@@ -149,8 +159,8 @@ class Transaction:
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
-        relation, rows = self._relation(name), given_rows(rows, columns)
-        if self._is_read(name) and not relation.info.bag:
+        (relation, read), rows = self._relation(name), given_rows(rows, columns)
+        if read and not relation.info.bag:
             self._add(name, SET, relation.encode(rows))
         else:
             relation.set(rows)
@@ -222,13 +232,13 @@ class Transaction:
         if not self._open:
             raise ClosedError("the transaction has ended; begin another")
 
-    def _relation(self, name: str) -> WritableRelation:
+    def _relation(self, name: str) -> tuple[WritableRelation, bool]:
+        """Return a relation to edit, and whether the rules know it."""
         self._alive()
-        if not self._is_read(name) and name in self._txn:
-            return self._txn[name]
-        if not self._installed.predicate(name).extensional:
+        read = self._is_read(name)
+        if (read or name not in self._txn) and not self._installed.predicate(name).extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
-        return self._txn[name]
+        return self._txn[name], read
 
     def _add(self, name: str, action: int, words: np.ndarray) -> None:
         if words.shape[1]:
@@ -242,7 +252,8 @@ class Transaction:
         tree = self._txn.tree(name)
         if self._txn[name].info.bag:
             return compose_bag(self._txn.pages, tree, actions, rows)
-        if self._is_read(name) and self._installed.layouts[name].bare:
+        layout = self._installed.layouts.get(name)
+        if layout and layout.bare and self._is_read(name):
             return self._compose_bare(name, actions, rows)
         try:
             return compose(self._txn.pages, tree, actions, rows, self._txn.threads)
@@ -269,49 +280,6 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
-
-
-class EditsOf:
-    """The edits of one relation in a transaction."""
-
-    def __init__(self, txn: Transaction, name: str) -> None:
-        self.insert, self.delete = partial(txn.insert, name), partial(txn.delete, name)
-        self.set = partial(txn.set, name)
-
-
-class CollectedEdits:
-    """A transaction for `async with`, which commits its edits in a thread; `version` is then the one it made.
-
-    Methods are those of Transaction; they raise nothing, and what they would raise comes from the commit.
-    """
-
-    def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
-        self._commit = commit
-        self._edits: list[Callable[[Transaction], None]] = []
-        self.version: int | None = None
-
-    def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Collect an insertion; see Transaction.insert."""
-        self._edits.append(lambda txn: txn.insert(name, rows, columns=columns))
-
-    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
-        """Collect a deletion; see Transaction.delete."""
-        self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
-
-    def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Collect rows to set; see Transaction.set."""
-        self._edits.append(lambda txn: txn.set(name, rows, columns=columns))
-
-    def _apply(self, txn: Transaction) -> None:
-        for edit in self._edits:
-            edit(txn)
-
-    async def __aenter__(self) -> "CollectedEdits":
-        return self
-
-    async def __aexit__(self, kind: type | None, *_: object) -> None:
-        if kind is None:
-            self.version = await self._commit(self._apply)
 
 
 def _once(words: np.ndarray) -> np.ndarray:

@@ -7,40 +7,45 @@ with ivm.open("graph.pages") as ws:
     ws["tri"].to_arrow()
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.bag import MULTIPLICITY, Bag, Wide, read
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.compile import compile
+from ivm.engine.constraints import violated
+from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations, declarations_of
-from ivm.engine.stored import HOST, save
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError
+from ivm.engine.stored import HOST, built_sizes, save
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Removal, install, uninstall, warn
-from ivm.join.join import within_memory
-from ivm.lang.ir import ROPE, Predicate
+from ivm.installation import Removal, compiled, install, uninstall, warn
+from ivm.join.join import allowing, within_memory
+from ivm.lang.ir import ROPE, Edit, Predicate
+from ivm.lang.program import DerivedEdit
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
+from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
-from ivm.transaction import CollectedEdits, EditsOf, Maintainer, Transaction
+from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
+from ivm.wide import Wide, read
+from ivm.workspace_edits import WorkspaceEdits
+from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
     MAIN,
@@ -52,16 +57,25 @@ from pagestore.host import (
     Violation,
 )
 
+if TYPE_CHECKING:
+    from ivm.why.why import Asker, Cause, Row, Why
 
-def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
+
+def open(
+    path: str | os.PathLike[str], threads: int | None = None, memory: int | None = None, **options: Any
+) -> "Workspace":
     """Open the workspace in a store file, or create it; other options as for `pagestore.open`.
 
-    Up to `threads` threads share large pieces of work; by default one per core.  Raises pagestore's errors of opening,
-    and RuleError if an installed text no longer compiles; with mode="r", when its rules are first needed.
+    Up to `threads` threads share large pieces of work; by default one per core.  The rows of one evaluation may take
+    `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
+    RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
+    compiles; with mode="r", when its rules are first needed.
     """
+    if memory is not None and (not isinstance(memory, int) or memory < 1):
+        raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
     store = pagestore.open(path, threads=threads, **options)
     try:
-        workspace = Workspace(store, store.threads)
+        workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
             record_dependants_everywhere(store, workspace._maintainer.rules)
         return workspace
@@ -70,12 +84,12 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
         raise
 
 
-class Workspace:
+class Workspace(WorkspaceEdits):
     """Rules and data in one store.  Close it, or use it in `with`."""
 
-    def __init__(self, store: Store, threads: int = 1) -> None:
-        self.store, self.threads = store, threads
-        self._maintainer = Maintainer(store, threads)
+    def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
+        self.store, self.threads, self.memory = store, threads, memory
+        self._maintainer = Maintainer(store, threads, memory)
         self._statements: Any = None  # those of SQL
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -104,7 +118,7 @@ class Workspace:
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
-        with self.store.transaction(f"install {name}") as txn:
+        with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             watched = self._maintainer.subscriptions
@@ -113,6 +127,19 @@ class Workspace:
             warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
+
+    def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+        """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
+
+        Returns what is wrong, or hardly meant, with the name of the text; the `where` of an error is its place.
+        Works with mode="r", too.
+
+        >>> import ivm
+        >>> [(name, error.reason) for name, error in ivm.open(":memory:").lint({"a": "p(x) <- q(x)."})]
+        [('a', 'nothing declares or derives q: declare it, as in q(x) -> int(x).')]
+        """
+        with self.store.sketch() as sketch:
+            return compiled(sketch, self.rules_of(sketch), texts)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
         """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
@@ -129,6 +156,21 @@ class Workspace:
                 return removal
         self._remember(saved, left)
         return removal
+
+    def replan(self) -> None:
+        """Make the plans of all rules anew, for the rows that relations have now, with the indices that they need.
+
+        Transactions do so themselves for rules whose relations have eight times the rows that the plans were made for,
+        or an eighth (see `explain`).  O(n log n) for each new index; no view is evaluated, except to build sensitivity
+        indices.  Raises MaintainError.
+        """
+        with self.store.transaction("replan") as txn, allowing(self.memory):
+            txn.declare_maintained(HOST)
+            rules = self.rules_of(txn)
+            engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
+            engine.follow_data([rule for rule in rules.rules if rule.plans])
+            saved = save(txn, engine.installed, engine.built)
+        self._remember(saved, engine.installed)
 
     def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
@@ -159,15 +201,29 @@ class Workspace:
         return {b.name: b.text for b in self._rules_now().blocks}
 
     @property
+    def constraints(self) -> tuple[str, ...]:
+        """The texts of all installed constraints."""
+        return tuple(rule.text for rule in self._rules_now().constraints.values())
+
+    def violations(self) -> dict[str, Answer]:
+        """Return what violates the installed constraints, by their texts; none if nothing does.
+
+        No transaction and no installation leaves any, but a store that was repaired may have some.
+        """
+        with self.store.snapshot() as snap:
+            found = violated(snap, self.rules_of(snap))
+            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in found.items()}
+
+    @property
     def predicates(self) -> Mapping[str, Predicate]:
         """Every declared relation and function and every view, by name."""
         return {name: predicate for name, predicate in self._rules_now().program.predicates.items() if "$" not in name}
 
     # -- data
 
-    def transaction(self, message: str | None = None) -> Transaction:
+    def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
         """Begin a transaction over extensional predicates; its commit maintains every view."""
-        txn = self.store.transaction(message)
+        txn = self.store.transaction(message, branch)
         try:
             installed = self.rules_of(txn)
         except BaseException:
@@ -175,83 +231,36 @@ class Workspace:
             raise
         return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
 
-    def insert(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
-        return self._edited(name, "insert", rows)
-
-    def delete(self, name: str, rows: Any) -> int:
-        """Remove a row or key, given as a tuple, or several, as one transaction; return its version."""
-        return self._edited(name, "delete", rows)
-
-    def set(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
-        return self._edited(name, "set", rows)
-
-    def _edited(self, name: str, action: str, rows: Any) -> int:
-        with self.transaction() as txn:
-            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
-            return txn.commit()
-
-    def prepare(self, name: str) -> pagestore.Prepared:
-        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
-
-        >>> import ivm
-        >>> with ivm.open(":memory:") as ws:
-        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
-        ...     put = ws.prepare("edge")
-        ...     put.insert(1, 2)
-        ...     put.insert(2, 3)
-        ...     version = put.commit()  # or `await put.commit_async()`
-        ...     list(ws["two"])
-        [(1, 3)]
-        """
-        return pagestore.Prepared(self.transaction, partial(EditsOf, name=name))
-
-    async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
-        """Call a function with a transaction, in a thread, and commit it; return the version.
-
-        Commits that are awaited at the same time share syncs.  Nothing else may use the transaction.
-        """
-
-        def run() -> int:
-            with self.transaction(message) as txn:
-                edit(txn)
-                return txn.commit()
-
-        return await asyncio.to_thread(run)
-
-    def transaction_async(self, message: str | None = None) -> CollectedEdits:
-        """Return a transaction for `async with`: it collects edits, and commits them in a thread at the end.
-
-        >>> import asyncio, ivm
-        >>> async def add(ws):
-        ...     async with ws.transaction_async() as txn:
-        ...         txn.insert("edge", [(1, 2), (2, 3)])
-        ...     return txn.version, list(ws["two"])
-        >>> with ivm.open(":memory:") as ws:
-        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
-        ...     asyncio.run(add(ws))
-        (2, [(1, 3)])
-        """
-        return CollectedEdits(partial(self.commit_async, message=message))
-
-    def exec(self, text: str) -> int:
+    def exec(self, text: str, branch: str = MAIN) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
 
-        Relations of the store that no rule reads can be edited, too.
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
+        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
         """
-        with self.store.snapshot() as snap:
+        with self.store.snapshot(branch) as snap:
             part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
         if part.rules or len(part.predicates) > len(part.stored):
             raise EditError("exec runs edits only; install declarations and rules, query questions")
-        with self.transaction() as txn:
-            txn.edit(part.edits)
+        with self.transaction(branch=branch) as txn:
+            for _, alike in groupby(part.edits, type):
+                edits = [*alike]
+                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+                for edit in edits:
+                    if isinstance(edit, DerivedEdit):
+                        self._edit_from_rule(txn, branch, edit)
             return txn.commit()
 
+    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
+        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
+        with self.store.sketch(branch) as sketch:
+            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
+        if rows := found.to_arrow().rename_columns([*edit.columns]):
+            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
+
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view in the newest version, a `Bag` if rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view in the newest version.  Raises UnknownViewError."""
         snap = self.store.snapshot()
-        found = read(snap, name)
+        found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
@@ -289,8 +298,14 @@ class Workspace:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
             self._statements = Statements(self)
-        found: Answer | None = self._statements.run(text, parameters, dialect)
+        with allowing(self.memory):
+            found: Answer | None = self._statements.run(text, parameters, dialect)
         return found
+
+    @property
+    def in_sql_transaction(self) -> bool:
+        """Whether a statement BEGIN of `sql` waits for its COMMIT or ROLLBACK."""
+        return self._statements is not None and self._statements.open is not None
 
     def _sql_in(
         self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
@@ -298,7 +313,8 @@ class Workspace:
         """Run statements over a version, or in a transaction."""
         from ivm.sql.statements import Statements
 
-        return Statements(self, version, txn).run(text, parameters, dialect)
+        with allowing(self.memory):
+            return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -311,7 +327,7 @@ class Workspace:
             return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
-        with sketch:
+        with sketch, allowing(self.memory):
             question = understand(sketch, self.rules_of(sketch), text, limits)
             found = answer(sketch, question, self.threads)
         warn(question.program.warnings, stacklevel=4)
@@ -330,6 +346,7 @@ class Workspace:
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self.rules_of(snap)
         installed.predicate(name)
+        name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
@@ -344,11 +361,13 @@ class Workspace:
         import pyarrow as pa
 
         rules = self._rules_now()
-        with self.store.sketch() if rules.stores(name) else self.store.snapshot() as source:
+        with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
             installed = self.rules_of(source)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             started = time.perf_counter()
-            parts = evaluate(source, installed, name, self.threads)
+            with allowing(self.memory):
+                parts = evaluate(source, installed, name, self.threads)
             seconds = time.perf_counter() - started
             columns = [
                 pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
@@ -367,8 +386,9 @@ class Workspace:
         This rebuilds all views and indices that it depends on, in a temporary file.  Raises DivergenceError with a row
         that differs, UnknownViewError for a relation.
         """
-        with self.store.sketch() as sketch:
+        with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
+            name = installed.whole(name)
             predicate = installed.predicate(name)
             if predicate.extensional:
                 raise not_a_view(name)
@@ -396,7 +416,7 @@ class Workspace:
         Returns the violations in a branch's newest version, none if all is right; `store.check` checks the pages.
         `progress` is called with a line for each step.  O(evaluating all rules), in a temporary file.
         """
-        with self.store.sketch(branch) as sketch:
+        with self.store.sketch(branch) as sketch, allowing(self.memory):
             return check(sketch, self.rules_of(sketch), progress)
 
     def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
@@ -405,7 +425,7 @@ class Workspace:
         The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule fails on the current
         relations.
         """
-        with self.store.transaction("repair", branch) as txn:
+        with self.store.transaction("repair", branch) as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
@@ -439,7 +459,69 @@ class Workspace:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self.rules_of(snap), name, stats, snap)
+            rules = self.rules_of(snap)
+            return explain(rules, rules.whole(name), stats, snap)
+
+    def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
+        """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
+
+        `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total WHERE ...`), or as
+        the name of a view, whose `row` is then given by its first values or by name.  The smallest of its derivations
+        come first; `most` are followed down.  For a row that is not there the answer says which atoms fail, and the
+        smallest sets of insertions that would bring it, if no negation reads what they insert.
+        Raises UnknownViewError, EditError, RuleError, SqlError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> print(ws.why("hop(1, 3)"))
+        hop(1, 3) is in version 1
+        by hop(x, z) <- edge(x, y), edge(y, z).
+        ├─ edge(1, 2)   since version 1
+        └─ edge(2, 3)   since version 1
+        >>> ws.why("hop", (2, 4)).data["insertions"]
+        [['+edge(3, 4)']]
+        """
+        if fact.lstrip()[:6].upper() == "SELECT":
+            fact, row = self._selected(fact, version)
+        return self._asker(version).why(fact, row, most)
+
+    def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
+        """Return the rows of a view that came and went between two versions, each with the edits responsible.
+
+        Those are the edits in the smallest proof of a row, in the version that has it.  Raises UnknownViewError,
+        VersionError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z). +edge(1, 2). +edge(2, 3).")
+        >>> version = ws.exec("-edge(2, 3).  +edge(2, 4).")
+        >>> for change in ws.why_changed("hop", version - 1):
+        ...     print("+" if change.inserted else "-", change.row, *change.edits)
+        - (1, 3) -edge(2, 3)
+        + (1, 4) +edge(2, 4)
+        """
+        from ivm.why.why import causes
+
+        return causes(self._asker(old), self._asker(new), view)
+
+    def _asker(self, version: int | str | None) -> "Asker":
+        from ivm.why.why import Asker
+
+        with self.store.snapshot() if version is None else self.store.at(version) as snap:
+            return Asker(self.store, self.rules_of, snap.version, self.threads)
+
+    def _selected(self, text: str, version: int | str | None) -> tuple[str, dict[str, Any]]:
+        """Return the view that a query of SQL reads, and its first row by columns.  Raises SqlError."""
+        from ivm.sql.errors import SqlError
+        from ivm.sql.statements import table_of
+
+        name = table_of(text, self.predicates)
+        found = self.sql(text) if version is None else self.at(version).sql(text)
+        if not found:
+            raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
+        (row,) = found.to_arrow().slice(0, 1).to_pylist()
+        return name, row
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
@@ -452,8 +534,9 @@ class Workspace:
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        self._rules_now().predicate(name)
-        return self._maintainer.subscriptions.add(name, on_change)
+        rules = self._rules_now()
+        rules.predicate(name)
+        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
         """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
@@ -474,7 +557,7 @@ class Workspace:
                 self.rules_of(snap).predicate(name)  # raises an error that lists what exists
             if isinstance(found, Wide):
                 raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
-        return self.store.changes(name, since, counted=MULTIPLICITY if isinstance(found, Bag) else None)
+        return self.store.changes(name, since)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ivm.answer import Answer
-from ivm.bag import read
-from ivm.errors import UnknownViewError
+from ivm.errors import WHOLE, UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.wide import read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table
 
@@ -30,9 +30,9 @@ class WorkspaceSnapshot:
         return self._sql(text, parameters, dialect)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a relation or view as of that version, a `Bag` if its rows may be equal.  Raises UnknownViewError."""
+        """Return a relation or view as of that version.  Raises UnknownViewError."""
         try:
-            found = read(self.snapshot, name)
+            found = read(self.snapshot, whole(self.snapshot, name))
             return self.snapshot[name] if found is None else found
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
@@ -55,10 +55,15 @@ class WorkspaceSnapshot:
         self.close()
 
 
+def whole(snap: Snapshot, name: str) -> str:
+    """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+    return name + WHOLE if name + WHOLE in snap else name
+
+
 def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
     """Return the relations and views of a version as an HTML table."""
     rows = [
-        (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[name]):,}")
+        (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[whole(snap, name)]):,}")
         for name, one in predicates.items()
         if name in snap and "$" not in name
     ]

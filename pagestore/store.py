@@ -308,15 +308,12 @@ class Store:
         """
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
-    def changes(
-        self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN, counted: str | None = None
-    ) -> Changes:
+    def changes(self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN) -> Changes:
         """Return an iterator over what commits change in a relation, in any process, that waits for the next one.
 
         It begins after version `since`, as named in `at`, or after the newest one; it holds its version, so that none
         of the changes is lost. Commits whose versions were dropped before they were read are in one change with the
-        next. `counted` names the last column, if that says how often each row occurs; the changes are then of rows.
-        Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
+        next. Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store:
@@ -327,7 +324,7 @@ class Store:
         >>> change.since, change.version, change.rows.to_pylist()
         (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
         """
-        return Changes(self._handle, relation, since, branch, counted)
+        return Changes(self._handle, relation, since, branch)
 
     # --- branches -------------------------------------------------------------------------------
 

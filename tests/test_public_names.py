@@ -45,12 +45,12 @@ MODULES = {  # each public module, and the names that it offers
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
-    "ivm": "Answer IvmError Workspace open",
+    "ivm": "Answer IvmError Workspace open register_function",
     "ivm.errors": """
-        AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
-        LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError RoomError RuleError
-        RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError UnknownViewError
-        Where
+        AggregateError ArityError ConstraintError ConstructError DivergenceError EditError FunctionConflictError
+        IvmError MaintainError LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError
+        RoomError RuleError RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError
+        UnknownViewError UnregisteredError Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }
@@ -73,13 +73,14 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
         declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
-        following pages properties refuse_nulls rename replace rollback savepoint stitch threads tree truncate
-        version
+        following pages properties refuse_nulls rename rename_column replace rollback savepoint stitch threads tree
+        truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close commit_async declarations delete evaluate evaluated exec explain insert install
-        predicates prepare query repair rope rules_of set sql stats strict subscribe trace trace_distance transaction
-        transaction_async uninstall verify
+        at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
+        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
+        sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
+        violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -87,9 +88,11 @@ MEMBERS = {  # of each class that is handed to users
 COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate
+        truncate completion
     """,
-    ivm_command: "install uninstall exec query sql declare print explain fsck trace watch shell bench demo",
+    ivm_command: """
+        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+    """,
 }
 
 

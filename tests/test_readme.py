@@ -1,46 +1,59 @@
 """The README's examples are true, and the lists of the other documents are complete."""
 
+import datetime
 import doctest
+import os
 import re
-import shlex
+import subprocess
+import sys
+from decimal import Decimal
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from ivm.__main__ import ivm
-from pagestore.__main__ import pagestore
 from pagestore.admin import check
 
 ROOT = Path(__file__).parents[1]
 
 
-SHOP = {  # the files of the new user's way
-    "monday.csv": "customer,day,amount\nada,2026-01-05,12.50\nbob,2026-01-05,3.00\neve,2026-01-05,8.00\n",
-    "tuesday.csv": "customer,day,amount\nada,2026-01-06,7.25\nbob,2026-01-06,9.00\n",
-    "corrected.csv": "customer,day,amount\nbob,2026-01-05,4.00\n",
-    "gone.csv": "customer\neve\n",
-}
-
-
 def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of a new user's way run first, since an example reads what they make."""
+    """A new user pastes the block of shell commands first, since an example reads what they make."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     pytest.importorskip("pandas")
     way = (ROOT / "README.md").read_text().partition("## Your own files")[2].partition("\n## ")[0]
-    rules, commands = re.findall(r"^```(?:sh)?\n(.*?)^```$", way, re.MULTILINE | re.DOTALL)
-    for name, text in {**SHOP, "shop.logiql": rules}.items():
-        (tmp_path / name).write_text(text)
-    for line in commands.splitlines():
-        program, *words = shlex.split(line, comments=True)
-        assert {"pagestore": pagestore, "ivm": ivm}[program](words) == 0, line
-    assert pq.read_table("total.parquet").column_names == ["customer", "t"]
-    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", way, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(["bash", "-e"], input=block, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^bob +13.00$", done.stdout, re.MULTILINE) and 'paid["bob", #2026-01-06#] = 9.00' in done.stdout
+    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False, globs={"Decimal": Decimal})
+    assert (failed, tried > 0) == (0, True)
+
+
+def commands(folder: Path) -> Path:
+    """A folder with the two commands, run by this Python over these sources."""
+    bin_ = folder / "bin"
+    bin_.mkdir()
+    for name in ("ivm", "pagestore"):
+        (bin_ / name).write_text(f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m {name} \"$@\"\n")
+        (bin_ / name).chmod(0o755)
+    return bin_
+
+
+def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = {"datetime": datetime, "Decimal": Decimal}
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "tutorial.md"), module_relative=False, globs=known)
     assert (failed, tried > 0) == (0, True)
 
 
 def test_examples_of_rows_in_and_out() -> None:
     failed, tried = doctest.testfile(str(ROOT / "docs" / "in-and-out.md"), module_relative=False)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_answers_to_old_questions() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "answers.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
 
 

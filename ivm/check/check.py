@@ -7,6 +7,7 @@
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)
     functions      rules can be evaluated at all: no key has two values, no sum is out of range
+    constraints    no row violates one
     dependants     the version records which trees depend on which relations
 
 The message of each violation names the tree, and a row that differs.
@@ -20,17 +21,30 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.check.soundness import Soundness
-from ivm.engine.fill import Filler, recompute, unordered
+from ivm.engine.constraints import refuse_violations
+from ivm.engine.fill import (
+    Filler,
+    check_sums,
+    compose_rows,
+    fold_bindings,
+    head_spec,
+    naming_the_rule,
+    not_a_view,
+    unordered,
+)
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
-from ivm.errors import MaintainError
+from ivm.errors import ConstraintError, MaintainError, UnregisteredError
+from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import tree_name
+from ivm.views.layouts import SUM
 from pagestore.host import (
     ERASE,
+    INSERT,
     Delta,
     Edits,
     EphemeralTransaction,
@@ -96,6 +110,36 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
     return [*read_batches(source.pages, source.tree(name), columns=columns)]
 
 
+def recompute(
+    source: Snapshot | Transaction, installed: Installed, encode: Encoder, name: str, threads: int = 1
+) -> list[np.ndarray]:
+    """Compute the visible words of a view, in parts int64[C, n] and key order.
+
+    Raises UnknownViewError for a relation, RangeError and RoomError.
+    """
+    layout = installed.layouts[name]
+    plans = [(rule.definition, plan) for rule in installed.rules if name in rule.writes for plan in rule.plans]
+    if not plans:
+        raise not_a_view(name)
+    parts = []
+    for definition, plan in plans:
+        trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
+        head = installed.heads[plan]
+        with naming_the_rule(definition):
+            evaluation = evaluate_plan(source.pages, plan.shape, trees, threads=threads, listed=head.listed)
+        if len(plans) == 1 and head.copies_all:
+            return [part.rows for part in evaluation.parts]
+        edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)
+        parts += [edit for predicate, edit in edits if predicate == name]
+    if not parts:  # the view holds bindings whose arithmetic fails, and there are none
+        return [np.empty((layout.visible, 0), np.int64)]
+    width, predicate = len(parts[0][1]), installed.program.predicates[name]
+    found = compose_rows(source, predicate, parts, head_spec(layout, width))
+    if layout.kind == SUM:
+        check_sums(source, predicate, *found)
+    return [rows[: layout.visible] for rows in found]
+
+
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
     """Return the rules that a view depends on, directly or through other views; its own rules come last."""
     wanted, found = {name}, list[InstalledRule]()
@@ -124,10 +168,13 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
     """Return the violations in a sketch's version; leave the rebuilt trees in the sketch. O(evaluating all rules)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
+    except UnregisteredError:
+        raise
     except MaintainError as error:
         return [_violation("functions", str(error))]
     return [
         *_check_dependants(sketch, installed),
+        *_check_constraints(sketch, installed),
         *(found for name in installed.layouts for found in _check_predicate(sketch, installed, name, progress)),
         *(found for rule in installed.rules for found in _check_sensitivity(sketch, rule, progress)),
         *(
@@ -146,6 +193,15 @@ def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Ite
         yield _violation(
             "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
         )
+
+
+def _check_constraints(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
+    """Check that nothing violates the constraints."""
+    for view in installed.constraints:
+        try:
+            refuse_violations(sketch, installed, [view])
+        except ConstraintError as error:
+            yield _violation("constraints", str(error))
 
 
 def _check_predicate(

@@ -4,8 +4,12 @@
     hints         words of other languages are refused                 lang/hints.py, for texts of users
     declare       declarations become predicates; the store is asked   lang/declarations.py, engine/relations.py
     normalise     clauses become rules in disjunctive normal form      lang/normalise.py
+                  before that, aggregates leave bodies,                lang/rewrite/aggregations.py
+                  and orders and equivalences become clauses           lang/rewrite/closures.py
     columns       reads of single columns become reads of rows         lang/columns.py
     neighbours    so do reads of the next and previous key             lang/columns.py
+    numbers       so do lists of numbers and of parts of texts         lang/rewrite/numbers.py
+    asserted      relations that are derived, too, become views       lang/declarations.py
     recursion     recursive rules are split by heads                   lang/recursion.py
     check         names, heads, safety, recursion                      lang/check.py
     infer         variables and constants get types                    lang/infer.py
@@ -15,11 +19,12 @@
 
 `compile` ends here, with checked rules. `with_block` goes on:
 
-    one row       is read by bodies without a positive atom            plan/rewrite/helpers.py
+    constants     of facts, and one row for bodies without an atom     plan/rewrite/helpers.py
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
+    memberships   are joined with helpers of their constants           plan/rewrite/memberships.py
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
     negations     likewise
@@ -32,22 +37,35 @@ A pass takes a program and returns one. Installing a block, evaluating a query a
 It begins with a text, with syntax trees, or with a program of checked rules, which needs no places (`NOWHERE`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from ivm.engine.installed import Block, Installed, InstalledRule, Options, Rewrites, names_in_body, shape_of
+from ivm.engine.installed import (
+    UNKNOWN,
+    Basis,
+    Block,
+    Installed,
+    InstalledRule,
+    Options,
+    Rewrites,
+    names_in_body,
+    shape_of,
+)
 from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, make_edits, mark_bags, mentioned
+from ivm.lang.declarations import declare, declare_functions, derive_declared, make_edits, mark_bags, mentioned
 from ivm.lang.infer import infer
-from ivm.lang.ir import Rule, reads, writes
+from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.lang.recursion import split_recursion
-from ivm.plan.planner import AUTO, ONCE, Chosen, make_plans, make_recursive_plans
+from ivm.lang.rewrite.numbers import list_numbers
+from ivm.plan.plan import SCANNED, Plan
+from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
 from ivm.plan.rewrite.helpers import (
     lift_computed,
     lift_constants,
@@ -57,6 +75,7 @@ from ivm.plan.rewrite.helpers import (
     refuse_failures,
 )
 from ivm.plan.rewrite.magic import pass_constants
+from ivm.plan.rewrite.memberships import lift_memberships
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
 from ivm.views.levels import share_levels
@@ -65,11 +84,14 @@ Given = str | Program  # a text; a program whose statements are syntax trees; or
 
 
 class Saved(NamedTuple):
-    """What a store says of an installed block: the number of its first rule, key orders by rule, and its rewrites."""
+    """What a store says of an installed block: the number of its first rule, its rewrites, and of each rule the key
+    orders, and what they were chosen for, if that is known.
+    """
 
     number: int
     orders: Sequence[Sequence[Chosen]]
     rewrites: Rewrites
+    bases: Sequence[Basis] = ()
 
 
 # -- to checked rules
@@ -101,10 +123,13 @@ def compile(
             from ivm.lang.hints import with_hints
 
             program = with_hints(program, given)
+        program = declare_functions(program)
         program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
         program = normalise(program, known)
         program = read_columns(program, known, merging)
         program = read_neighbours(program, known)
+        program = list_numbers(program, known)
+        program = derive_declared(program, known)
         program = split_recursion(program, known)
         program = check(program, known)
         program = infer(program, known)
@@ -168,6 +193,7 @@ def with_block(
         program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
     if rewrites.levels and not once:
         program = share_levels(program)
+    program = lift_memberships(program)
     program = lift_existentials(program)
     program = lift_computed(program)
     program = lift_negations(program)
@@ -177,7 +203,8 @@ def with_block(
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
     rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
-    made = Installed((*installed.blocks, Block(name, text, program, rules, options.limits)), whole, layouts)
+    block = Block(name, text, program, rules, options.limits, options.maintenance)
+    made = Installed((*installed.blocks, block), whole, layouts)
     built = {index for rule in installed.rules for index in rule.indices} - installed.deferred
     return made.deferring({index for rule in made.rules for index in rule.indices} - built)
 
@@ -202,7 +229,15 @@ class _Planner:
     ) -> None:  # fmt: skip
         self._predicates, self._program, self._store = whole.predicates, program, store
         self._options, self._layouts, self._saved, self._before = options, layouts, saved, before
-        self._known = {} if saved or options.maintenance != AUTO else {shape_of(r.definition): r for r in before.rules}
+        self._known = (
+            {}
+            if saved
+            else {
+                shape_of(rule.definition): rule
+                for block in before.blocks
+                for rule in (block.rules if options.maintenance in (AUTO, block.maintenance) else ())
+            }
+        )
         self._scans = saved is None or saved.rewrites.scans
         self._rules: list[InstalledRule] = []
 
@@ -226,24 +261,99 @@ class _Planner:
         if rule.range or rule.texts or not reads(rule):
             stored = {name: (self._layouts[name].keys, self._layouts[name].visible) for name in reads(rule)}
             return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None)
-        keys = {name: layout.keys for name, layout in self._layouts.items()}
-        given = rule, self._predicates, keys, self._store.distinct, self._store.encode
-        orders = self._saved.orders[i] if self._saved else self._orders(rule, own)
-        if own is None:
-            return InstalledRule(number, rule, make_plans(*given, orders, maintenance, self._scans), granularity)
-        _refuse_failing(rule)
-        planned = make_recursive_plans(*given, own, orders, maintenance)
-        return InstalledRule(number, rule, planned.plans, granularity, planned.searches, *limits)
+        orders, basis = self._saved_orders(i) if self._saved else self._orders(rule, own)
+        rows, rounds = limits if own else (None, None)
+        made = InstalledRule(number, rule, (), granularity, (), rows, rounds, basis=basis)
+        if own:
+            _refuse_failing(rule)
+        return with_plans(made, self._predicates, self._layouts, self._store, own, orders, maintenance, self._scans)
 
-    def _orders(self, rule: Rule, own: frozenset[str] | None) -> Sequence[Chosen]:
+    def _saved_orders(self, i: int) -> tuple[Sequence[Chosen], Basis]:
+        assert self._saved
+        return self._saved.orders[i], self._saved.bases[i] if self._saved.bases else UNKNOWN
+
+    def _orders(self, rule: Rule, own: frozenset[str] | None) -> tuple[Sequence[Chosen], Basis]:
         """Return the key orders that the rule had before; none if it is new, or what it reads is stored otherwise."""
         old = self._known.get(shape_of(rule))
         stratum = old and self._before.recursion.get(old)
         if old is None or (stratum.recursive if stratum else None) != own:
-            return ()
+            return (), UNKNOWN
         inputs = zip(names_in_body(old.definition), names_in_body(rule), strict=True)
         fits = all(self._before.layouts.get(was) == self._layouts.get(name) for was, name in inputs)
-        return old.orders if fits else ()
+        if not fits:
+            return (), UNKNOWN
+        names = dict(zip(names_in_body(rule), names_in_body(old.definition), strict=True))
+        sizes = {name: old.basis.sizes[was] for name, was in names.items() if was in old.basis.sizes}
+        return old.orders, old.basis._replace(sizes=sizes)
+
+
+def with_plans(
+    rule: InstalledRule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout], store: Relations,
+    own: frozenset[str] | None, orders: Sequence[Chosen], maintenance: str, scans: bool,
+) -> InstalledRule:  # fmt: skip
+    """Return a rule with plans: of the given orders, or, if there are none, of those that fit the rows in the store.
+
+    `own` are the views of its stratum, if that is recursive.  Raises ConstructError.
+    """
+    keys = {name: layout.keys for name, layout in layouts.items()}
+    given = rule.definition, predicates, keys, store.distinct, store.encode
+    if own is None:
+        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans))
+    else:
+        plans, searches = make_recursive_plans(*given, own, orders, maintenance)
+        made = replace(rule, plans=plans, searches=searches)
+    if orders or all(len(plan.tries) == 1 for plan in made.plans):
+        return made
+    sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
+    return replace(made, basis=rule.basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans)))
+
+
+def planned_anew(
+    installed: Installed, rules: Iterable[InstalledRule], store: Relations, reason: Callable[[InstalledRule], str]
+) -> Installed:
+    """Return the rules with plans of some made for the rows that relations have now.
+
+    A rule whose views would be stored otherwise keeps its plans, as does one that an earlier release planned without
+    scans.
+    """
+    made = {}
+    for rule in rules:
+        block = next(block for block in installed.blocks if rule in block.rules)
+        if any(_lacks_a_scan(plan) for one in block.rules for plan in one.plans if one not in installed.recursion):
+            continue
+        maintenance = ONCE if any(plan.once for plan in rule.plans) else block.maintenance
+        stratum = installed.recursion.get(rule)
+        own = stratum.recursive if stratum else None
+        new = with_plans(
+            rule, installed.program.predicates, installed.layouts, store, own, (), maintenance, block.rewrites.scans
+        )
+        if not _alike(installed, rule, new):
+            new = replace(new, plans=rule.plans, searches=rule.searches)
+        pairs = [*zip(rule.plans, new.plans, strict=True)]
+        plans = tuple(old if old.choice == SCANNED else plan for old, plan in pairs)  # the scan may be under way
+        changed = new.orders != rule.orders or not all(keep_alike(*pair) for pair in pairs)
+        basis = new.basis._replace(reason=reason(rule) if changed else rule.basis.reason)
+        made[rule] = replace(new, plans=plans, basis=basis)
+    return installed.replacing(made)
+
+
+def _lacks_a_scan(plan: Plan) -> bool:
+    return len(plan.tries) == 1 and plan.choice != SCANNED
+
+
+def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> bool:
+    """Return whether a rule has as many plans as before, and its views are stored as before."""
+    group = [new if one is rule else one for one in installed.together[rule]]
+    return len(new.plans) == len(rule.plans) and (
+        rule in installed.recursion
+        or all(
+            view_layout(
+                installed.program.predicates[view], [(one.definition, one.plans) for one in group if view in one.writes]
+            )
+            == installed.layouts[view]
+            for view in rule.writes
+        )
+    )
 
 
 def _refuse_failing(rule: Rule) -> None:

@@ -12,20 +12,23 @@ import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from ivm.engine.fill import Account, Filler, check_sums, fold_bindings, naming_the_rule, out_of_range, unordered
-from ivm.engine.installed import InstalledRule, InstalledStratum
-from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
+from ivm.engine.constraints import refuse_violations
+from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, unordered
+from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
+from ivm.engine.replan import EXCESS_FREE, PlanningFiller
+from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
-from ivm.join.flat import is_flat_cheaper
 from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
-from ivm.maintenance.maintain import binding_difference, maintain
+from ivm.maintenance.maintain import maintain
 from ivm.maintenance.surgery import Delta, net_changes, visible_difference
-from ivm.plan.plan import SCANNED, Index, Plan, indices_of
+from ivm.plan.columns import ColumnJoin, is_exchangeable
+from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import APART, INVERTED, SUM, State
@@ -34,14 +37,20 @@ from ivm.views.rope import text_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
-# A large delta is propagated only if that costs less than evaluating the old and the new version in full. A delta's
-# share is its rows over the rows of its relation.
-LARGE_FROM = 64  # rows; a delta with no more is propagated whatever its share
-RELATION_SHARE_MAX = 0.25  # of one relation's rows
-# The mean share over a plan's tries, where flat tries can evaluate the plan, is at most one of these / tries².
-PROBED_SHARE = 0.9
-COUNTED_SHARE = 0.4  # for a probed plan whose bindings are counted, not listed
-MATCHED_SHARE = 0.15  # for a matched plan; divided by granularity², too
+# A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
+# iterator operation of a probe, about 30 ns.
+LARGE_FROM = 64  # rows; a delta with no more is propagated whatever it costs
+SMALL_SHARE = 0.04  # of the rows of a plan's tries; if no more have changed, that is propagated, too
+SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
+PROBED = 20  # the cost of a row of a delta, without its operations
+EDITED = 24  # of a binding that changes a row of a view
+ADDED = 5  # of a binding that changes an aggregate, which many share
+INDEXED = 10  # of a row of a relation for which an index is built
+JOINED = 0.2  # of an operation of an evaluation in full
+READ = 2.4  # of a row that passes by in columns
+STORED = 3  # of a row of a view that is built
+SORTED = 10  # of such a row that columns yield, in another order
+MATCHED_SHARE = 0.15  # of a relation's rows; more are not matched with sensitivity indices, for one trie of a plan
 # A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below, a ratio of the size
 # at the last rebuild. The first rows do not count, so that tiny indices are not rebuilt.
 STALE_RATIO = 2
@@ -50,10 +59,11 @@ STALE_FREE_ROWS = 64
 # A recursive stratum is evaluated from scratch once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
 REFILL_FROM = 256
 REFILL_SHARE = 2
+REFILL_SHARE_MAX = 0.25  # of the rows of a relation that it reads: if more have changed, it is, too
 
 
 @dataclass
-class Engine(Filler):
+class Engine(PlanningFiller):
     """Fill and maintain the views of one transaction.
 
     `before` holds the old trees of all indices that have changed so far, `deltas` their changes.
@@ -72,19 +82,22 @@ class Engine(Filler):
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        Raises MaintainError; in particular DivergenceError if a stored tree contradicts the relations.
-        O(changes of traces or probes * log n).
+        Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
+        relations. O(changes of traces or probes * log n).
         """
-        self._build_deferred(edits, {})
+        given = self.installed
+        self.follow_sizes(edits)
         self._check_trees()
         schedule = schedule_of(self.installed, frozenset(edits))
         try:
-            done = self._run_compiled(schedule, edits)
+            done = 0 if self.installed.needed_for(edits) else self._run_compiled(schedule, edits)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
-                self._run(schedule.steps[done:], waiting)
+                self._run(schedule, done, waiting)
         except EditError as error:
             raise divergence(str(error)) from error
+        self.drop_unused(given)
+        self._refuse_new_violations()
 
     @within_memory("following a change")
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
@@ -92,22 +105,43 @@ class Engine(Filler):
 
         Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was rebuilt.
         """
-        self._build_deferred(before, before)
+        given = self.installed
         self._check_trees()
         changed = [name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)]
         try:
             for name in changed:
                 self._adopt_change(name, before[name])
-            self._run(schedule_of(self.installed, frozenset(changed)).steps, {})
+            self._run(schedule_of(self.installed, frozenset(changed)), 0, {})
+            self.follow_sizes(changed)  # for the next transaction, since relations have changed before their indices
         except EditError as error:
             raise divergence(str(error)) from error
+        self.drop_unused(given)
+        self._refuse_new_violations()
 
-    def _build_deferred(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
-        """Build the deferred indices that changes of some predicates need, from the old trees of those."""
-        if needed := self.installed.needed_for(names):
+    def _refuse_new_violations(self) -> None:
+        """Raise ConstraintError for a constraint that something violates which did not before."""
+        views = [v for v in self.installed.constraints if v in self.accounts and self.accounts[v].inserted]
+        refuse_violations(self.txn, self.installed, views)
+
+    def _build_deferred(self, needed: frozenset[Index]) -> None:
+        """Build deferred indices, which probes are about to read."""
+        if needed:
             self.installed = replace(self.installed, deferred=self.installed.deferred - needed)
             for index in sorted(needed):
-                self.build_index(index, before.get(index.predicate))
+                self.build_index(index)
+
+    def build_index(self, index: Index, relation: Tree | None = None) -> None:
+        """Create the tree of a permuted index; of a relation that has changed, also its tree before, and its change."""
+        own = self.installed.stored[index.predicate].indices[0]
+        change = self.deltas.get(own)
+        if change is None:
+            super().build_index(index, relation)
+            return
+        super().build_index(index, self.before[own])
+        name = tree_name(index)
+        self.before[index] = self.txn.tree(name)
+        columns = index_columns(index, self.installed.layouts[index.predicate])
+        self.deltas[index] = Delta(*self.txn.apply(name, change.actions, change.rows[columns]))
 
     def change_of(self, name: str) -> Delta | None:
         """Return the delta of a watched predicate in this transaction; None if it has not changed."""
@@ -135,9 +169,12 @@ class Engine(Filler):
 
     # -- the steps of a schedule
 
-    def _run(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Run steps one by one; `waiting` holds the pending edits by predicate."""
-        for step in steps:
+    def _run(self, schedule: Schedule, done: int, waiting: dict[str, list[Edits]]) -> None:
+        """Run the steps that are not done one by one; `waiting` holds the pending edits by predicate."""
+        reached: dict[Index, set[Plan]] = {}
+        anew = set[int]()  # the numbers of rules whose views are evaluated anew, after the last step of such a rule
+        steps = schedule.steps[done:]
+        for place, step in enumerate(steps):
             if isinstance(step, Flush):
                 if step.name in waiting:
                     with within_memory(f"{step.name}: storing rows that change"):
@@ -152,18 +189,41 @@ class Engine(Filler):
                     waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
+            known = step.rule.number in anew
+            own = step.plan.tries[0].index if step.plan.is_scan and not known else None
+            if own is not None and step.plan not in self._reached(schedule, own, reached):
+                continue
+            if known or self._is_better_anew(step):
+                group = self.installed.together[self.installed.numbered[step.rule.number]]
+                anew.update(rule.number for rule in group)
+                if not any(isinstance(one, Follow) and one.rule.number in anew for one in steps[place + 1 :]):
+                    self._evaluate_anew(group, waiting)
+                continue
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
-                    waiting.setdefault(name, []).append(edit)
+                    if len(edit[0]):
+                        waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
+
+    def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
+        if index not in known:
+            change = self.deltas.get(index)
+            known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
+        return known[index]
 
     def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
         """Run the first steps in one kernel call and record their changes; return how many steps are done."""
         started = time.perf_counter()
-        done = schedule.run(self.txn, edits)
+        done = schedule.run(self.txn, edits, self.encode)
         for name, operations, inserted, erased in schedule.accounts() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
+            if operations > EXCESS_FREE:
+                rows = sum(len(actions) for actions, _ in edits.values())
+                for rule in self.installed.rules:
+                    if name in rule.writes:
+                        self.compare_with_expected(rule, operations, rows)
             if inserted + erased and (done < len(schedule.steps) or name in self.watched):
                 trees, deltas = schedule.changes_of(name)
                 self.before |= trees
@@ -259,28 +319,35 @@ class Engine(Filler):
         if self.deltas.keys().isdisjoint(indices):
             return
         started = time.perf_counter()
-        trees = {name: [*map(self.txn.tree, self.installed.stored[name].names)] for name in stratum.recursive}
+        trees = {name: self._trees_of(name) for name in stratum.recursive}
         new = {index: self.tree(index) for index in indices}
         with naming_the_rule(stratum.rules[0].definition):
             fixpoint = self.fixpoint(stratum)
             most = REFILL_FROM + fixpoint.facts.count() // REFILL_SHARE
-            if any(unordered(name) in self.built for name in stratum.recursive) or not fixpoint.maintain(
-                {**new, **self.before}, new, self.deltas, most
+            if (
+                any(unordered(name) in self.built for name in stratum.recursive)
+                or self._changes_a_share(indices)
+                or not fixpoint.maintain({**new, **self.before}, new, self.deltas, most)
             ):
                 self._note_evaluation(stratum.recursive)
-                self.refill(stratum)
+                self.refill(self.fitting(stratum))
             else:
                 self._account(stratum, fixpoint)
         for name, old in trees.items():
             self._note_difference(name, old)
             self.accounts[name].maintain_seconds += time.perf_counter() - started
 
-    def _note_difference(self, name: str, old: Sequence[Tree]) -> None:
+    def _changes_a_share(self, indices: Iterable[Index]) -> bool:
+        """Return whether more than a share of a relation that a recursive stratum reads has changed."""
+        changes = [(len(self.deltas[one].actions), self.before[one].count) for one in indices if one in self.deltas]
+        return any(rows > max(LARGE_FROM, REFILL_SHARE_MAX * count) for rows, count in changes)
+
+    def _note_difference(self, name: str, old: Mapping[Index, Tree]) -> None:
         """Record how the trees of a predicate differ from their old ones, in their visible columns."""
         stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
-        actions, rows = delta(self.txn.pages, old[0], self.txn.tree(name))
+        actions, rows = delta(self.txn.pages, old[stored.indices[0]], self.txn.tree(name))
         change = net_changes(actions, rows[:visible], stored.layout.keys)
-        self.before |= stored.of_indices(old)
+        self.before |= old
         if not change:
             return
         if stored.checked:
@@ -325,11 +392,13 @@ class Engine(Filler):
         indices = indices_of(plan)
         if self.deltas.keys().isdisjoint(indices):
             return
+        needed = self.installed.probed_in(plan, self.deltas)
+        if needed and (name := self._joined_in_columns(plan, needed)):
+            yield from self._join_rows(rule, plan, name)
+            return
+        self._build_deferred(needed)
         new = dict(zip(indices, map(self.tree, indices), strict=True))
         old = {**new, **self.before}
-        if self.has_large_delta and plan.choice != SCANNED and self._is_reevaluation_cheaper(rule, plan, old):
-            yield from self._reevaluate(rule, number, old, new)
-            return
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
         change = maintain(self.txn.pages, plan, old, new, self.deltas, trees, rule.granularity, self.threads)
@@ -339,6 +408,8 @@ class Engine(Filler):
             for name, (actions, rows) in zip(names, change.renewals, strict=True):
                 self.txn.apply(name, actions, rows)
             self._rebuild_stale_sensitivity(rule, number, new)
+        changed = sum(len(self.deltas[trie.index].actions) for trie in plan.tries if trie.index in self.deltas)
+        self.compare_with_expected(rule, change.operations, changed)
         for name in rule.writes:
             account = self.accounts[name]
             account.operations += change.operations
@@ -346,48 +417,118 @@ class Engine(Filler):
         if change.delta:
             yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
-    def _is_reevaluation_cheaper(self, rule: InstalledRule, plan: Plan, old: Mapping[Index, Tree]) -> bool:
-        """Return whether evaluating both versions in full costs less than propagating the deltas."""
-        large = [
-            (len(change.actions), old[trie.index].count)
-            for trie in plan.tries
-            if (change := self.deltas.get(trie.index)) and len(change.actions) > LARGE_FROM
-        ]
-        shares = [rows / max(1, count) for rows, count in large]
-        if max(shares, default=0) > RELATION_SHARE_MAX:
-            return True
-        counted = self.installed.heads[plan].listed is not None
-        if sum(shares) <= len(plan.tries) * mean_share_max(plan, rule.granularity, counted):
-            return False
-        return is_flat_cheaper(plan.shape, [old[trie.index] for trie in plan.tries])
+    def _joined_in_columns(self, plan: Plan, needed: Iterable[Index]) -> str | None:
+        """Return the only relation that has changed, if its rows are to be joined with the others by columns.
 
-    def _reevaluate(
-        self, rule: InstalledRule, number: int, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
-    ) -> Iterable[tuple[str, Edits]]:
-        """Yield the head edits from one version to the other, both evaluated in full; rebuild the sensitivity indices.
-
-        Bindings that are only counted are erased and inserted as counts, since a list might not fit in memory.
+        A few times that is cheaper than building the deferred indices that are needed; each time counts.
         """
-        self._note_evaluation(rule.writes)
-        plan = rule.plans[number]
-        head = self.installed.heads[plan]
-        if plan.in_columns and head.listed is not None:
-            for action, versions in ((ERASE, self.before), (INSERT, {})):
-                own = {name: self.installed.stored[name].indices[0] for name in rule.reads}
-                trees = {name: versions.get(index, self.txn.tree(name)) for name, index in own.items()}
-                yield from ((name, edit) for name, edit in self.in_columns(rule, plan, trees, action) if len(edit[0]))
-            return
-        before = self._evaluate_plan(plan, old, head.listed)
-        after = self._evaluate_and_record(rule, number, new, head.listed)
-        for name in rule.writes:
-            self.accounts[name].operations += before.operations + after.operations
-        if head.listed is None:
-            if change := binding_difference(before.bindings, after.bindings):
-                yield from head.edits(change, self.encode).items()
-            return
-        for action, evaluation in ((ERASE, before), (INSERT, after)):
-            edits = fold_bindings(self.installed, head, evaluation.parts, action, self.encode)
-            yield from ((name, edit) for name, edit in edits if len(edit[0]))
+        names = {trie.index.predicate for trie in plan.tries}
+        changed = [name for name in names if self.installed.stored[name].indices[0] in self.deltas]
+        keys = {name: self.installed.layouts[name].keys for name in names}
+        marks = [f"$joined:{tree_name(index)}" for index in needed]
+        times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
+        if len(changed) > 1 or times >= INDEXED / READ or not is_exchangeable(plan, changed[0], keys):
+            return None
+        self.built |= dict.fromkeys(marks, (times + 1, 0))
+        return changed[0]
+
+    def _join_rows(self, rule: InstalledRule, plan: Plan, name: str) -> Iterable[tuple[str, Edits]]:
+        """Yield the head edits of one plan for the changed rows of a relation, joined with the others by columns."""
+        head, change = self.installed.heads[plan], self.deltas[self.installed.stored[name].indices[0]]
+        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
+        for action in (ERASE, INSERT):
+            rows = {name: change.rows[:, change.actions == action]}
+            if rows[name].shape[1]:
+                types = rule.definition.types
+                for batch, times in ColumnJoin(
+                    self.txn.pages, plan, trees, head.needed, types, self.encode, rows
+                ).parts():
+                    yield from head.insertions(batch, self.encode, times, action).items()
+                for view in rule.writes:
+                    self.accounts[view].operations += sum(tree.count for tree in trees.values())
+
+    # -- views evaluated anew
+
+    def _is_better_anew(self, step: Follow) -> bool:
+        """Return whether evaluating the views of a step's rule anew costs less than propagating the deltas."""
+        rule, plan = step.rule, step.plan
+        if not self.has_large_delta or not any(
+            len(change.actions) > LARGE_FROM for trie in plan.tries if (change := self.deltas.get(trie.index))
+        ):
+            return False
+        own = [self.installed.stored[name].indices[0] for name in rule.writes]
+        if any(index in self.before for index in own):  # another rule of the view's state was first
+            return False
+        if not any(self.txn.tree(index.predicate).count for index in own):
+            return True
+        return self._propagating(rule, plan) > self._evaluating(rule)
+
+    def _propagating(self, rule: InstalledRule, plan: Plan) -> float:
+        """Estimate the cost of following the deltas by a plan, from a sample of their rows."""
+        changes = {trie.index: change for trie in plan.tries if (change := self.deltas.get(trie.index))}
+        rows = sum(len(change.actions) for change in changes.values())
+        written = ADDED if rule.definition.aggregates else EDITED
+        if len(plan.tries) == 1:
+            return float(written * rows)
+        changed = [trie.index for trie in plan.tries if trie.index in changes]
+        share = sum(len(changes[index].actions) / max(1, self.before[index].count) for index in changed)
+        if not plan.probes:
+            return 0.0 if share * len(plan.tries) * rule.granularity**2 <= MATCHED_SHARE else inf
+        if share <= SMALL_SHARE and self.installed.deferred.isdisjoint(indices_of(plan)):
+            return 0.0
+        needed = self.installed.probed_in(plan, changes)
+        building = INDEXED * sum(self.txn.tree(index.predicate).count for index in needed)
+        if building > self._evaluating(rule):
+            return inf
+        self._build_deferred(needed)
+        every = max(1, rows // SAMPLED)
+        sample = {index: Delta(one.actions[::every], one.rows[:, ::every]) for index, one in changes.items()}
+        indices = indices_of(plan)
+        new = dict(zip(indices, map(self.tree, indices), strict=True))
+        found = maintain(self.txn.pages, plan, {**new, **self.before}, new, {**self.deltas, **sample}, ())
+        return PROBED * rows + every * (found.operations + written * len(found.delta.actions)) if found else 0.0
+
+    def _evaluating(self, rule: InstalledRule) -> float:
+        """Estimate the cost of evaluating anew the views of a rule."""
+        group = self.installed.together[self.installed.numbered[rule.number]]
+        listed = any(plan.in_columns for one in group for plan in one.plans) and not rule.definition.aggregates
+        rows = sum(self.txn.tree(name).count for one in group for name in one.writes)
+        return (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
+
+    def _joining(self, rule: InstalledRule) -> float:
+        """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""
+        now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
+        if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans) or not rule.basis.operations:
+            return READ * now
+        return now * (READ + JOINED * rule.basis.operations / max(1, then))
+
+    def _evaluate_anew(self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> None:
+        """Evaluate the views of some rules anew, and record how they differ from before."""
+        started, views = time.perf_counter(), dict.fromkeys(name for rule in rules for name in rule.writes)
+        self._note_evaluation(views)
+        for name in views:
+            waiting.pop(name, None)
+        before = {name: self._trees_of(name) for name in views}
+        for name in views:
+            self.clear(name)
+        self.fill(rules)
+        for name, trees in before.items():
+            for index in self.installed.indices.get(name, ()):
+                self.txn.drop(tree_name(index))
+                super().build_index(index)
+            self._note_difference(name, trees)
+            self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def clear(self, name: str) -> None:
+        """Empty a view that is not recursive, and drop the state that it follows from."""
+        fold = self.installed.layouts[name].fold
+        if fold and fold.state.name in self.txn:
+            self.txn.drop(fold.state.name)
+        self.txn.replace(name, Tree.empty(self.txn.tree(name).spec))
+
+    def _trees_of(self, name: str) -> dict[Index, Tree]:
+        stored = self.installed.stored[name]
+        return stored.of_indices([*map(self.txn.tree, stored.names)])
 
     def _note_evaluation(self, names: Iterable[str]) -> None:
         """Record that views are evaluated from scratch.  Raises RecomputeError where that is not allowed."""
@@ -416,13 +557,3 @@ def divergence(fact: str) -> DivergenceError:
     """Return the error for a stored tree that contradicts the relations."""
     return DivergenceError(f"{fact}; what is stored for rules does not follow from the relations: "
                            "`ivm fsck --repair` rebuilds it")  # fmt: skip
-
-
-def mean_share_max(plan: Plan, granularity: int, counted: bool) -> float:
-    """Return the greatest mean share of its tries' rows up to which a plan propagates deltas if flat tries can run it.
-
-    Each row of a trie's delta is looked up in every other trie. With a coarser granularity more of a trie is evaluated
-    again, and more rows match an interval.
-    """
-    share = MATCHED_SHARE / granularity**2 if plan.sensors else COUNTED_SHARE if counted else PROBED_SHARE
-    return share / len(plan.tries) ** 2

@@ -10,8 +10,7 @@ The bindings of a full evaluation become edits, and edits become rows of a tree:
     head edits   ADD 1 under the key x, for each binding            1: +1   1: +1   4: +1
     rows         one for each key, in key order                     (1; 2) (4; 1)
 
-Many bindings may make few rows: `fold_bindings` sums each part before it reads the next. `recompute` evaluates one view
-over the stored trees without storing anything; `Workspace.evaluate` returns its rows as a table.
+Many bindings may make few rows: `fold_bindings` sums each part before it reads the next.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
-from ivm.plan.evaluation import choice, evaluate_in_full, pairs
+from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
@@ -123,7 +122,8 @@ class Filler:
         filled: set[str] = set()
         scanned: set[Plan] = set()
         rules = [*rules]
-        for place, rule in enumerate(rules):
+        for place, given in enumerate(rules):
+            rule = self.installed.numbered[given.number]
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
@@ -131,9 +131,10 @@ class Filler:
                 if name in waiting:
                     self._fill_view(name, waiting.pop(name))
             if stratum:
-                self._fill_stratum(stratum)
+                self._fill_stratum(self.fitting(stratum))
                 filled |= stratum.recursive
                 continue
+            (rule,) = self._fit((rule,))
             if not rule.plans:
                 (name,) = rule.writes
                 with naming_the_rule(rule.definition):
@@ -148,14 +149,23 @@ class Filler:
                     if plan.in_columns and not self._counts_what_lacks(plan):
                         trees = {name: self.txn.tree(name) for name in rule.reads}
                         _add(waiting, self.in_columns(rule, plan, trees))
-                        self._build_indices(() if self.once else indices_of(plan))
+                        self.build_indices(() if self.once else indices_of(plan))
                         continue
-                    self._build_indices(indices_of(plan))
+                    self.build_indices(indices_of(plan))
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
         self._newest = NO_STATE
+
+    def fitting(self, stratum: InstalledStratum) -> InstalledStratum:
+        """Return a recursive stratum that is about to be evaluated, with the plans for that."""
+        first = self._fit(stratum.rules)[0]
+        return self.installed.recursion[first]
+
+    def _fit(self, rules: Sequence[InstalledRule]) -> Sequence[InstalledRule]:
+        """Return rules that are about to be evaluated, with the plans for that (engine/replan.py)."""
+        return rules
 
     def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> set[Plan]:
         """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
@@ -179,20 +189,21 @@ class Filler:
                 for head, batch in zip(heads, batches, strict=True):
                     _add(waiting, self._summed(head.insertions(batch, self.encode), memory))
         for rule in plans.values():
-            for view in rule.writes:
-                self.accounts[view].operations += tree.count
+            self.note_operations(rule, tree.count)
         return {*plans}
 
-    def in_columns(
-        self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree], action: int = INSERT
-    ) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits that insert or erase all bindings of an acyclic plan over the trees of its relations."""
+    def in_columns(self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
         head, memory = self.installed.heads[plan], MemoryUse().begin()
-        for view in rule.writes:
-            self.accounts[view].operations += sum(tree.count for tree in trees.values())
+        self.note_operations(rule, sum(tree.count for tree in trees.values()))
         join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
         for batch, times in join.parts():
-            yield from self._summed(head.insertions(batch, self.encode, times, action), memory)
+            yield from self._summed(head.insertions(batch, self.encode, times), memory)
+
+    def note_operations(self, rule: InstalledRule, operations: int) -> None:
+        """Count operations that evaluated a rule."""
+        for view in rule.writes:
+            self.accounts[view].operations += operations
 
     def _counts_what_lacks(self, plan: Plan) -> bool:
         """Return whether counting finds the rows that a subset lacks, so that the rest is not looked at."""
@@ -207,18 +218,15 @@ class Filler:
         for view, (actions, rows) in edits.items():
             if _adds_up(layout := self.installed.layouts[view]):
                 rows = summed(rows, head_spec(layout, len(rows)).keys)
-                actions = np.broadcast_to(ADD, rows.shape[1])
+                actions = np.full(rows.shape[1], ADD)
             memory.add(rows.shape[1], rows.nbytes)
             yield view, (actions, rows)
 
-    def _build_indices(self, indices: Iterable[Index]) -> None:
+    def build_indices(self, indices: Iterable[Index]) -> None:
+        """Create the trees of permuted indices that do not exist and are not deferred."""
         for index in indices:
             if tree_name(index) not in self.txn and index not in self.installed.deferred:
                 self.build_index(index)
-
-    def build_missing(self) -> None:
-        """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
-        self._build_indices(index for indices in self.installed.indices.values() for index in indices)
 
     def build_index(self, index: Index, relation: Tree | None = None) -> None:
         """Create the tree of a permuted index from its relation, or from an older tree of that; O(n log n)."""
@@ -240,21 +248,20 @@ class Filler:
         head = self.installed.heads[plan]
         trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
         evaluation = self._evaluate_and_record(rule, number, trees, head.listed)
-        for name in rule.writes:
-            self.accounts[name].operations += evaluation.operations
+        self.note_operations(rule, evaluation.operations)
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
 
     def _evaluate_unplanned(self, name: str, rule: InstalledRule) -> Edits:
         """Return the rows that a rule without plans (schedule.py) inserts into its view.  Raises RangeError."""
         if rule.span:
-            self._build_indices(rule.indices)
+            self.build_indices(rule.indices)
             points, measured = map(self.tree, rule.span.indices)
             self.accounts[name].operations += points.count
             rows = ranged_rows(self.txn.pages, rule.span, points, self.results_of(name, rule.span, measured))
         elif rule.reads:
             rows = self._texts(name, rule)
         else:
-            rows = np.zeros((1, 1), np.int64)
+            rows = rows_of_constants(rule.definition, self.encode)
         return np.full(rows.shape[1], INSERT), rows
 
     def _texts(self, name: str, rule: InstalledRule) -> np.ndarray:
@@ -295,7 +302,7 @@ class Filler:
     def _fill_stratum(self, stratum: InstalledStratum) -> None:
         """Evaluate the rules of a recursive stratum, whose views are empty."""
         for rule in stratum.rules:
-            self._build_indices(rule.indices)
+            self.build_indices(rule.indices)
         fixpoint = self.fixpoint(stratum)
         base = []
         with naming_the_rule(stratum.rules[0].definition):
@@ -555,34 +562,6 @@ def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) ->
     total = shown(overflow.total, predicate.value)
     remedy = "make its groups smaller, or use total, which adds floats"
     return RangeError(f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}")
-
-
-def recompute(source: Source, installed: Installed, encode: Encoder, name: str, threads: int = 1) -> list[np.ndarray]:
-    """Compute the visible words of a view, in parts int64[C, n] and key order.
-
-    Raises UnknownViewError for a relation, RangeError and RoomError.
-    """
-    layout = installed.layouts[name]
-    plans = [(rule.definition, plan) for rule in installed.rules if name in rule.writes for plan in rule.plans]
-    if not plans:
-        raise not_a_view(name)
-    parts = []
-    for definition, plan in plans:
-        trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
-        head = installed.heads[plan]
-        with naming_the_rule(definition):
-            evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, listed=head.listed)
-        if len(plans) == 1 and head.copies_all:
-            return [part.rows for part in evaluation.parts]
-        edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)
-        parts += [edit for predicate, edit in edits if predicate == name]
-    if not parts:  # the view holds bindings whose arithmetic fails, and there are none
-        return [np.empty((layout.visible, 0), np.int64)]
-    width, predicate = len(parts[0][1]), installed.program.predicates[name]
-    found = compose_rows(source, predicate, parts, head_spec(layout, width))
-    if layout.kind == SUM:
-        check_sums(source, predicate, *found)
-    return [rows[: layout.visible] for rows in found]
 
 
 @contextmanager

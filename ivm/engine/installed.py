@@ -7,17 +7,19 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from re import fullmatch
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ivm.errors import RedefinitionError, UnknownViewError
+from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
 from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
@@ -32,8 +34,38 @@ PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
+SIZES_FACTOR = 8  # plans are made anew once a relation has this many times the rows that they were made for, or fewer
+SIZES_FREE = 100  # rows added to both before they are compared: changes of few rows do not count
 T = TypeVar("T")
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
+
+
+class Basis(NamedTuple):
+    """What the plans of a rule were made for: the rows that each relation had; and why they were made anew, if so.
+
+    `operations` are those of the newest full evaluation, `expected` those of a changed row, by an estimate or as
+    measured; 0 if none are known.
+    """
+
+    sizes: Mapping[str, int] = {}
+    reason: str = ""
+    operations: int = 0
+    expected: float = 0.0
+
+    def outgrown(self, sizes: Mapping[str, int]) -> str:
+        """Return the relation whose size has changed by a factor, with both sizes; "" if there is none."""
+        for name, then in self.sizes.items():
+            if not _is_near(then, now := sizes[name]):
+                return f"{name} had {then:,} rows, and has {now:,}"
+        return ""
+
+
+UNKNOWN = Basis()
+
+
+def _is_near(then: int, now: int) -> bool:
+    least, most = sorted((then + SIZES_FREE, now + SIZES_FREE))
+    return most < SIZES_FACTOR * least
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +85,7 @@ class InstalledRule:
     rows_max: int | None = None
     rounds_max: int | None = None
     span: Span | None = None
+    basis: Basis = UNKNOWN
 
     @cached_property
     def indices(self) -> list[Index]:
@@ -64,6 +97,14 @@ class InstalledRule:
     def sensitivity_names(self, number: int) -> list[str]:
         """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
         return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
+
+    def slower(self, operations: float) -> "InstalledRule":
+        """Return this, with at least some operations expected for a changed row."""
+        return replace(self, basis=self.basis._replace(expected=max(operations, self.basis.expected)))
+
+    def measured(self, operations: int) -> "InstalledRule":
+        """Return this, evaluated by some operations."""
+        return replace(self, basis=self.basis._replace(operations=operations))
 
     @property
     def orders(self) -> list[Chosen]:
@@ -130,6 +171,7 @@ class Block:
     part: Program
     rules: tuple[InstalledRule, ...]
     limits: Limits = (None, None)
+    maintenance: str = AUTO
 
     @property
     def rewrites(self) -> "Rewrites":
@@ -178,6 +220,11 @@ class Installed:
         return tuple(installed[id(definition)] for definition in self.program.rules)
 
     @cached_property
+    def numbered(self) -> dict[int, InstalledRule]:
+        """Every rule by its number, which it keeps when it gets other plans."""
+        return {rule.number: rule for block in self.blocks for rule in block.rules}
+
+    @cached_property
     def strata(self) -> tuple[InstalledStratum, ...]:
         """All rules by stratum, each stratum after those that it reads."""
         installed = {id(rule.definition): rule for rule in self.rules}
@@ -192,6 +239,12 @@ class Installed:
         return {rule: stratum for stratum in self.strata if stratum.recursive for rule in stratum.rules}
 
     @cached_property
+    def constraints(self) -> dict[str, Rule]:
+        """The constraints by the names of their views, which have what violates them."""
+        rules = {name: rule.definition for rule in self.rules for name in rule.writes}
+        return {name: rule for name, rule in rules.items() if is_constraint(name)}
+
+    @cached_property
     def indices(self) -> dict[str, list[Index]]:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}
@@ -204,17 +257,22 @@ class Installed:
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
         """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
-        found, reached = set[Index](), {*names}
         if not self.deferred:
             return frozenset()
+        found, reached = set[Index](), {*names}
         for stratum in self.strata:
             for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
                 reached.update(rule.writes)
                 for plan in rule.plans:
-                    for trie, probe in zip(plan.tries, plan.probes, strict=False):
-                        if trie.index.predicate in reached:
-                            found.update(one.index for one in probe.tries)
-        return self.deferred & found
+                    found |= self.probed_in(plan, {t.index for t in plan.tries if t.index.predicate in reached})
+        return frozenset(found)
+
+    def probed_in(self, plan: Plan, changed: Container[Index]) -> frozenset[Index]:
+        """Return the deferred indices that the probes of a plan read when some indices have changed."""
+        if not self.deferred:
+            return self.deferred
+        probes = [probe for trie, probe in zip(plan.tries, plan.probes, strict=False) if trie.index in changed]
+        return self.deferred.intersection(one.index for probe in probes for one in probe.tries)
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":
         """Return this with those of some indices deferred that only the probes of plans in columns read."""
@@ -225,6 +283,61 @@ class Installed:
                 (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
                 others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
         return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
+
+    def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
+        """Return this with other plans for some rules; new indices that only probes of columns read are deferred."""
+        if not rules:
+            return self
+        blocks = tuple(replace(b, rules=tuple(rules.get(rule, rule) for rule in b.rules)) for b in self.blocks)
+        built = {index for rule in self.rules for index in rule.indices} - self.deferred
+        made = replace(self, blocks=blocks)
+        return made.deferring({index for rule in made.rules for index in rule.indices} - built)
+
+    def slowed(self, operations: Mapping[int, float]) -> "Installed":
+        """Return this with the operations that a changed row of some rules, by their numbers, was seen to take."""
+        return self.replacing({self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()})
+
+    def measuring(self, operations: Mapping[int, int]) -> "Installed":
+        """Return this with the operations that evaluated some rules, by their numbers."""
+        return self.replacing({self.numbered[n]: self.numbered[n].measured(count) for n, count in operations.items()})
+
+    @cached_property
+    def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
+        """For each rule those that are evaluated anew with it, in order: they share views, or states of aggregates."""
+        groups: dict[str, list[InstalledRule]] = {}
+        for rule in self.rules:
+            joined = dict.fromkeys(chain(*(groups.get(name, ()) for name in self._trees_of(rule)), (rule,)))
+            group = [one for one in self.rules if one in joined] if len(joined) > 1 else [rule]
+            groups |= {name: group for one in group for name in self._trees_of(one)}
+        return {rule: tuple(groups[rule.writes[0]]) for rule in self.rules}
+
+    def _trees_of(self, rule: InstalledRule) -> Iterator[str]:
+        """Yield the names of the views of a rule, and of the states that these follow from."""
+        for name in rule.writes:
+            yield name
+            if fold := self.layouts[name].fold:
+                yield fold.state.name
+
+    def outgrown(self, names: Iterable[str], size: Callable[[str], int]) -> list[InstalledRule]:
+        """Return the rules reached from some predicates whose plans were made for other sizes.  O(sizes of these)."""
+        key = frozenset(names)
+        if key not in self._reached:
+            reached = {*key}
+            for stratum in self.strata:
+                if not reached.isdisjoint(stratum.reads):
+                    reached.update(name for rule in stratum.rules for name in rule.writes)
+            rules = [rule for rule in self.rules if rule.basis.sizes and not reached.isdisjoint(rule.reads)]
+            self._reached[key] = rules, sorted({name for rule in rules for name in rule.basis.sizes})
+        rules, sized = self._reached[key]
+        if not sized:
+            return []
+        sizes = {name: size(name) for name in sized}
+        return [rule for rule in rules if rule.basis.outgrown(sizes)]
+
+    @cached_property
+    def _reached(self) -> dict[frozenset[str], tuple[list[InstalledRule], list[str]]]:
+        """A cache of the rules that changes of some predicates reach, and the predicates whose sizes they know."""
+        return {}
 
     @cached_property
     def scans(self) -> dict[str, set[str]]:
@@ -301,6 +414,10 @@ class Installed:
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
 
+    def whole(self, name: str) -> str:
+        """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+        return name + WHOLE if name + WHOLE in self.program.predicates else name
+
     def block(self, name: str) -> Block | None:
         """Return the block of a name; None if it is not installed."""
         return next((b for b in self.blocks if b.name == name), None)
@@ -328,8 +445,10 @@ class Installed:
                 "number": b.rules[0].number if b.rules else self.next_number,
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
+                **({"maintenance": b.maintenance} if b.maintenance != AUTO else {}),
                 **{name: True for name, used in b.rewrites._asdict().items() if used},
                 "orders": [v.orders for v in b.rules],
+                "bases": [v.basis for v in b.rules],
             }
             for b in self.blocks
         ]

@@ -7,16 +7,17 @@
 A relation with a key and other columns is a function of one value or several.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any
 
 from ivm.errors import EditError, Where
+from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import Cardinality, Distinct
+from ivm.plan.join_order import ROWS_ASSUMED, Cardinality, Distinct
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction
@@ -42,6 +43,10 @@ class Relations:
         self._views, self._opening = views, opening
         self.encode = Encoder(source)
         self.distinct: Distinct = _no_estimates if opening else Cardinality(source).distinct
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a predicate has; ROWS_ASSUMED for one that is not stored yet."""
+        return self._relations.tree(name).count if name in self._relations else ROWS_ASSUMED
 
     def _has(self, name: str) -> bool:
         return name in self._relations and name not in self._views
@@ -99,16 +104,18 @@ def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
 
 
 def with_declarations(text: str, program: Program) -> str:
-    """Return a text with declarations, after a mark, of the relations that only the store declared.
+    """Return a text with declarations, after a mark, of the relations that only the store declared, and of functions.
 
     A text is installed with them, so that its meaning does not depend on the store.
     """
-    return declaring(text, *(program.predicates[name] for name in program.stored))
+    literals = (x for rule in program.rules for disjunct in rule.body for x in disjunct)
+    functions = [f'{DECLARATION}("{name}", "{USERS[name]}").' for name in sorted({*users_functions(literals)})]
+    return declaring(text, *(program.predicates[name] for name in program.stored), functions=functions)
 
 
-def declaring(text: str, *predicates: Predicate) -> str:
-    """Return a text with declarations of relations that existed before it, after a mark."""
-    lines = [*map(show_predicate, predicates)]
+def declaring(text: str, *predicates: Predicate, functions: Iterable[str] = ()) -> str:
+    """Return a text with declarations of relations that existed before it, and of functions, after a mark."""
+    lines = [*(line for line in functions if line not in text), *map(show_predicate, predicates)]
     return "\n".join([text, *[MARK] * (f"\n{MARK}\n" not in text), *lines]) if lines else text
 
 

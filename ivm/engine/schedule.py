@@ -3,12 +3,13 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
-without a separate state, plans that are probed by whole keys, heads that copy columns of bindings.
+without a separate state, plans that are probed by whole keys or scan a relation, heads that copy columns of bindings.
+Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain, starmap, takewhile
+from itertools import accumulate, chain, compress, starmap, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
+from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
+from ivm.plan.expression import Encode
 from ivm.plan.plan import Index, Plan, permuted
 from pagestore.compiled import FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
@@ -107,14 +110,20 @@ class Schedule:
         self._catalog: object = None
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
+        self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
         self._accounts = [
             (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name, first in self.firsts.items()
         ]
         if self._plans:
             self._fixed = self._lay_out(plain)
+        self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
+        for step in self.steps:
+            if isinstance(step, Follow) and step.plan.is_scan:
+                self._scanning.setdefault(step.plan.tries[0].index, {})[step.plan] = tested(step.plan)
+        self._reaches: dict[Index, Reach] = {}
 
-    def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
+    def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
         if not self._plans:
             return 0
@@ -124,6 +133,7 @@ class Schedule:
         if self._catalog is not txn.catalog:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             self._working, *self._probing = self._make_room(txn.pages.page_words)
+        self._reach.encode(encode)
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
@@ -131,6 +141,14 @@ class Schedule:
         if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
             done = self._carried(txn, done)
         return done
+
+    def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
+        plans = self._scanning[index]
+        if index not in self._reaches:
+            self._reaches[index] = Reach([*plans.values()])
+        self._reaches[index].encode(encode)
+        return {*compress(plans, self._reaches[index].of(rows))}
 
     def _carried(self, txn: Transaction, begin: int) -> int:
         """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
@@ -161,9 +179,10 @@ class Schedule:
 
     def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
         """Return the plain steps as engine/kernels/schedule.py takes them."""
-        static: list[np.ndarray] = []
+        static: list[np.ndarray] = [np.zeros(0, np.int64)]
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []
+        scanned: list[Tested] = []
         copies: list[int] = []
         lists: tuple[list[Any], ...] = [], [], [], []
         probes, indices, sources, heads = lists
@@ -172,20 +191,30 @@ class Schedule:
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
             assert isinstance(step, Follow), "a recursive stratum is not plain"
-            steps.append((kernel.FOLLOW, len(plans)))
-            laid, starts = probes_of(step.plan), [*map(len, lists)]
-            table = laid.rows.copy()
-            table[:, :PINNED] += sum(len(words) for words in static)
-            static.append(laid.static)
-            probes += table.tolist()
-            indices += map(self._number_of, laid.indices)
-            sources += [self._number_of(index) for index, _ in probed(step.plan)]
-            for name, counted, columns in self._installed.heads[step.plan].copies:
+            plan, starts = step.plan, [*map(len, lists)]
+            steps.append((kernel.SCAN if plan.is_scan else kernel.FOLLOW, len(plans)))
+            places: Sequence[int] = range(len(plan.columns))
+            if plan.is_scan:
+                places = [*places_of(plan).values()]
+                starts[0] = len(scanned)
+                scanned.append(tested(plan))
+                sources.append(self._number_of(plan.tries[0].index))
+            else:
+                laid = probes_of(plan)
+                table = laid.rows.copy()
+                table[:, :PINNED] += sum(map(len, static))
+                static.append(laid.static)
+                probes += table.tolist()
+                indices += map(self._number_of, laid.indices)
+                sources += [self._number_of(index) for index, _ in probed(plan)]
+            for name, counted, columns in self._installed.heads[plan].copies:
                 heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
-                copies += columns
-            plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
+                copies += [places[column] for column in columns]
+            plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
+        self._reach = Reach(scanned)
+        words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
         return ScheduleTable(
-            np.concatenate(static), *(np.array(words, np.int64) for words in (steps, plans, *lists, copies))
+            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, self._reach.conditions
         )
 
     def _number_of(self, index: Index) -> int:
@@ -194,18 +223,18 @@ class Schedule:
 
     def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
-        laid = [*map(probes_of, self._plans)]
-        columns, levels = max(one.columns for one in laid), max(one.levels for one in laid)
-        width, indices = max(one.width for one in laid), max(len(one.indices) for one in laid)
-        sources = max(len(probed(plan)) for plan in self._plans)
+        laid = [*map(probes_of, self._probing_plans)]
+        sizes = [(p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid] or [(1,) * 6]
+        columns, levels, width, indices, state, atoms = map(max, zip(*sizes, strict=True))
+        sources = max((len(probed(plan)) for plan in self._probing_plans), default=1)
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(laid))
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans))
         )
         run = ProbeRun(
-            words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
-            words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words),
+            words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
+            words((width, MOST)), words((0, 1, 1)), slices_room(atoms, page_words),
         )  # fmt: skip
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
         return working, run, found, composed
@@ -232,6 +261,11 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     return [*steps, *map(Flush, waiting)]
 
 
+def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return rows as an array of two dimensions, also if there are none."""
+    return np.array(rows, np.int64) if rows else np.zeros((0, 1), np.int64)
+
+
 def _touched(step: Step) -> tuple[str, ...]:
     assert not isinstance(step, Settle | Scan), "neither a recursive stratum nor a range is plain"
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
@@ -244,6 +278,8 @@ def _is_plain(installed: Installed, step: Step) -> bool:
         return not (kept.layout.fold or kept.checked)
     if isinstance(step, Settle | Scan):
         return False
+    if step.plan.is_scan:
+        return tested(step.plan).exact and bool(installed.heads[step.plan].copies)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
 

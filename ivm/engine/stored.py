@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.compile import Saved, compile, with_block
-from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Installed, Options, Rewrites
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Basis, Installed, Options, Rewrites
 from ivm.engine.relations import MARK, Relations
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index
-from ivm.plan.planner import Chosen
+from ivm.plan.planner import AUTO, Chosen
 from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 
 HOST = "ivm"
@@ -71,8 +71,10 @@ def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
     for block in blocks:
         orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
         rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
-        options = Options(block["granularity"], limits=tuple(block.get("limits", (None, None))))
-        saved = Saved(block["number"], orders, rewrites)
+        limits = tuple(block.get("limits", (None, None)))
+        options = Options(block["granularity"], block.get("maintenance", AUTO), limits)
+        bases = [Basis(*basis) for basis in block.get("bases", ())]
+        saved = Saved(block["number"], orders, rewrites, bases)
         installed = with_block(block["text"], installed, store, block["name"], options, saved)
     return installed
 

@@ -5,18 +5,18 @@ the join returns every binding of the body.
 
 A guard against running out of memory: an evaluation that finds too many rows raises RoomError in time.
 
-Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take a
-share of the total memory, and no more than is left, since sorting and storing them takes as much again. The machine,
-control groups, and limits of the process bound the memory; where the process's limit is exceeded the system refuses
-memory, which `within_memory` turns into a RoomError as well.
+Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take
+what the user allows, by default a share of the total memory, and no more than is left, since sorting and storing them
+takes as much again. The machine, control groups, and limits of the process bound the memory; where the process's limit
+is exceeded the system refuses memory, which `within_memory` turns into a RoomError as well.
 """
 
 import errno
 import os
 import resource
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -51,12 +51,16 @@ class Limit(NamedTuple):
 
 
 class MemoryUse:
-    """The rows that one evaluation holds, over all its threads; `recording` if it also keeps its trace."""
+    """The rows that one evaluation holds, over all its threads, and the step that makes them.
 
-    def __init__(self, recording: bool = False) -> None:
+    `recording` says whether it also keeps its trace.
+    """
+
+    def __init__(self, recording: bool = False, step: str = "finding rows") -> None:
         self.rows = 0
-        self._recording = recording
+        self._recording, self._step, self._allowed = recording, step, _allowed.get()
         self._size = self._looked = 0
+        self._often = CHECK_BYTES if self._allowed is None else min(CHECK_BYTES, self._allowed // 8)
         self._lock = Lock()
 
     def begin(self) -> "MemoryUse":
@@ -72,15 +76,24 @@ class MemoryUse:
         with self._lock:
             self.rows += rows
             self._size += size
-            if self._size <= self._looked + CHECK_BYTES:
+            if self._size <= self._looked + self._often:
                 return
             self._looked = self._size
         self._look()
+
+    def hold(self, rows: int, size: int) -> None:
+        """Count these rows and bytes in place of those so far.  Raises RoomError like `add`."""
+        more, self.rows = size - self._size, 0
+        self.add(rows, more)
 
     def _look(self) -> None:
         for limit in limits():
             if limit.left < self._looked:
                 why = f"{_bytes(limit.left)} of {limit.whose} are left, too little to go on"
+            elif self._allowed is not None:
+                if self._looked <= self._allowed:
+                    continue
+                why = f"one evaluation may take {_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
             elif self._looked > (share := _share()) * limit.whole:
                 why = (
                     f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {_bytes(limit.whole)} "
@@ -88,7 +101,7 @@ class MemoryUse:
                 )
             else:
                 continue
-            raise RoomError(f"finding rows: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
+            raise RoomError(f"{self._step}: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
 
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
@@ -96,28 +109,48 @@ class MemoryUse:
 
 
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
+_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)  # the bytes that the user allows, if any
 
 
 @contextmanager
-def within_memory(step: str, rows: int | None = None) -> Iterator[None]:
-    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+def allowing(memory: int | None) -> Iterator[None]:
+    """Let evaluations in the block take up to `memory` bytes, a share of the total memory if None."""
+    token = _allowed.set(memory)
     try:
         yield
-    except RoomError:
-        raise
-    except (MemoryError, OSError, RuntimeError) as error:
-        if not _is_refusal(error):
-            raise
+    finally:
+        _allowed.reset(token)
+
+
+def memory_allowed() -> int:
+    """Return the bytes that one evaluation may take, if so many are left."""
+    allowed = _allowed.get()
+    return int(_share() * min(limit.whole for limit in limits())) if allowed is None else allowed
+
+
+class within_memory(ContextDecorator):
+    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+
+    def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
+        self._step, self._rows = step, rows
+
+    def __enter__(self) -> None:
+        """Begin the block; nothing is kept, so that blocks may nest."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
+        if error is None or not _is_refusal(error):
+            return
+        rows = self._rows() if callable(self._rows) else self._rows
         found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
-        raise RoomError(f"{step}: the system refused memory; {found}; {REMEDY}") from None
+        raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
     return (
-        isinstance(error, MemoryError)
+        (isinstance(error, MemoryError) and not isinstance(error, RoomError))
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or "can't start new thread" in str(error)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
     )
 
 

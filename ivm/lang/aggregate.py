@@ -66,6 +66,8 @@ OPERATIONS = {
     "count_distinct": Operation(1, MANY, "it counts the different values of its arguments", gives="int64"),
     "median": Operation(1, 1, f"{NUMBERS}; quantile(x, 0.5) is of any ordered column", _is_number, "float64"),
     "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered, None, ("share",)),
+    "quantile_cont": Operation(1, 1, f"{NUMBERS}, and a share, as in quantile_cont(x, 0.9)", _is_number, "float64",
+                               ("share",)),
     "top": SOME, "bottom": SOME,
     "concat": Operation(1, MANY, "it joins string columns, in an order and with a separator if these are given, as in "
                         'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE, ("separator",)),
@@ -238,6 +240,6 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
             aggregate.where, f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}"
         )
     result = operation.gives or found[0]
-    if op == "sum" and (digits := scale(found[0])) is not None:
+    if op in ("sum", "quantile_cont") and (digits := scale(found[0])) is not None:
         result = f"decimal(18,{digits})"
     return {aggregate.result.name: result, **({aggregate.place.name: "int64"} if aggregate.place else {})}

@@ -1,7 +1,8 @@
-"""Check rules before they have types: all names known, heads that are views, recursion that ends, all rules safe.
+"""Check rules before they have types: all names known, recursion that ends, all rules safe.
 
 The predicates of a text and the installed ones share a namespace.  A declared predicate is extensional: its rows come
-from transactions.  A predicate in a head is a view: its types come from its rules.  No predicate is both.
+from transactions.  A predicate in a head is a view: its types come from its rules.  What is both has become a view of
+all rows (declarations.py).
 
 Safety: every variable gets its values from a finite set.
 
@@ -10,13 +11,13 @@ variable of a head, a comparison or an aggregate must be bound in its disjunct. 
 bound inside it, too, but not the other way round.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from ivm.errors import RedefinitionError, SafetyError
+from ivm.errors import SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole
 from ivm.lang.columns import check_neighbours
 from ivm.lang.declarations import check_names
-from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, variables, writes
+from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Rule, Var, variables, writes
 from ivm.lang.program import Program
 from ivm.lang.recursion import check_recursion
 
@@ -25,7 +26,6 @@ def check(program: Program, known: Program) -> Program:
     """Return the program; raise a RuleError, with its place, for the first fault that can be found without types."""
     rules, predicates = program.rules, program.over(known)
     for rule in rules:
-        _check_heads_are_views(rule, predicates)
         for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
             check_aggregate(rule, head, aggregate)
         check_safety(rule)
@@ -34,14 +34,6 @@ def check(program: Program, known: Program) -> Program:
     check_neighbours((*known.rules, *rules))
     check_recursion((*known.rules, *rules))
     return program
-
-
-def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> None:
-    for head in rule.heads:
-        before = predicates.get(head.predicate)
-        if before and before.extensional:
-            reason = f"{head.predicate} is declared at {before.where}, so its rows come from transactions"
-            raise RedefinitionError(head.where, f"{reason}: a view has no declaration, or needs another name")
 
 
 def check_safety(rule: Rule) -> None:

@@ -286,7 +286,7 @@ class _Neighbours:
 
     @staticmethod
     def _unbound(atom: Atom, literals: Iterable[Literal]) -> Var | None:
-        bound = _bound(literals)
+        bound = bound_by(literals)
         return next((v for v in variables(*atom.args) if v not in bound), None)
 
     def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
@@ -295,7 +295,7 @@ class _Neighbours:
         function, sign = OPERATIONS[op]
         arguments, is_function, _ = self._forms[name]
         needed = variables(*atom.args)
-        body = _binding(needed, literals)
+        body = binding(needed, literals)
         *group, point = atom.args
         if needed and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
             own = next(self._fresh)
@@ -320,7 +320,7 @@ class _Neighbours:
         return name
 
 
-def _bound(literals: Iterable[Literal]) -> set[Var]:
+def bound_by(literals: Iterable[Literal]) -> set[Var]:
     """Return the variables that atoms bind, and those that equations define from them."""
     bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
     sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
@@ -330,12 +330,12 @@ def _bound(literals: Iterable[Literal]) -> set[Var]:
     return bound
 
 
-def _binding(needed: tuple[Var, ...], literals: Disjunct) -> Disjunct:
+def binding(needed: tuple[Var, ...], literals: Disjunct) -> Disjunct:
     """Return literals that bind the variables: the smallest atom that has them all, else all bound literals."""
     if not needed:
         return ()
     holding = [x for x in literals if isinstance(x, Atom) and {*needed} <= {*variables(x)}]
     if holding:
         return (min(holding, key=lambda x: len(variables(x))),)
-    bound = _bound(literals)
+    bound = bound_by(literals)
     return tuple(x for x in literals if bound.issuperset(variables(x)))

@@ -5,58 +5,98 @@ Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`
 Find the names that a text reads but neither declares nor derives.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
-from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError, RuleTypeError, UnknownPredicateError, Where
+from ivm.errors import (
+    WHOLE,
+    ArityError,
+    ConstructError,
+    RedefinitionError,
+    RuleSyntaxError,
+    RuleTypeError,
+    UnknownPredicateError,
+    Where,
+)
+from ivm.lang.functions import DECLARATION, declare_function
 from ivm.lang.infer import check_arity, typed_atom
-from ivm.lang.ir import Atom, Const, Edit, Predicate, Rule, Type, Var, atoms
-from ivm.lang.program import Program
+from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, Type, Var, atoms, unmarked
+from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.syntax_tree import (
     BAG,
-    And,
     Anonymous,
     Application,
     Change,
     Clause,
+    Constraint,
     Declaration,
     Formula,
     Node,
-    Not,
     Operation,
-    Or,
     Statement,
+    Subsumption,
+    is_head,
+    parts_of,
     split,
 )
-from ivm.lang.types import column_type, stands_for_null
+from ivm.lang.types import ALIASES, DIGITS_MAX, KNOWN, column_type, scale, stands_for_null
 
 
 def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
     """Make predicates of a program's declarations, and add those that only the store declares.
 
-    Raises RedefinitionError, RuleTypeError.
+    Raises RedefinitionError, RuleTypeError, UnknownPredicateError.
     """
-    predicates, left = {**program.over(known), **stored}, list[Statement]()
-    for statement in program.statements:
-        if not isinstance(statement, Declaration):
-            left.append(statement)
+    predicates = {**program.over(known), **stored}
+    waiting = [one for one in program.statements if isinstance(one, Declaration)]
+    waiting += _implied(program, {*predicates, *(split(one.head)[0].name for one in waiting)})
+    while waiting:  # a column may have the type of one that is declared later
+        ready = [one for one in waiting if not any(a.name not in predicates for a in _untyped(one))] or waiting
+        for declaration in ready:
+            predicate = _declared(declaration, predicates)
+            before = predicates.setdefault(predicate.name, predicate)
+            if before is not predicate:
+                verb = "declared" if before.extensional else "derived by the rule"
+                reason = f"{predicate.name} is {verb} at {before.where} already: use another name"
+                raise RedefinitionError(predicate.where, reason)
+        waiting = [one for one in waiting if one not in ready]
+    left = tuple(one for one in program.statements if not isinstance(one, Declaration))
+    return replace(program.defining(predicates, known), statements=left, stored=tuple(stored))
+
+
+def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
+    """Yield declarations of relations that constraints give all types of, as edge(x, y) -> vertex(x), vertex(y)."""
+    derived = {split(head)[0].name for one in program.statements if isinstance(one, Clause) for head in one.heads}
+    for one in program.statements:
+        if not isinstance(one, Constraint) or not is_head(one.left):
             continue
-        predicate = _declared(statement)
-        before = predicates.setdefault(predicate.name, predicate)
-        if before is not predicate:
-            verb = "declared" if before.extensional else "derived by the rule"
-            reason = f"{predicate.name} is {verb} at {before.where} already: use another name"
-            raise RedefinitionError(predicate.where, reason)
-    return replace(program.defining(predicates, known), statements=tuple(left), stored=tuple(stored))
+        call, value = split(one.left)
+        terms = {*call.args} if value is None else {*call.args, value}
+        if call.name not in names | derived and terms == {a.args[0] for a in _of_one_column(one.items)}:
+            names.add(call.name)
+            yield Declaration(one.left, (), one.items)
 
 
-def _declared(declaration: Declaration) -> Predicate:
+def _of_one_column(items: Iterable[Formula]) -> Iterator[Application]:
+    for one in items:
+        if isinstance(one, Application) and len(one.args) == 1 and isinstance(one.args[0], Var):
+            yield one
+
+
+def _untyped(declaration: Declaration) -> list[Application]:
+    """Return the atoms that give types to columns which have none in a declaration."""
+    typed = {one.variable for one in declaration.types}
+    return [one for one in _of_one_column(declaration.others) if str(one.args[0]) not in typed]
+
+
+def _declared(declaration: Declaration, predicates: Mapping[str, Predicate]) -> Predicate:
     call, value = split(declaration.head)
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
-    types = _types(declaration, columns, call)
-    marked = {variable for variable, text, _ in declaration.types if text.endswith("?")}
+    types = _types(declaration, columns, call, predicates)
+    marked = {one.variable for one in declaration.types if one.type.endswith("?")}
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
         return Predicate(call.name, types, None, True, columns, nullable, call.keys, where=call.where)
@@ -74,9 +114,12 @@ def _column(term: Node, call: Application) -> str:
     raise RuleTypeError(term.where, reason)
 
 
-def _types(declaration: Declaration, columns: tuple[str, ...], call: Application) -> tuple[Type, ...]:
+def _types(
+    declaration: Declaration, columns: tuple[str, ...], call: Application, predicates: Mapping[str, Predicate]
+) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
-    for variable, text, where in declaration.types:
+    for one in declaration.types:
+        variable, text, where = one.variable, one.type, one.where
         if variable not in columns:
             reason = f"{variable} is not a column of {call.name}, which has {', '.join(columns)}"
             raise RuleTypeError(where, reason)
@@ -87,6 +130,8 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Application
             "?"
         ):  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
+    for atom in _untyped(declaration):
+        found.setdefault(*_of_first_column(atom, predicates))
     for column in columns:
         if columns.count(column) > 1:
             raise RedefinitionError(call.where, f"{call.name} has two columns named {column}")
@@ -94,6 +139,74 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Application
             reason = f"column {column} of {call.name} has no type: add int({column}) or the like"
             raise RuleTypeError(call.where, reason)
     return tuple(found[column] for column in columns)
+
+
+def _of_first_column(atom: Application, predicates: Mapping[str, Predicate]) -> tuple[str, Type]:
+    """Return the column of a declaration that an atom is about, and its type, which is that of the atom's relation."""
+    (column,), of = atom.args, predicates.get(atom.name)
+    assert isinstance(column, Var)
+    if of is None:
+        raise neither(atom)
+    return column.name, of.types[0] if of.types else "int64"
+
+
+def derive_declared(program: Program, known: Program) -> Program:
+    """Make views of all rows of the relations that are declared and derived, which other rules read instead.
+
+    edge(x, y) -> int(x), int(y).    edge(y, x) <- edge(x, y).
+
+    edge$all(x, y) <- edge(x, y).    edge$all(y, x) <- edge$all(x, y).
+
+    Raises RedefinitionError, ConstructError.
+    """
+    predicates = program.over(known)
+    heads = [head for rule in program.rules for head in rule.heads]
+    own = {h.predicate: h for h in heads if h.predicate in predicates and predicates[h.predicate].extensional}
+    for head in own.values():
+        _check_derivable(head, predicates[head.predicate], known)
+    whole = {n for n in predicates if n + WHOLE in predicates} | own.keys()
+    if not whole:
+        return program
+    rules = [_all_asserted(predicates[name]) for name in own]
+    for rule in program.rules:
+        heads_ = tuple(_whole(head, whole) for head in rule.heads)
+        body = tuple(tuple(_whole(x, whole) for x in disjunct) for disjunct in rule.body)
+        rules.append(replace(rule, heads=heads_, body=body))
+    answer = program.answer and program.answer + WHOLE * (program.answer in own)
+    return replace(program, rules=tuple(rules), answer=answer)
+
+
+def _check_derivable(head: Atom, predicate: Predicate, known: Program) -> None:
+    if predicate.name in known.predicates:
+        raise RedefinitionError(
+            head.where, f"{predicate.name} is declared at {predicate.where}, in another text: put its rules there, or "
+            "derive a view of another name"
+        )  # fmt: skip
+    if predicate.key_count is not None:
+        raise ConstructError(
+            head.where, f"{predicate.name} has several values, and rules derive one: derive a view of another name"
+        )
+    check_arity(head, predicate)
+
+
+def _all_asserted(predicate: Predicate) -> Rule:
+    """Return the rule that a relation's view of all rows has those of transactions."""
+    row = tuple(Var(name, marked=place in predicate.nullable) for place, name in enumerate(predicate.columns))
+    is_function = predicate.value is not None
+    args, value = (row[:-1], row[-1]) if is_function else (row, None)
+    stored = Atom(predicate.name, args, value, where=predicate.where)
+    head = unmarked(replace(stored, predicate=predicate.name + WHOLE), row)
+    return Rule((head,), ((stored,),), where=predicate.where, text=f"{stored}, as transactions have it")
+
+
+def _whole(literal: Any, whole: Container[str]) -> Any:
+    """Return a literal that reads the views of all rows."""
+    match literal:
+        case Atom() if literal.predicate in whole:
+            return replace(literal, predicate=literal.predicate + WHOLE)
+        case Negation():
+            return replace(literal, body=tuple(_whole(inner, whole) for inner in literal.body))
+    return literal
 
 
 def make_edits(program: Program, known: Program) -> Program:
@@ -133,7 +246,7 @@ def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[
     return replace(found, bag=True)
 
 
-def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | DerivedEdit:
     """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
@@ -146,12 +259,41 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     if not predicate.extensional:
         raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
     _check_action(change, call, predicate)
+    if change.body is not None:
+        return _derived(change, predicate)
     args = tuple(_constant(arg) for arg in call.args)
     if value is None or isinstance(value, Anonymous):
         return _without_value(change, Atom(call.name, args, where=call.where), predicate)
     atom = Atom(call.name, args, _constant(value), where=call.where)
     check_arity(atom, predicate)
     return _made(change, typed_atom(atom, predicate), predicate)
+
+
+def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
+    """Return the edits from a rule, whose query has the columns of the predicate, or those of its key.
+
+    Where a value is given, two values for one key are a conflict, but for deletions.
+    """
+    assert change.body is not None
+    (call, value), columns = split(change.head), predicate.columns
+    types = tuple(t if scale(t) is None else f"decimal({DIGITS_MAX},{scale(t)})" for t in predicate.types)
+    keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+    if change.action == "-" and value is None and len(call.args) == keys:  # whatever the values
+        columns, types = columns[:keys], types[:keys]
+    else:
+        written = Atom(
+            call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where
+        )
+        check_arity(written, predicate)
+    name, as_function = f"{predicate.name}$rows", value is not None and change.action != "-"
+    terms = call.args if value is None else (*call.args, value)
+    head: Application | Operation = Application(name, terms, False, where=call.where)
+    if as_function and value is not None:
+        head = Operation("=", Application(name, call.args, True, where=call.where), value, where=call.where)
+    form = Predicate(name, types[:-1] if as_function else types, types[-1] if as_function else None, False, columns)
+    clause = Clause((head,), change.body, change.aggregates, where=change.where, text=change.text)
+    query = Program({name: replace(form, where=predicate.where)}, statements=(clause,))
+    return DerivedEdit(change.action, predicate.name, columns, query, where=change.where)
 
 
 def _check_action(change: Change, call: Application, predicate: Predicate) -> None:
@@ -194,6 +336,26 @@ def _constant(node: Node) -> Const:
     raise RuleSyntaxError(node.where, "an edit holds constants only")
 
 
+def declare_functions(program: Program) -> Program:
+    """Return the program without statements that declare functions, whose names are those of functions from now on.
+
+    Raises RuleSyntaxError, OptionError.
+    """
+    left = []
+    for one in program.statements:
+        head = split(one.heads[0])[0] if isinstance(one, Clause) else None
+        if head is None or head.name != DECLARATION:
+            left.append(one)
+            continue
+        match head.args:
+            case (Const(str(name)), Const(str(signature))):
+                declare_function(name, signature)
+            case _:
+                reason = f'{DECLARATION} takes a name and a signature, as in {DECLARATION}("f", "float, int -> float").'
+                raise RuleSyntaxError(head.where, reason)
+    return replace(program, statements=tuple(left))
+
+
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
     """Return the names that some statements read or edit, and the names of the predicates that they define.
 
@@ -212,26 +374,22 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
+            case Constraint():
+                needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+            case Subsumption():
+                needed |= set(_names(statement.body))
             case Change():
-                needed |= set(_names(statement.head))
+                folded = [term for _, given in statement.aggregates for term in given]
+                needed |= {name for part in (statement.head, statement.body, *folded) for name in _names(part)}
     return needed, own
 
 
 def _names(part: Formula | Node | None) -> Iterator[str]:
     """Yield the names of the predicates in a formula or a term."""
-    match part:
-        case Application():
-            yield part.name
-            for term in part.args:
-                yield from _names(term)
-        case Operation():
-            yield from _names(part.left)
-            yield from _names(part.right)
-        case Not():
-            yield from _names(part.item)
-        case And() | Or():
-            for item in part.items:
-                yield from _names(item)
+    if isinstance(part, Application):
+        yield part.name
+    for inner in () if part is None else parts_of(part):
+        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time
@@ -244,6 +402,13 @@ def check_names(rules: Iterable[Rule], names: set[str]) -> None:
             for atom in atoms(disjunct):
                 if atom.predicate not in names:
                     raise unknown(atom.predicate, atom.where, names)
+
+
+def neither(atom: Application) -> UnknownPredicateError:
+    """Return the error for `itn(x)` to the right of `->`, which was probably meant as a type."""
+    close = get_close_matches(atom.name, ALIASES, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"the types are {KNOWN}"
+    return UnknownPredicateError(atom.where, f"{atom.name} is neither a type nor a predicate: {remedy}")
 
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:

@@ -6,11 +6,13 @@ The arguments in brackets may be comparisons, which are terms of type bool there
 precedence.  `ivm/plan/functions.py` evaluates them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from re import findall, fullmatch
 from typing import NamedTuple
 
-from ivm.lang.ir import Const, Type
-from ivm.lang.types import DIGITS_MAX, TEXTS, scale, zone_of
+from ivm.errors import OptionError
+from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
+from ivm.lang.types import DIGITS_MAX, TEXTS, column_type, scale, zone_of
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
@@ -18,9 +20,9 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 class Signature(NamedTuple):
     """What a function takes and gives.
 
-    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of kind `alike` share one type.
+    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind `alike` share one type.
     `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
-    a value where an argument is null.
+    a value where an argument is null.  One that `may_fail` does not if its constants are `sure`.
     """
 
     takes: tuple[str, ...]
@@ -29,6 +31,7 @@ class Signature(NamedTuple):
     open: bool = False
     strict: bool = True
     may_fail: bool = False
+    sure: "Callable[[Sequence[Term]], bool] | None" = None
 
     def kind(self, place: int) -> str:
         """Return the kind of a parameter."""
@@ -46,8 +49,12 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ in ("int64", "float64") or scale(type_) is not None
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
+        case "alike countable":
+            return type_ in ("int64", "date", "timestamp")
         case "any" | "alike":
             return True
+    if scale(kind) is not None:
+        return scale(type_) == scale(kind)
     return type_ == kind or (kind == "string" and type_ in TEXTS)
 
 
@@ -88,6 +95,17 @@ def _whole_number(constants: Sequence[Const | None]) -> int:
     return value if isinstance(value, int) else 0
 
 
+UNITS = "century", "decade", "year", "quarter", "month", "week", "day", "hour", "minute", "second"
+
+
+def _of_known_unit(args: Sequence[Term]) -> bool:
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS
+
+
+def _is_filled(args: Sequence[Term]) -> bool:
+    return isinstance(args[-1], Const) and bool(args[-1].value)
+
+
 def _plain(gives: Type, *takes: str, least: int | None = None, may_fail: bool = False) -> Signature:
     return Signature(takes, gives, len(takes) if least is None else least, may_fail=may_fail)
 
@@ -99,6 +117,7 @@ FUNCTIONS: dict[str, Signature] = {
     "coalesce": Signature(("alike",), _first, 1, open=True, strict=False),
     "is_null": Signature(("any",), "bool", 1, strict=False),
     "same": Signature(("alike", "alike"), "bool", 2, strict=False),
+    "try": Signature(("any",), _first, 1, strict=False),
     "and": Signature(("bool",), "bool", 1, open=True, strict=False),
     "or": Signature(("bool",), "bool", 1, open=True, strict=False),
     "not": _plain("bool", "bool"),
@@ -109,6 +128,7 @@ FUNCTIONS: dict[str, Signature] = {
     "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
     "floor": Signature(("number",), _whole, 1),
     "ceil": Signature(("number",), _whole, 1, may_fail=True),
+    "trunc": _plain("int64", "number", may_fail=True),
     "sqrt": _plain("float64", "float64", may_fail=True),
     "exp": _plain("float64", "float64"),
     "ln": _plain("float64", "float64", may_fail=True),
@@ -120,13 +140,20 @@ FUNCTIONS: dict[str, Signature] = {
     "greatest": Signature(("alike",), _first, 1, open=True),
     **{
         name: _plain("float64", "float64", may_fail=True)
-        for name in ("log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+        for name in (
+            "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "atanh",
+        )
     },
     "atan2": _plain("float64", "float64", "float64"),
     **{f"bit_{name}": _plain("int64", "int64", "int64") for name in ("and", "or", "xor")},
     "bit_not": _plain("int64", "int64"),
     "shift_left": _plain("int64", "int64", "int64", may_fail=True),
     "shift_right": _plain("int64", "int64", "int64", may_fail=True),
+    "shift_right_unsigned": _plain("int64", "int64", "int64", may_fail=True),
+    **{name: Signature(("int64",), "int64", 2, open=True) for name in ("land", "lor", "lxor")},
+    "lnot": _plain("int64", "int64"),
+    "hash": _plain("int64", "any"),
     "int": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
     "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
@@ -144,8 +171,8 @@ FUNCTIONS: dict[str, Signature] = {
     "string:substring": _plain("string", "string", "int64", "int64", least=2),
     "string:left": _plain("string", "string", "int64"),
     "string:right": _plain("string", "string", "int64"),
-    "string:lpad": _plain("string", "string", "int64", "string"),
-    "string:rpad": _plain("string", "string", "int64", "string"),
+    "string:lpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
+    "string:rpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
     "string:replace": _plain("string", "string", "string", "string"),
     "string:repeat": _plain("string", "string", "int64"),
     "string:position": _plain("int64", "string", "string"),
@@ -155,6 +182,13 @@ FUNCTIONS: dict[str, Signature] = {
     "string:like": _plain("bool", "string", "string"),
     "string:ilike": _plain("bool", "string", "string"),
     "string:split_part": _plain("string", "string", "string", "int64", may_fail=True),
+    "string:regexp_matches": _plain("bool", "string", "string", may_fail=True),
+    "string:regexp_full_match": _plain("bool", "string", "string", may_fail=True),
+    "string:regexp_replace": _plain("string", "string", "string", "string", may_fail=True),
+    "match": _plain("bool", "string", "string"),
+    "substr": _plain("string", "string", "int64", "int64"),
+    "string:format": Signature(("string", "any"), "string", 1, open=True, may_fail=True),
+    "string:parts": _plain("int64", "string", "string"),
     "string:ord": _plain("int64", "string", may_fail=True),
     "string:chr": _plain("string", "int64", may_fail=True),
     "string:sha256": _plain("string", "string"),
@@ -166,20 +200,81 @@ FUNCTIONS: dict[str, Signature] = {
             "epoch",
         )
     },
-    "datetime:truncate": _plain("timestamp", "moment", "string"),
+    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_of_known_unit),
+    "datetime:difference": Signature(
+        ("moment", "moment", "string"), "int64", 3, may_fail=True, sure=_of_known_unit
+    ),
+    "datetime:format": _plain("string", "moment", "string"),
+    "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
+FUNCTIONS |= {  # of lang/rewrite/numbers.py
+    "$count": _plain("int64", "alike countable", "alike countable", "int64"),
+    "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
+    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),
+}
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
     **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
     **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
+    **{name: f"string:{name}" for name in ("regexp_matches", "regexp_full_match", "regexp_replace", "format")},
     "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_number": "int", "to_float": "float",
     "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
-    "bshl": "shift_left", "bshr": "shift_right", "ceiling": "ceil",
+    "bshl": "shift_left", "bshr": "shift_right", "bshru": "shift_right_unsigned", "ceiling": "ceil", "log": "ln",
+    "to_unsigned": "int", "itou": "int", "utoi": "int", "itof": "float", "utof": "float", "ftoi": "trunc",
+    "ftou": "trunc", "string:hash": "hash",
     **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
     "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
     "int64:string:convert": "string", "datetime:date": "date",
 }  # fmt: skip
+
+
+def call_may_fail(call: Call) -> bool:
+    """Return whether a function may have no value for some arguments, given those that are constants."""
+    signature = FUNCTIONS[call.name]
+    return signature.may_fail and not (signature.sure and signature.sure(call.args))
+
+
+USERS: dict[str, str] = {}  # the signatures of users' functions, as text
+DECLARATION = "lang:function"  # as in lang:function("f", "float64, float64 -> float64").
+
+
+def declare_function(name: str, signature: str) -> str:
+    """Make a name that of a function of users, and return its signature in the form in which it is stored.
+
+    Raises OptionError for a name that is taken, also by the same name with another signature, and for a bad signature.
+
+    >>> declare_function("haversine", "float, decimal(8, 2) -> float")
+    'float64, decimal(8,2) -> float64'
+    """
+    takes, arrow, gives = signature.partition("->")
+    if not arrow or not fullmatch(WORD, name) or name in RESERVED:
+        reason = "a function has a name like geo:distance and a signature like float, float -> float"
+        raise OptionError(f"{name!r} with {signature!r}: {reason}")
+    types = [
+        column_type(one.replace(" ", ""), NOWHERE) for one in findall(r"[^,(]+(?:\([^)]*\))?", takes) if one.strip()
+    ]
+    result = column_type(gives.replace(" ", ""), NOWHERE)
+    text = f"{', '.join(types)} -> {result}"
+    if name in ALIASES or USERS.get(name, text) != text or (name in FUNCTIONS and name not in USERS):
+        was = f": {USERS[name]}" if name in USERS else ""
+        raise OptionError(f"there is a function {name!r} already{was}; use another name")
+    USERS[name] = text
+    FUNCTIONS[name] = Signature(tuple(types), result, len(types), may_fail=True)
+    return text
+
+
+def users_functions(nodes: Iterable[Term | Literal]) -> Iterator[str]:
+    """Yield the names of the functions of users in some terms or literals."""
+    for node in nodes:
+        match node:
+            case Call():
+                yield from [node.name] if node.name in USERS else []
+                yield from users_functions(node.args)
+            case Binary() | Compare():
+                yield from users_functions((node.left, node.right))
+            case Negation():
+                yield from users_functions(node.body)
 
 
 def function_named(name: str) -> str | None:

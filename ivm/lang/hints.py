@@ -14,7 +14,23 @@ from ivm.errors import RuleSyntaxError, RuleWarning
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import BAG, And, Application, Change, Clause, Not, Operation, Or, Statement, split
+from ivm.lang.syntax_tree import (
+    BAG,
+    EQUIVALENCE,
+    Aggregation,
+    And,
+    Application,
+    Change,
+    Clause,
+    Constraint,
+    Not,
+    Operation,
+    Or,
+    Statement,
+    Subsumption,
+    parts_of,
+    split,
+)
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -54,13 +70,17 @@ def hints(text: str, source: str) -> list[RuleWarning]:
 def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
     found: list[RuleWarning] = []
     for statement in statements:
-        if isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
+        if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (BAG, EQUIVALENCE):
             uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
+        elif isinstance(statement, Constraint):
+            uses = [*_variables((statement.left, *statement.items))]
+        elif isinstance(statement, Subsumption):
+            uses = [*_variables(parts_of(statement))]
         elif isinstance(statement, Change):
-            uses = [*_variables(split(statement.head))]
+            uses = [*_variables((*split(statement.head), statement.body or ()))]
         else:
             continue
         for variable in uses:
@@ -121,5 +141,5 @@ def _variables(node: object) -> Iterator[Var]:
             yield from node.results
         case And() | Or():
             yield from _variables(node.items)
-        case Not():
-            yield from _variables(node.item)
+        case Not() | Aggregation():
+            yield from _variables(parts_of(node))

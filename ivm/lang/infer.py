@@ -36,7 +36,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
+from ivm.lang.types import DIGITS_MAX, UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
@@ -191,7 +191,7 @@ def _note_columns(atom: Atom, columns: Iterable[Type], types: Types, unnamed: se
 def _conflict(name: str, before: Type, now: Type, predicate: str) -> str:
     reason = f"{name} is {before} elsewhere in the rule but {now} in {predicate}"
     if scale(before) is not None and scale(now) is not None:
-        return f"{reason}: decimals of different scales are not compared, so declare both columns alike"
+        return f"{reason}: a variable has one scale: use two variables, and compare them"
     return reason
 
 
@@ -259,6 +259,9 @@ def _typed_comparison(comparison: Compare, types: Types) -> Compare:
     left, right, type_ = _typed_pair(comparison.left, comparison.right, types, common)
     op, where = comparison.op, comparison.where
     if type_ is None:
+        left, right = _of_one_scale(left, right, types)
+        type_ = common(typed(left, types)[1], typed(right, types)[1])
+    if type_ is None:
         a, b = typed(comparison.left, types)[1], typed(comparison.right, types)[1]
         raise RuleTypeError(where, f"{a} {op} {b}: the sides of a comparison need one type{_hint_for(a, b)}")
     if type_ in UNORDERED and op not in ("=", "!="):
@@ -268,8 +271,6 @@ def _typed_comparison(comparison: Compare, types: Types) -> Compare:
 
 def _hint_for(a: Type, b: Type) -> str:
     kinds = {t if scale(t) is None else "decimal" for t in (a, b)}
-    if kinds == {"decimal"}:
-        return ", and decimals one scale"
     if kinds <= {"int64", "float64", "decimal"}:
         return "; numbers do not convert by themselves"
     return how_written(a) or how_written(b)
@@ -284,6 +285,11 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             return term, term.type
         case Binary():
             left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
+            if type_ is None and term.op in "+-":
+                left, right = _of_one_scale(left, right, types)
+                type_ = arithmetic(term.op, typed(left, types)[1], typed(right, types)[1])
+            if type_ is None and term.op == "+" and {typed(left, types)[1], typed(right, types)[1]} == {"string"}:
+                return Call("string:concat", (left, right), where=term.where), "string"
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
             if term.op == "/" and isinstance(right, Const) and right.value == 0:
@@ -299,14 +305,22 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     if not signature.admits(len(term.args)):
         raise RuleTypeError(term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}")
     args = [typed(arg, types) for arg in term.args]
-    alike = [n for n in range(len(args)) if signature.kind(n) == "alike"]
+    alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
     joint = _joint([args[n] for n in alike])
     found: list[Term] = []
     for place, (arg, type_) in enumerate(args):
         kind = signature.kind(place)
-        wanted = joint if place in alike else "float64" if kind == "float64" and is_literal(arg) else type_
+        wanted = (
+            joint
+            if place in alike
+            else kind
+            if (kind == "float64" or scale(kind) is not None) and is_literal(arg)
+            else type_
+        )
         arg = _adapted(arg, wanted) if _adapts(arg, wanted) and wanted else arg
         own = typed(arg, types)[1]
+        if place in alike and own != joint and scale(own) is not None and (digits := scale(joint)) is not None:
+            arg, own = _of_scale(arg, own, digits)
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
             wants = "a date or a timestamp" if kind == "moment" else kind
             what = f"{joint}, as its other arguments are," if place in alike else wants
@@ -326,6 +340,8 @@ def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
         type_ for arg, type_ in args if not is_literal(arg)
     ]
     decimals = [type_ for _, type_ in args if scale(type_) is not None]
+    if fixed and all(scale(type_) is not None for type_ in fixed):
+        return max(fixed, key=lambda type_: scale(type_) or 0)
     return (fixed or sorted(decimals, key=lambda t: -(scale(t) or 0)) or [type_ for _, type_ in args] or [""])[0]
 
 
@@ -348,6 +364,24 @@ def _typed_pair(
     return _adapted(a, a_type), _adapted(b, b_type), joint(a_type, b_type)
 
 
+def _of_one_scale(left: Term, right: Term, types: Types) -> tuple[Term, Term]:
+    """Return two terms, with the decimal of fewer digits after the point converted to the scale of the other."""
+    a, b = typed(left, types)[1], typed(right, types)[1]
+    first, second = scale(a), scale(b)
+    if first is None or second is None:
+        return left, right
+    most = max(first, second)
+    return _of_scale(left, a, most)[0], _of_scale(right, b, most)[0]
+
+
+def _of_scale(term: Term, type_: Type, digits: int) -> tuple[Term, Type]:
+    """Return a decimal term with so many digits after the point, and its type."""
+    if scale(type_) == digits:
+        return term, type_
+    call = Call("decimal", (term, Const(digits, "int64", where=term.where)), where=term.where)
+    return call, f"decimal({DIGITS_MAX},{digits})"
+
+
 def _adapts(term: Term, wanted: Type) -> bool:
     return is_literal(term) or (isinstance(term, Const) and takes(term, wanted))
 
@@ -358,9 +392,7 @@ def _adapted(term: Term, wanted: Type) -> Term:
 
 def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     reason = f"there is no {left} {term.op} {right}"
-    if scale(left) is not None and scale(right) is not None and term.op in "+-":
-        reason += ": decimals of different scales are not added, so declare both columns alike"
-    elif {left, right} == {"int64", "float64"}:
+    if {left, right} == {"int64", "float64"}:
         reason += ": numbers do not convert by themselves, so declare both columns alike"
     return RuleTypeError(term.where, reason)
 

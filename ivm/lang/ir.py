@@ -509,6 +509,18 @@ def tied(literals: Iterable[Literal]) -> list[set[Var]]:
     return groups
 
 
+def is_table(rule: Rule) -> bool:
+    """Return whether a rule reads nothing and gives each variable of its head a constant, as p("tea", 3). does."""
+    columns = [term for head in rule.heads for term in head.terms]
+
+    def is_row(disjunct: Disjunct) -> bool:
+        given = [x.left for x in disjunct if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
+        nulls = any(x.right.value is None for x in disjunct if isinstance(x, Compare) and isinstance(x.right, Const))
+        return len(given) == len(disjunct) and not nulls and [*dict.fromkeys(columns)] == given
+
+    return len(rule.heads) == 1 and not rule.aggregates and all(map(is_row, rule.body))
+
+
 def reads(rule: Rule) -> tuple[str, ...]:
     """Return the names of the predicates in the body, each once, in order of appearance."""
     return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))

@@ -39,25 +39,36 @@ from ivm.lang.ir import (
     Rule,
     Term,
     Var,
+    is_table,
     marked,
     renamed,
     unnamed_in,
     variables,
 )
 from ivm.lang.program import Program
+from ivm.lang.rewrite.aggregations import without_aggregations
+from ivm.lang.rewrite.closures import with_closures
+from ivm.lang.rewrite.constraints import clauses_of, name_of
 from ivm.lang.syntax_tree import (
     BAG,
+    EQUIVALENCE,
     MARKED,
+    Aggregation,
     And,
     Anonymous,
     Application,
     Clause,
+    Constraint,
     Formula,
     Node,
     Not,
     Operation,
     Or,
     Statement,
+    Subsumption,
+    Typed,
+    items_of,
+    parts_of,
     split,
 )
 from ivm.lang.types import folded
@@ -139,7 +150,7 @@ class Hoist:
 
     def conjunction(self, node: Formula) -> Conj:
         """Convert a formula to a conjunction."""
-        return Conj(tuple(part for item in _items(node) for part in self.parts(item)))
+        return Conj(tuple(part for item in items_of(node) for part in self.parts(item)))
 
     def parts(self, node: Formula) -> list[Part]:
         """Convert a formula to parts of its conjunction, with the literals that its terms need."""
@@ -150,6 +161,9 @@ class Hoist:
                 return [Refusal(self.conjunction(node.item), node.where)]
             case Operation():
                 return self.comparison(node)
+            case Typed():
+                reason = f"a type is declared to the right of `->`, as in p({node.variable}) -> {node.type}"
+                raise RuleSyntaxError(node.where, f"{reason}({node.variable}).")
             case Application():
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
@@ -227,15 +241,6 @@ class Hoist:
         return self.term(node, extra)
 
 
-def _items(node: Formula) -> Iterator[Formula]:
-    """Yield the formulas of a conjunction, nested conjunctions flattened."""
-    if isinstance(node, And):
-        for item in node.items:
-            yield from _items(item)
-    else:
-        yield node
-
-
 def _oriented(node: Operation, left: Term, right: Term) -> Compare:
     """Return a comparison, mirrored if only its right side is a lone variable."""
     if isinstance(right, Var) and not isinstance(left, Var):
@@ -260,8 +265,8 @@ def _names(node: object) -> set[str]:
             return _names(node.results)
         case And() | Or():
             return _names(node.items)
-        case Not():
-            return _names(node.item)
+        case Not() | Aggregation():
+            return _names(parts_of(node))
     return set()
 
 
@@ -271,18 +276,55 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(program: Program, known: Program) -> Program:
-    """Make rules of a program's clauses; the head of the last is its answer.  Raises RuleError."""
-    clauses, left = list[Clause](), list[Statement]()
+    """Make rules of a program's clauses and constraints; the head of the last is its answer.  Raises RuleError."""
+    clauses, demands, left = list[Clause](), list[Constraint](), list[Statement]()
+    orders, equivalences = list[Subsumption](), list[Application]()
+    answer = None
     for one in program.statements:
-        if isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
+        if isinstance(one, Subsumption):
+            orders.append(one)
+            answer = one.lesser.name
+        elif isinstance(one, Clause) and split(one.heads[0])[0].name == EQUIVALENCE:
+            equivalences.append(_declared(one))
+            answer = equivalences[-1].name
+        elif isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
             clauses.append(one)
+            answer = split(one.heads[0])[0].name
+        elif isinstance(one, Constraint):
+            demands.append(one)
+            answer = name_of(one)
         else:
             left.append(one)
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
-    rules = tuple(rule for clause in clauses for rule in _rules_of(clause, names))
-    answer = split(clauses[-1].heads[0])[0].name if clauses else None
+    constraints = (clause for one in demands for clause in clauses_of(one, names))
+    plain: Iterable[Clause] = without_aggregations((*clauses, *constraints), names)
+    plain = with_closures([*plain], orders, equivalences)
+    rules = _gathered(rule for clause in plain for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
+
+
+def _declared(clause: Clause) -> Application:
+    """Return the name of the view that a statement declares to be an equivalence, with its place."""
+    head, _ = split(clause.heads[0])
+    if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
+        raise RuleSyntaxError(head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v).")
+    return Application(head.args[0].name, (), False, where=head.args[0].where)
+
+
+def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return rules of which those that give a predicate rows of constants are one for each predicate."""
+    made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
+    for rule in rules:
+        head = rule.heads[0]
+        if not is_table(rule):
+            made.append(rule)
+        elif head in tables:
+            tables[head] += rule.body
+        else:
+            tables[head] = [*rule.body]
+            made.append(rule)
+    return tuple(replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made)
 
 
 def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
@@ -293,8 +335,9 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     hoist = Hoist(clause, known)
     heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
-        reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
-        raise RuleSyntaxError(clause.where, reason)
+        _check_fact(clause)
+        if len(heads) > 1:
+            return [rule for head in clause.heads for rule in _rules_of(replace(clause, heads=(head,)), known)]
     bound = _in_heads(heads, aggregates)
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
@@ -303,6 +346,13 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     if aggregates and not _counts_once(disjuncts, scope):
         made = _through_auxiliary(rule, scope)
     return _for_groups(made, clause, known) if clause.groups.items else made
+
+
+def _check_fact(clause: Clause) -> None:
+    """Raise SafetyError for a fact with a variable."""
+    for name in sorted(_names(clause.heads)):
+        reason = f"{name} is not bound: a fact has constants only, and a rule has a body after `<-`"
+        raise SafetyError(clause.where, reason)
 
 
 def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:

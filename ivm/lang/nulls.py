@@ -204,8 +204,8 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             return is_nullable(term.left, nulls) or is_nullable(term.right, nulls)
         case Call():
             null = [is_nullable(arg, nulls) for arg in term.args]
-            if term.name in ("is_null", "same"):
-                return False
+            if term.name in ("is_null", "same", "try"):
+                return term.name == "try"
             return all(null) if term.name == "coalesce" else any(null[1:] if term.name == "if" else null)
 
 

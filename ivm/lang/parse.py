@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -26,14 +27,16 @@ from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
 from ivm.lang.functions import function_named
-from ivm.lang.ir import Aggregate, Const, Type, Var
+from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,
+    Aggregation,
     And,
     Anonymous,
     Application,
     Change,
     Clause,
+    Constraint,
     Declaration,
     Formula,
     Node,
@@ -41,8 +44,14 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Statement,
+    Subsumption,
+    Typed,
+    is_alone,
+    is_head,
+    items_of,
+    variables_in,
 )
-from ivm.lang.types import LITERAL_MAX, column_type
+from ivm.lang.types import LITERAL_MAX, column_type, is_named
 from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
@@ -122,6 +131,10 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order Date` ``."""
         return token.update(value=token.replace("`", ""))
 
+    def at_offset(self, start: int) -> Where:
+        """Return the place of a character of the text."""
+        return Where(self.source, self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start))
+
     def whole(self, token: Token) -> Any:
         """Convert a token of digits to a number."""
         self.check_length(token)
@@ -139,40 +152,95 @@ class Builder(Transformer[Token, list[Statement]]):
         """Return the statements of a text; an edit statement holds several."""
         return [s for item in statements for s in (item if isinstance(item, list) else [item])]
 
-    def rule(self, meta: Meta, parts: list[Any]) -> Clause:
-        """`heads <- aggregate body.`"""
-        heads, aggregation, body = parts
-        aggregates, groups = aggregation or ((), None)
+    def dominance(self, meta: Meta, parts: list[Any]) -> Subsumption:
+        """`p(args) <= p(args)`, the head of an order."""
+        name, args, op, other, others = parts
+        if op != "<=":
+            raise RuleSyntaxError(self.at(op), "an order of rows is written p(x, y) <= p(x, z) <- ...")
+        lesser, greater = (
+            Application(str(n), a or (), False, where=self.at(n)) for n, a in ((name, args), (other, others))
+        )
+        return Subsumption(lesser, greater, where=self.at(meta))
+
+    def rule(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
+        """`heads <- aggregate body.`, or without an aggregate."""
+        if previous := re.search(r"@previous\b", _without_texts(self.text[meta.start_pos : meta.end_pos])):
+            where = self.at_offset(meta.start_pos + previous.start())
+            raise RuleSyntaxError(where, "only edits from rules read @previous, as in +p(x) <- q@previous(x)")
+        if isinstance(parts[0], Subsumption):
+            text = self.text[meta.start_pos : meta.end_pos]
+            return replace(parts[0], body=_conjunction(parts[1]), text=text)
+        heads = tuple(self.head(item, meta) for item in items_of(parts[0]))
+        aggregates, groups, body = _of_whole(parts[1])
+        shown = {v.name for head in heads for v in variables_in(head)}
+        if all(isinstance(head, Application) for head in heads) and not _results(aggregates) <= shown:
+            aggregates, groups, body = (), None, parts[1]  # it is one of the formulas of the body
         text, where = self.text[meta.start_pos : meta.end_pos], self.at(meta)
         return Clause(heads, _conjunction(body), aggregates, where=where, text=text, groups=_conjunction(groups))
 
-    def fact(self, meta: Meta, parts: list[Any]) -> Clause:
+    def head(self, item: Formula, meta: Meta) -> Application | Operation:
+        """Return a head of a rule, which has been parsed as a formula.  Raises RuleSyntaxError for another formula."""
+        if not is_head(item):
+            where = item.where if isinstance(item, Placed) else self.at(meta)
+            reason = "the head of a rule is p(x, y) or f[x] = y; several are joined by `,`"
+            if is_alone(item):
+                reason = "a function in the head of a rule has a value, as in f[x] = y"
+            raise RuleSyntaxError(where, reason)
+        return item
+
+    def fact(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """A rule without a body, as `c[x] = a[x] + b[x].`"""
-        return self.rule(meta, [parts[0], None, None])
+        return self.rule(meta, [parts[0], None])
 
-    def heads(self, meta: Meta, heads: list[Any]) -> tuple[Any, ...]:
-        """`head, head, ...`"""
-        return tuple(heads)
+    def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
+        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or both in one."""
+        left, right = parts
+        if right is None and isinstance(left, Operation) and left.left == Application(_name(left.left), (), True):
+            head = replace(left, right=Var("holds"))
+            return [Declaration(head, (Typed("bool", "holds"),))]
+        items = [_as_type(item) for item in items_of(right)]
+        types = tuple(item for item in items if isinstance(item, Typed))
+        others = tuple(item for item in items if not isinstance(item, Typed))
+        if not items:
+            reason = "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> q(x)."
+            raise RuleSyntaxError(self.at(meta), reason)
+        if types and not is_head(left):
+            reason = "a type is declared for the columns of one relation or function, as in p(x, y) -> int(x), int(y)."
+            raise RuleSyntaxError(types[0].where, reason)
+        text = " ".join(self.text[meta.start_pos : meta.end_pos].split())
+        declared: list[Statement] = [Declaration(left, types, others)] if types else []
+        return [*declared, *([Constraint(left, others, text, where=self.at(meta))] if others else [])]
 
-    def declaration(self, meta: Meta, parts: list[Any]) -> Declaration:
-        """`head -> type(column), ....`"""
-        return Declaration(parts[0], parts[1])
+    def named_type(self, meta: Meta, parts: list[Token]) -> Typed:
+        """`type?(column)`"""
+        name, _, variable = parts
+        return Typed(f"{name}?", str(variable), where=self.at(meta))
 
-    def types(self, meta: Meta, types: list[Any]) -> tuple[Any, ...]:
-        """`type(column), type(column), ...`"""
-        return tuple(types)
+    def sized_type(self, meta: Meta, parts: list[Any]) -> Typed:
+        """`type[size](column)`"""
+        call, nullable, variable = parts
+        size = call.args[0] if isinstance(call, Application) and len(call.args) == 1 else None
+        if not isinstance(size, Const):
+            raise RuleSyntaxError(self.at(meta), "a type with a size is written as in int[32](x)")
+        return Typed(f"{call.name}[{size}]{nullable or ''}", str(variable), where=self.at(meta))
 
-    def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
-        """`type(column)` as (column, type, place)."""
-        name, size, precision, scale, nullable, variable = parts
-        text = f"{name}[{self.whole(size)}]" if size else str(name)
-        text += f"({self.whole(precision)},{self.whole(scale)})" if precision else ""
-        text += nullable or ""
-        return str(variable), text, self.at(name)
+    def scaled_type(self, meta: Meta, parts: list[Any]) -> Typed:
+        """`decimal(digits, scale)(column)`"""
+        name, args, nullable, variable = parts
+        if not all(isinstance(arg, Const) for arg in args):
+            raise RuleSyntaxError(self.at(meta), "a decimal type is written as in decimal(8, 2)(x)")
+        return Typed(f"{name}({','.join(map(str, args))}){nullable or ''}", str(variable), where=self.at(meta))
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
-        """`+edit. -edit.`, or several of them in one statement."""
-        return edits
+        """`+edit. -edit.`, or several of them in one statement, or `+edit <- aggregate body.`"""
+        *changes, body = edits
+        if body is None:
+            return changes
+        aggregates, groups, body = _of_whole(body)
+        if groups is not None:
+            raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
+        text = self.text[meta.start_pos : meta.end_pos]
+        return [replace(one, body=_conjunction(body), aggregates=aggregates, text=text) for one in changes]
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:
         """`+head`, `-head` or `^head`."""
@@ -214,14 +282,22 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def group(self, meta: Meta, parts: list[Formula]) -> Formula:
         """`(formula)`"""
-        return parts[0]
+        return And((parts[0],)) if isinstance(parts[0], Aggregation) else parts[0]
+
+    def aggregation(self, meta: Meta, parts: list[Any]) -> Aggregation:
+        """`agg<<result = op(terms)>> formula`, which is about the whole body if it is at its beginning."""
+        (aggregates, groups), item = parts
+        return Aggregation(aggregates, item, groups, where=self.at(meta))
 
     def negation(self, meta: Meta, parts: list[Formula]) -> Not:
         """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
-    def relation(self, meta: Meta, parts: list[Any]) -> Application:
-        """`name(args)`"""
+    def relation(self, meta: Meta, parts: list[Any]) -> Application | Operation:
+        """`name(args)`; `name()` is the function `name[] = true`."""
+        if not parts[1]:
+            call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
+            return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
         return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
@@ -247,7 +323,7 @@ class Builder(Transformer[Token, list[Statement]]):
     def condition(self, meta: Meta, parts: list[Any]) -> Operation:
         """`function[args]` alone, which is `function[args] = true`."""
         (call,) = parts
-        if not isinstance(call, Application):
+        if not isinstance(call, Application) and not _is_truth(call):
             reason = "a condition is an atom, a comparison as in x = y, or a function whose value is a boolean"
             raise RuleSyntaxError(self.at(meta), reason)
         return Operation("=", call, Const(True, "bool", where=call.where), where=call.where)
@@ -368,10 +444,48 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(False, "bool", where=self.at(meta))
 
 
+def _without_texts(text: str) -> str:
+    """Return a text with spaces for its strings and comments."""
+    return re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text)
+
+
+def _name(node: Node) -> str:
+    return node.name if isinstance(node, Application) else ""
+
+
+def _is_truth(term: Node) -> bool:
+    return isinstance(term, Const) and term.type == "bool"
+
+
+def _as_type(item: Formula) -> Formula:
+    """Return `int(x)`, which has been parsed as an atom, as a type; any other formula as it is."""
+    if isinstance(item, Application) and not item.function and is_named(item.name) and len(item.args) == 1:
+        (variable,) = item.args
+        if isinstance(variable, Var) and not variable.marked:
+            return Typed(item.name, variable.name, where=item.where)
+    return item
+
+
 def _conjunction(body: Formula | None) -> And:
     if body is None:
         return And(())
     return body if isinstance(body, And) else And((body,))
+
+
+def _of_whole(body: Formula | None) -> tuple[tuple[Any, ...], Formula | None, Formula | None]:
+    """Return the aggregates at the beginning of a body, their groups, and the body without them."""
+    match body:
+        case Aggregation():
+            return body.aggregates, body.groups, body.item
+        case And((Aggregation() as first, *others)) | Or((Aggregation() as first, *others)):
+            return first.aggregates, first.groups, replace(body, items=(first.item, *others))
+        case Or((And((Aggregation() as first, *near)), *others)):
+            return first.aggregates, first.groups, Or((And((first.item, *near)), *others))
+    return (), None, body
+
+
+def _results(aggregates: tuple[Any, ...]) -> set[str]:
+    return {v.name for one, _ in aggregates for v in one.results}
 
 
 _WORDS = {
@@ -394,12 +508,18 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
         where = Where(source, error.line, error.column)
         return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
-    expected = _expected(error.accepts or error.expected)
+    expected = _expected(_likely(error.accepts or error.expected))
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
     remedy = "; `,` is and, `;` is or, `!` is not" if error.token.lower() in ("and", "or", "not", "is") else ""
     return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy}")
+
+
+def _likely(accepted: set[str]) -> set[str]:
+    """Return what may come next without what seldom does: an aggregate within a body, and the order of rows."""
+    seldom = {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    return accepted - seldom
 
 
 HABITS = {  # what other languages write, and its spelling here
@@ -419,7 +539,8 @@ def _habit(text: str, position: int | None) -> tuple[int, str] | None:
     """Return where a spelling of another language begins, and the spelling here; None if it is something else."""
     if position is None or position < 0:
         return None
-    for start in position, position - 1:
+    begin = text.rfind(".", 0, position) + 1
+    for start in position, position - 1, begin + len(text[begin:]) - len(text[begin:].lstrip()):
         if start >= 0 and text[start : start + 2] in HABITS:
             return start, HABITS[text[start : start + 2]]
     if typed := re.compile(r":\s+(\w+)").match(text, position):
@@ -451,10 +572,14 @@ def _end(text: str, source: str) -> Where:
 
 def _expected(terminals: set[str]) -> str:
     """Describe the terminals that a place admits; those that start a term are one word, as are operators."""
-    words = set()
+    words = set[str]()
     terminals = terminals - {"ELSE", "FOR"}
+    if {"LPAR", "LSQB", "COMPARE"} <= terminals:  # after a name, which is rarely a term alone
+        terminals = {"LPAR", "LSQB", "COMPARE", "EQUAL"}
+    elif "DOT" in terminals:  # after `)`, which rarely ends the size of a type
+        terminals = terminals - {"LPAR", "NULLABLE"}
     if "MOMENT" in terminals:
-        words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
+        words |= {"a term"} if "BANG" not in terminals else {"an atom", "a comparison"}
         terminals = terminals - _TERM - {"NAME", "LPAR", "MINUS", "BANG"}
     if "STAR" in terminals:
         words.add("arithmetic")

@@ -15,11 +15,24 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from ivm.errors import ConstructError, RuleWarning, UninstallError
-from ivm.lang.ir import Atom, Const, Edit, Negation, Predicate, Rule, reads, writes
+from ivm.errors import WHOLE, ConstructError, RuleWarning, UninstallError
+from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, reads, writes
 from ivm.lang.syntax_tree import Statement
 
 ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
+
+
+@dataclass(frozen=True)
+class DerivedEdit(Placed):
+    """`+ head <- body`, `-` or `^`: an edit for each row of the answer of `query`.
+
+    `columns` are the columns of the predicate that a row has, those of the key if it is only a key.
+    """
+
+    action: str
+    predicate: str
+    columns: tuple[str, ...]
+    query: "Program"
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class Program:
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit | DerivedEdit, ...] = ()
     answer: str | None = None
     merged: bool = False
     statements: tuple[Statement, ...] = ()
@@ -160,4 +173,8 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
     for rule in rules:
         for name in wanted.intersection(reads(rule)):
             found.setdefault(name, {}).update(dict.fromkeys(view.partition("$")[0] for view in writes(rule)))
-    return {name: tuple(views) for name, views in sorted(found.items()) if "$" not in name}
+    return {
+        name.removesuffix(WHOLE): tuple(views)
+        for name, views in sorted(found.items())
+        if "$" not in name.removesuffix(WHOLE)
+    }

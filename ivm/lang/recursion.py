@@ -316,6 +316,9 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
             factor, way = (term.left, right) if term.op == "*" and left == 0 else (term.right, left)
             if isinstance(factor, Const) and not isinstance(factor.value, bool | str) and factor.value > 0:  # type: ignore[operator]
                 return way
+        case Call("least" | "greatest", args):
+            ways = {_way(arg, rising) for arg in args} - {0}
+            return ways.pop() if len(ways) == 1 else 0 if not ways else None
         case Call():
             return 0 if not any(v in rising for v in variables(term)) else None
     return None
@@ -324,7 +327,7 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
 def _not_monotone(rule: Rule, node: object, reason: str) -> RecursionRefusedError:
     assert rule.aggregate
     where = getattr(node, "where", rule.where)
-    name = rule.heads[0].predicate
+    name = rule.heads[0].predicate.partition("$")[0]
     return RecursionRefusedError(
         where, f"recursion through {rule.aggregate.op} must be monotone, and {name} is not known to be: {reason}"
     )

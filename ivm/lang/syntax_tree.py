@@ -1,11 +1,13 @@
 """The parser's tree: the text as the user wrote it, one node for each construct, with its place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from ivm.errors import Where
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
+EQUIVALENCE = "lang:equivalence"  # a statement that makes one an equivalence, as in lang:equivalence(v).
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -59,15 +61,42 @@ class Or:
     items: tuple["Formula", ...]
 
 
-Formula = Application | Operation | Not | And | Or
+@dataclass(frozen=True, slots=True)
+class Aggregation(Placed):
+    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of its groups."""
+
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]
+    item: "Formula"
+    groups: "Formula | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Typed(Placed):
+    """`type(variable)` to the right of `->`, as in `decimal(8, 2)?(p)`."""
+
+    type: Type
+    variable: str
+
+
+Formula = Application | Operation | Not | And | Or | Aggregation | Typed
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`, as written."""
+    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`; a column in a relation of `others` has its type."""
 
     head: Application | Operation
-    types: tuple[tuple[str, Type, Where], ...]  # variable, type text, place
+    types: tuple[Typed, ...]
+    others: tuple[Formula, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint(Placed):
+    """`left -> item, item, ... .`: whatever satisfies `left` has to satisfy each item."""
+
+    left: Formula
+    items: tuple[Formula, ...]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +111,75 @@ class Clause(Placed):
 
 
 @dataclass(frozen=True, slots=True)
+class Subsumption(Placed):
+    """`lesser <= greater <- body.`: the row `lesser` of a view makes way for the row `greater` where `body` holds."""
+
+    lesser: Application
+    greater: Application
+    body: And = And(())
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Change(Placed):
-    """`+ head`, `- head` or `^ head`."""
+    """`+ head`, `- head` or `^ head`; with a `body`, one for each of its bindings."""
 
     action: str
     head: Application | Operation
+    body: And | None = None
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...] = ()
+    text: str = ""
 
 
-Statement = Declaration | Clause | Change
+def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]:
+    """Return the formulas and terms that a formula or a term consists of."""
+    match part:
+        case Application():
+            return part.args
+        case Operation():
+            return part.left, part.right
+        case Not():
+            return (part.item,)
+        case And() | Or():
+            return part.items
+        case Subsumption():
+            return part.lesser, part.greater, part.body
+        case Aggregation():
+            terms = (term for one, terms in part.aggregates for term in (*one.results, *terms))
+            return (*terms, part.item, *(() if part.groups is None else (part.groups,)))
+    return ()
+
+
+def variables_in(part: "Formula | Node | Subsumption") -> Iterator[Var]:
+    """Yield every occurrence of a variable in a formula or a term."""
+    if isinstance(part, Var):
+        yield part
+    for inner in parts_of(part):
+        yield from variables_in(inner)
+
+
+Statement = Declaration | Constraint | Clause | Subsumption | Change
+
+
+def is_head(item: Formula) -> TypeGuard[Application | Operation]:
+    """Return whether a formula is p(x, y) or f[x] = y."""
+    if isinstance(item, Operation):
+        return item.op == "=" and isinstance(item.left, Application) and not is_alone(item)
+    return isinstance(item, Application)
+
+
+def is_alone(item: Formula) -> bool:
+    """Return whether a formula is a term alone, as f[x] or true, which the parser compares with true."""
+    return isinstance(item, Operation) and isinstance(item.right, Const) and item.right.where == item.left.where
+
+
+def items_of(formula: Formula | None) -> Iterator[Formula]:
+    """Yield the formulas of a conjunction, nested conjunctions flattened."""
+    if isinstance(formula, And):
+        for item in formula.items:
+            yield from items_of(item)
+    elif formula is not None:
+        yield formula
 
 
 def split(head: Application | Operation) -> tuple[Application, Node | None]:

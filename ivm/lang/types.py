@@ -32,6 +32,10 @@ ALIASES = {
     "number": "int64", "unsigned": "int64", "symbol": "string", "integer": "int64", "bigint": "int64",
     "double": "float64",
 }  # fmt: skip
+KNOWN = (
+    "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), string and "
+    "bytes"
+)
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
 UNORDERED = ("bool",)
@@ -47,15 +51,16 @@ def column_type(text: str, where: Where) -> Type:
     if zone_of(text):
         return text
     if digits is None:
-        known = (
-            "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), "
-            "string and bytes"
-        )
-        raise RuleTypeError(where, f"{text} is not a type: there are {known}")
+        raise RuleTypeError(where, f"{text} is not a type: there are {KNOWN}")
     if not digits <= precision(text) <= DIGITS_MAX or precision(text) == 0:
         reason = f"decimal(p, s) needs 1 <= p <= {DIGITS_MAX} and s <= p"
         raise RuleTypeError(where, f"{text} does not fit a word: {reason}")
     return text
+
+
+def is_named(name: str) -> bool:
+    """Return whether a name is that of a type, possibly without its numbers."""
+    return name in ALIASES or name.startswith("timestamp(")
 
 
 @cache

@@ -21,6 +21,7 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.groups import FAR, Lookup, Matches, summed
+from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Type, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
@@ -108,6 +109,12 @@ def is_supported(plan: Plan) -> bool:
             return False
     names = [_names(plan, b) for b in plan.bounds]
     return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
+
+
+def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
+    """Return whether bindings with some rows of a relation are those of the plan over these rows instead of it."""
+    tree, sources = JoinTree(plan, keys), [source for source in sources_of(plan) if source.predicate == name]
+    return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
 
 
 def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
@@ -210,13 +217,16 @@ class JoinTree:
 
 
 class ColumnJoin:
-    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have."""
+    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have.
+
+    Instead of a relation's tree, some rows int64[C, n] of it may be `given`.
+    """
 
     def __init__(
         self, pages: Pages, plan: Plan, trees: Mapping[str, Tree], needed: frozenset[str],
-        types: Mapping[str, Type], encode: Encoder,
+        types: Mapping[str, Type], encode: Encoder, given: Mapping[str, np.ndarray] = {},
     ) -> None:  # fmt: skip
-        self._pages, self._trees, self._needed = pages, trees, needed
+        self._pages, self._trees, self._needed, self._rows = pages, trees, needed, given
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
@@ -237,7 +247,8 @@ class ColumnJoin:
         return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
 
     def _unfit(self, node: int) -> tuple[int, int]:
-        count = self._trees[self.tree.sources[node].predicate].count
+        name = self.tree.sources[node].predicate
+        count = self._rows[name].shape[1] if name in self._rows else self._trees[name].count
         return self.tree.expanding(self._needed, node), -count
 
     # -- conditions
@@ -294,6 +305,8 @@ class ColumnJoin:
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
         blocks = read_batches(self._pages, tree, columns=tuple(read))
+        if source.predicate in self._rows:
+            blocks = iter([self._rows[source.predicate][read]])
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
@@ -305,12 +318,20 @@ class ColumnJoin:
     def table(self, node: int, parent: int, needed: frozenset[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by `shared` and `kept`, and how many bindings each represents."""
         names = self.tree.shared(node, parent) + self.tree.kept(node, parent, needed)
-        parts = [*self._stream(node, parent, frozenset(names))]
-        rows = np.concatenate([_table(batch, names) for batch, _ in parts], axis=1)
-        if all(times is None for _, times in parts) and self.tree.identifying(node) <= {*names}:
+        memory, tells_apart = MemoryUse(step="joining by columns").begin(), self.tree.identifying(node) <= {*names}
+        parts, weighed, summed_up = list[np.ndarray](), False, 0
+        for batch, times in self._stream(node, parent, frozenset(names)):
+            weighed = times is not None or not tells_apart
+            parts.append(_table(batch, names, _weights(batch, times) if weighed else None))
+            count = sum(part.shape[1] for part in parts)
+            if weighed and count > 2 * summed_up + SLICE:
+                parts = [summed(concatenated(parts), len(names), sorting=True)]
+                summed_up = count = parts[0].shape[1]
+            memory.hold(count, sum(part.nbytes for part in parts))
+        rows = concatenated(parts)
+        if not weighed:
             return rows, None
-        weights = np.concatenate([_weights(batch, times) for batch, times in parts])
-        rows = summed(np.concatenate([rows, weights[None]]), len(names), sorting=True)
+        rows = summed(rows, len(names), sorting=True)
         _refuse_overflow(rows[-1], rows.shape[1])
         return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
 
@@ -382,9 +403,10 @@ def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | 
     return Batch(len(which), columns, {}), times if times is None else times[which]
 
 
-def _table(batch: Batch, names: Sequence[str]) -> np.ndarray:
-    """Return some columns of a batch as rows int64[C, n]."""
-    return np.stack([batch.columns[name] for name in names]) if names else np.empty((0, batch.n), np.int64)
+def _table(batch: Batch, names: Sequence[str], last: np.ndarray | None = None) -> np.ndarray:
+    """Return some columns of a batch as rows int64[C, n], with a last column if it is given."""
+    columns = [batch.columns[name] for name in names] + ([] if last is None else [last])
+    return np.stack(columns) if columns else np.empty((0, batch.n), np.int64)
 
 
 def _weights(batch: Batch, times: np.ndarray | None) -> np.ndarray:

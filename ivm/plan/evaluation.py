@@ -15,7 +15,8 @@ from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.join import Join
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
-from ivm.lang.ir import Atom, Disjunct, Rule, Var
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Rule, Var
+from ivm.plan.expression import Encoder
 from ivm.plan.plan import Plan
 from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of
 
@@ -141,3 +142,13 @@ def _copied(body: Disjunct) -> list[Atom]:
     atoms = _atoms(body)
     terms = [term for atom in atoms for term in atom.terms]
     return atoms if len(body) == len(atoms) == 1 and len({t for t in terms if isinstance(t, Var)}) == len(terms) else []
+
+
+def rows_of_constants(rule: Rule, encode: Encoder) -> np.ndarray:
+    """Return the rows of a rule of constants (lang/ir.py, is_table), int64[C, n]. O(rows)."""
+    (head,) = rule.heads
+    rows = []
+    for disjunct in rule.body:
+        given = {x.left: x.right for x in disjunct if isinstance(x, Compare) and isinstance(x.right, Const)}
+        rows.append([encode(given[term]) for term in head.terms])
+    return np.array(rows, np.int64).T.copy()

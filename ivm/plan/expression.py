@@ -26,11 +26,13 @@ import numpy as np
 
 from ivm.errors import RangeError, RuleTypeError
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
-from ivm.lang.functions import FUNCTIONS
+from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
+from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
-from ivm.plan.functions import CHOICES, Operands, evaluate
+from ivm.plan.functions import CHOICES, evaluate
+from ivm.plan.operands import Operands
 from ivm.plan.plan import Bound, Choice, Filter, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
@@ -339,6 +341,9 @@ def place(code: int) -> tuple[int, int]:
 
 def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its type") -> RangeError:
     """Return the error for a term that fails for a binding that no other literal excludes."""
+    if isinstance(term, Call) and term.name in ("$nth", "$within"):
+        reason = f"a range has more than {LISTED_MAX:,} numbers, or a step of 0"
+        return RangeError(f"{term.where}: {reason}; exclude it with a comparison")
     found = {
         BY_ZERO: f"division by zero in `{term}`",
         NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some binding",
@@ -418,7 +423,7 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
                 yield node
                 yield from binaries(node.left, node.right)
             case Call():
-                if FUNCTIONS[node.name].may_fail:
+                if call_may_fail(node):
                     yield node
                 yield from binaries(*node.args)
             case Compare():

@@ -5,72 +5,85 @@ of arguments, and the results are interned together.  What fails has a mask; its
 is null the result is null, which the caller sees to, except for the functions in CHOICES.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
-from functools import lru_cache
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
-from ivm.lang.ir import Type
+from ivm.errors import UnregisteredError
+from ivm.lang.functions import USERS, declare_function
+from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
-from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_values, float_words
+from ivm.plan.moments import TIME_FUNCTIONS
+from ivm.plan.operands import DAY, Mask, Operands, Result, by_text, shown
+from ivm.plan.texts import TEXT_FUNCTIONS
+from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
 
-DAY = 86_400_000_000  # microseconds
-Mask = np.ndarray | None  # bool[n]; None if it is False everywhere
+BASED = re.compile(r"[+-]?0[xXbB][0-9a-fA-F]+")  # hexadecimal and binary numbers
 Codes = np.ndarray | None
 
 
-class Operands(NamedTuple):
-    """The arguments of a function in n bindings: words int64[n] and where they are null, their types, the result's."""
-
-    n: int
-    words: list[np.ndarray]
-    nulls: list[Mask]
-    types: tuple[Type, ...]
-    gives: Type
-    encode: Any  # plan/expression.py's Encoder
-
-    def only(self, which: np.ndarray) -> "Operands":
-        """Return the bindings that a mask bool[n] chooses, in which no argument is null."""
-        return self._replace(n=int(which.sum()), words=[w[which] for w in self.words], nulls=[None] * len(self.words))
-
-    def floats(self, place: int) -> np.ndarray:
-        """Return an argument's values as float64[n]."""
-        return as_floats(self.words[place], self.types[place])
-
-    def values(self, place: int) -> list[Any]:
-        """Return an argument's values as objects of Python."""
-        found: list[Any] = self.encode.decode(self.types[place], self.words[place]).to_pylist()
-        return found
-
-    def none(self) -> np.ndarray:
-        """Return that nothing fails, bool[n]."""
-        return np.zeros(self.n, bool)
-
-
-def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
-    """Return the values of numbers as float64[n]."""
-    if type_ == "float64":
-        return float_values(words)
-    digits = scale(type_)
-    return words.astype(np.float64) if not digits else words / 10.0**digits
-
-
-def evaluate(name: str, operands: Operands, null: Mask = None) -> tuple[np.ndarray, np.ndarray]:
+def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
     """Return the words int64[n] of a function's results, arbitrary where it is `null`, and where it fails, bool[n]."""
     if null is not None:
         words, fails = np.zeros(operands.n, np.int64), operands.none()
         if not null.all():
             words[~null], fails[~null] = evaluate(name, operands.only(~null))
         return words, fails
-    if name in TEXT_FUNCTIONS:
-        return _by_text(TEXT_FUNCTIONS[name], operands)
+    if name in USERS:
+        return _by_user(name, operands)
     with np.errstate(all="ignore"):
-        return NUMERIC[name](operands)
+        return STRICT[name](operands)
+
+
+def register_function(name: str, function: Callable[..., Any], signature: str) -> None:
+    """Make `function` a function of terms in this process: `name[x, y]` in rules.
+
+    `signature` names the types of its arguments and of its result, as columns are declared: "float, string -> int". The
+    function takes an Arrow array for each argument, all of the same length and without nulls, and returns an Arrow
+    array, or what `pyarrow.array` takes, of as many results; a null, or a NaN, fails as a division by zero does. It
+    must be pure: the same arguments always give the same result, in every process. A process that evaluates rules,
+    at a transaction, a query or a check, registers their functions first; reading views needs none.
+
+    Registering a name again replaces the function. Raises OptionError for a name that is taken, or has another
+    signature, and RuleTypeError for an unknown type.
+
+    >>> import pyarrow.compute as pc
+    >>> register_function("initial", lambda names: pc.utf8_slice_codeunits(names, 0, 1), "string -> string")
+    """
+    declare_function(name, signature)
+    _REGISTERED[name] = function
+
+
+def is_registered(name: str) -> bool:
+    """Return whether this process has a function of users."""
+    return name in _REGISTERED
+
+
+_REGISTERED: dict[str, Callable[..., Any]] = {}
+
+
+def _by_user(name: str, x: Operands) -> Result:
+    import pyarrow as pa
+
+    if name not in _REGISTERED:
+        remedy = f"call ivm.register_function({name!r}, function, {USERS[name]!r}) first"
+        raise UnregisteredError(f"rules call the function {name}, which this process has not registered: {remedy}")
+    if not x.n:
+        return np.zeros(0, np.int64), x.none()
+    given = [x.encode.decode(type_, words) for type_, words in zip(x.types, x.words, strict=True)]
+    found = _REGISTERED[name](*given)
+    found = found if isinstance(found, pa.Array | pa.ChunkedArray) else pa.array(found)
+    if len(found) != x.n:
+        raise UnregisteredError(f"the function {name} returned {len(found):,} results for {x.n:,} arguments")
+    fails = found.is_null(nan_is_null=pa.types.is_floating(found.type)).to_numpy(zero_copy_only=False)
+    words = np.zeros(x.n, np.int64)
+    if not fails.all():
+        words[~fails] = x.encode.words(x.gives, found.filter(pa.array(~fails)))
+    return words, fails
 
 
 # -- choices: what may have a value though an argument is null
@@ -116,6 +129,12 @@ def _same(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
     return same.astype(np.int64), _joined(np.where(of != 0, of, other))
 
 
+def _try(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
+    """Return the argument, null where it fails."""
+    words = operands.words[0]
+    return words if codes[0] is None else np.where(codes[0] != 0, NULL, words), None
+
+
 def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]:
     """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides nothing."""
 
@@ -134,24 +153,25 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
 
 
 CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "and": _junction(0), "or": _junction(1),
+    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0),
+    "or": _junction(1),
 }  # fmt: skip
 
 
 # -- numbers
 
 
-def _abs(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _abs(x: Operands) -> Result:
     if x.types[0] == "float64":
         return float_words(np.abs(x.floats(0))), x.none()
     return np.abs(x.words[0]), x.words[0] == WORD_MIN
 
 
-def _sign(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _sign(x: Operands) -> Result:
     return np.sign(x.floats(0)).astype(np.int64), x.none()
 
 
-def _mod(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _mod(x: Operands) -> Result:
     left, right = x.words
     fails = right == 0
     return np.fmod(left, np.where(fails | (right == -1), 1, right)), fails
@@ -168,7 +188,7 @@ def _rounded_words(words: np.ndarray, digits: int) -> np.ndarray:
     return found
 
 
-def _round(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _round(x: Operands) -> Result:
     places = x.words[1] if len(x.words) > 1 else np.zeros(x.n, np.int64)
     digits = scale(x.types[0])
     if x.types[0] == "float64":
@@ -192,8 +212,8 @@ def _round(x: Operands) -> tuple[np.ndarray, np.ndarray]:
     return words, x.none()
 
 
-def _stepped(up: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
-    def stepped(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _stepped(up: bool) -> Callable[[Operands], Result]:
+    def stepped(x: Operands) -> Result:
         if x.types[0] == "float64":
             return float_words((np.ceil if up else np.floor)(x.floats(0))), x.none()
         unit = 10 ** (scale(x.types[0]) or 0)
@@ -202,11 +222,22 @@ def _stepped(up: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
     return stepped
 
 
-def _shifted(left: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
-    def shifted(x: Operands) -> tuple[np.ndarray, np.ndarray]:
-        words, by = x.words
-        fails = (by < 0) | (by > 63)
-        by = np.where(fails, 0, by)
+def _trunc(x: Operands) -> Result:
+    if x.types[0] == "float64":
+        return _fitting(np.trunc(x.floats(0)))
+    unit = 10 ** (scale(x.types[0]) or 0)
+    return np.sign(x.words[0]) * (np.abs(x.words[0]) // unit) if unit > 1 else x.words[0], x.none()
+
+
+def _fitting(values: np.ndarray) -> Result:
+    """Return whole floats as int64, and which of them are beyond."""
+    fails = ~((values >= -(2.0**63)) & (values < 2.0**63))
+    return np.where(fails, 0, values).astype(np.int64), fails
+
+
+def _shifted(left: bool) -> Callable[[Operands], Result]:
+    def shifted(x: Operands) -> Result:
+        words, by, fails = _distances(x)
         if not left:
             return np.right_shift(words, by), fails
         found = np.left_shift(words, by)
@@ -215,7 +246,19 @@ def _shifted(left: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
     return shifted
 
 
-def _power(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _shifted_unsigned(x: Operands) -> Result:
+    words, by, fails = _distances(x)
+    return np.right_shift(words.view(np.uint64), by.view(np.uint64)).view(np.int64), fails
+
+
+def _distances(x: Operands) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return words, how far each is shifted, 0 to 63, and which distances are not allowed."""
+    words, by = x.words
+    fails = (by < 0) | (by > 63)
+    return np.ascontiguousarray(words), np.where(fails, 0, by), fails
+
+
+def _power(x: Operands) -> Result:
     """Return powers: of int64 exactly, of others as floats."""
     if x.gives == "float64":
         return _float(np.power)(x)
@@ -228,7 +271,7 @@ def _power(x: Operands) -> tuple[np.ndarray, np.ndarray]:
     return found, fails
 
 
-def _divide(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _divide(x: Operands) -> Result:
     """Return decimal quotients, halves rounded away from zero, by integers of any size."""
     power = (scale(x.gives) or 0) - (scale(x.types[0]) or 0) + (scale(x.types[1]) or 0)
     left, right = (words.astype(object) for words in x.words[:2])
@@ -240,10 +283,19 @@ def _divide(x: Operands) -> tuple[np.ndarray, np.ndarray]:
     return np.where(fails, 0, sizes).astype(np.int64) * signs, fails
 
 
-def _extreme(greatest: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
+def _logical(of: Callable[..., Any]) -> Callable[[Operands], Result]:
+    """Return a function of truth values as numbers: every number but 0 is true."""
+
+    def logical(x: Operands) -> Result:
+        return of([words != 0 for words in x.words]).astype(np.int64), x.none()
+
+    return logical
+
+
+def _extreme(greatest: bool) -> Callable[[Operands], Result]:
     """Return the least or the greatest of arguments of one type; texts by their order, not by their words."""
 
-    def extreme(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+    def extreme(x: Operands) -> Result:
         texts = x.types[0] in TEXTS
         best = x.words[0]
         for words in x.words[1:]:
@@ -258,8 +310,8 @@ def _extreme(greatest: bool) -> Callable[[Operands], tuple[np.ndarray, np.ndarra
     return extreme
 
 
-def _float(operate: Callable[..., Any]) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
-    def floats(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
+    def floats(x: Operands) -> Result:
         found = operate(*(x.floats(n) for n in range(len(x.words))))
         nan = np.isnan(found)
         return float_words(np.where(nan, 0.0, found)), nan
@@ -267,31 +319,59 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], tuple[np.ndarray
     return floats
 
 
+# -- numbers of a range (lang/rewrite/numbers.py)
+
+
+def _count(x: Operands) -> Result:
+    """Return how many numbers there are from one to another by steps; one more than may be listed if there are more."""
+    low, high, step = x.words
+    low, high = np.where(step < 0, high, low), np.where(step < 0, low, high)
+    size = (high.astype(np.uint64) - low.astype(np.uint64) - np.uint64(1)) // _size(step) + np.uint64(1)
+    most = numbers.LISTED_MAX + 1
+    return np.where(step == 0, most, np.where(high > low, np.minimum(size, most), 0)).astype(np.int64), x.none()
+
+
+def _size(step: np.ndarray) -> np.ndarray:
+    """Return absolute values, uint64[n]; 1 for 0."""
+    words = np.where(step == 0, 1, step).astype(np.uint64)
+    return np.where(step < 0, np.uint64(0) - words, words)
+
+
+def _nth(x: Operands) -> Result:
+    low, step, block, unit, size = x.words
+    return low + (block + unit) * step, size > numbers.LISTED_MAX
+
+
+def _within(x: Operands) -> Result:
+    value, low, high, step = x.words
+    inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
+    first, last = np.where(step > 0, low, value).astype(np.uint64), np.where(step > 0, value, low).astype(np.uint64)
+    return (inside & ((last - first) % _size(step) == 0)).astype(np.int64), step == 0
+
+
 # -- conversions
 
 
-def _int(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _int(x: Operands) -> Result:
     type_, words = x.types[0], x.words[0]
     if type_ in TEXTS:
-        return _by_text(_int_of_text, x)
+        return by_text(_int_of_text, x)
     if type_ == "float64":
-        found = np.rint(x.floats(0))
-        fails = ~((found >= -(2.0**63)) & (found < 2.0**63))
-        return np.where(fails, 0, found).astype(np.int64), fails
+        return _fitting(np.rint(x.floats(0)))
     digits = scale(type_)
     return (_rounded_words(words, digits) if digits else words), x.none()
 
 
-def _to_float(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _to_float(x: Operands) -> Result:
     if x.types[0] in TEXTS:
-        return _by_text(lambda text: float(text.strip()), x)
+        return by_text(lambda text: float(text.strip()), x)
     return float_words(x.floats(0)), x.none()
 
 
-def _to_decimal(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _to_decimal(x: Operands) -> Result:
     wanted, own, words = scale(x.gives) or 0, scale(x.types[0]), x.words[0]
     if x.types[0] in TEXTS:
-        return _by_text(lambda text, places: _quantized(Decimal(text.strip()), places), x)
+        return by_text(lambda text, places: _quantized(Decimal(text.strip()), places), x)
     if x.types[0] == "float64":
         value = x.floats(0) * 10.0**wanted
         whole = np.trunc(value) + np.sign(value) * (np.abs(value - np.trunc(value)) >= 0.5)
@@ -309,212 +389,33 @@ def _quantized(value: Decimal, places: int) -> Decimal:
 
 
 def _int_of_text(text: str) -> int:
-    found = int(Decimal(text.strip()).quantize(Decimal(1), rounding="ROUND_HALF_UP"))
+    text = text.strip()
+    if BASED.fullmatch(text):
+        found = int(text, 0)
+    else:
+        found = int(Decimal(text).quantize(Decimal(1), rounding="ROUND_HALF_UP"))
     if not WORD_MIN <= found <= WORD_MAX:
         raise ValueError
     return found
 
 
-def _to_date(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _to_date(x: Operands) -> Result:
     if x.types[0] in TEXTS:
-        return _by_text(lambda text: date.fromisoformat(text.strip()), x)
+        return by_text(lambda text: date.fromisoformat(text.strip()), x)
     return x.words[0] // DAY if x.types[0] != "date" else x.words[0], x.none()
 
 
-def _to_datetime(x: Operands) -> tuple[np.ndarray, np.ndarray]:
+def _to_datetime(x: Operands) -> Result:
     if x.types[0] in TEXTS:
-        return _by_text(lambda text: datetime.fromisoformat(text.strip()), x)
+        return by_text(lambda text: datetime.fromisoformat(text.strip()), x)
     return x.words[0] * DAY if x.types[0] == "date" else x.words[0], x.none()
 
 
-def _to_string(x: Operands) -> tuple[np.ndarray, np.ndarray]:
-    return _by_text(shown, x)
+def _to_string(x: Operands) -> Result:
+    return by_text(shown, x)
 
 
-def shown(value: Any) -> str:
-    """Return a value as SQL shows it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime):
-        text = value.replace(tzinfo=None).isoformat(" ")
-        return text.rstrip("0") if "." in text else text
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, bytes):
-        return value.decode()
-    return str(value)
-
-
-# -- dates and times
-
-
-def _moments(x: Operands) -> np.ndarray:
-    """Return the first argument as datetime64[us][n]."""
-    words = x.words[0] * DAY if x.types[0] == "date" else x.words[0]
-    return words.view("datetime64[us]")
-
-
-def _part(name: str) -> Callable[[Operands], tuple[np.ndarray, np.ndarray]]:
-    def part(x: Operands) -> tuple[np.ndarray, np.ndarray]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        moments = pa.array(_moments(x))
-        if name == "weekday":  # 0 is Sunday
-            found = pc.day_of_week(moments, count_from_zero=True, week_start=7)  # type: ignore[attr-defined,unused-ignore]
-        elif name == "isoweekday":
-            found = pc.day_of_week(moments, count_from_zero=False, week_start=1)  # type: ignore[attr-defined,unused-ignore]
-        elif name == "epoch":
-            return np.floor_divide(_moments(x).view(np.int64), 1_000_000), x.none()
-        else:
-            own = {"week": "iso_week", "yearday": "day_of_year"}.get(name, name)
-            found = getattr(pc, own)(moments)
-        return found.to_numpy(zero_copy_only=False).astype(np.int64), x.none()
-
-    return part
-
-
-def _truncate(x: Operands) -> tuple[np.ndarray, np.ndarray]:
-    units = x.values(1)
-    found, fails = np.zeros(x.n, np.int64), x.none()
-    moments = _moments(x)
-    for unit in set(units):
-        chosen = np.array([one == unit for one in units])
-        words = _truncated(moments[chosen], unit)
-        if words is None:
-            fails |= chosen
-        else:
-            found[chosen] = words
-    return found, fails
-
-
-def _truncated(moments: np.ndarray, unit: str) -> np.ndarray | None:
-    short = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m", "second": "s"}.get(unit.lower())
-    if short:
-        return moments.astype(f"datetime64[{short}]").astype("datetime64[us]").view(np.int64)
-    if unit.lower() == "week":  # begins on Monday; the epoch was a Thursday
-        days = moments.astype("datetime64[D]").view(np.int64)
-        found: np.ndarray = (days - (days + 3) % 7) * DAY
-        return found
-    if unit.lower() in ("quarter", "decade", "century"):
-        months = {"quarter": 3, "decade": 120, "century": 1200}[unit.lower()]
-        count = moments.astype("datetime64[M]").view(np.int64)
-        first = count - (count + 1970 * 12) % months
-        return first.view("datetime64[M]").astype("datetime64[us]").view(np.int64)
-    return None
-
-
-def _add_months(x: Operands) -> tuple[np.ndarray, np.ndarray]:
-    moments, more = _moments(x), x.words[1]
-    month = moments.astype("datetime64[M]")
-    day = (moments.astype("datetime64[D]") - month.astype("datetime64[D]")).view(np.int64)
-    time = moments.view(np.int64) - moments.astype("datetime64[D]").view(np.int64) * DAY
-    fails = np.abs(more) > 120_000
-    later = (month.view(np.int64) + np.where(fails, 0, more)).view("datetime64[M]")
-    length = ((later + 1).astype("datetime64[D]") - later.astype("datetime64[D]")).view(np.int64)
-    days = later.astype("datetime64[D]").view(np.int64) + np.minimum(day, length - 1)
-    fails |= (later < np.datetime64("0001-01")) | (later > np.datetime64("9999-12"))
-    return (days if x.types[0] == "date" else days * DAY + time), fails
-
-
-# -- texts
-
-
-def _by_text(function: Callable[..., Any], x: Operands) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluate a function of Python once for each distinct combination of arguments."""
-    rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
-    distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    columns = [x._replace(words=list(distinct)).values(n) for n in range(len(x.words))]
-    found, fails = list[Any](), np.zeros(distinct.shape[1], bool)
-    for place, row in enumerate(zip(*columns, strict=True)):
-        try:
-            found.append(function(*(v.decode() if isinstance(v, bytes) else v for v in row)))
-        except (ValueError, InvalidOperation, OverflowError):
-            found.append(None)
-            fails[place] = True
-    kept = [one for one, fail in zip(found, fails.tolist(), strict=True) if not fail]
-    words = np.zeros(distinct.shape[1], np.int64)
-    if kept:
-        words[~fails] = x.encode.words(x.gives, kept)
-    return words[inverse], fails[inverse]
-
-
-def _substring(text: str, start: int, length: int | None = None) -> str:
-    """Return a part of a text, counted from 1, or from its end if `start` is negative."""
-    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
-    if start == 0 and length is not None:
-        length -= 1
-    if length is None:
-        return text[max(0, begin) :]
-    if length < 0:
-        begin, length = begin + length, -length
-    return text[max(0, begin) : max(0, begin + length)]
-
-
-def _right(text: str, count: int) -> str:
-    return text[max(0, len(text) - count) :] if count >= 0 else text[-count:]
-
-
-def _pad(text: str, count: int, filling: str, left: bool) -> str:
-    if count <= len(text):
-        return text[: max(0, count)]
-    if not filling:
-        raise ValueError
-    more = (filling * count)[: count - len(text)]
-    return more + text if left else text + more
-
-
-def _replace(text: str, old: str, new: str) -> str:
-    return text.replace(old, new) if old else text
-
-
-@lru_cache(maxsize=256)
-def _pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile("".join({"%": ".*", "_": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL | flags)
-
-
-def _split_part(text: str, separator: str, number: int) -> str:
-    """Return the part of a text with a number from 1, or from the end below 0; empty if it has fewer."""
-    parts = text.split(separator) if separator else [text]
-    if not number:
-        raise ValueError
-    return parts[number - 1 if number > 0 else number] if -len(parts) <= number <= len(parts) else ""
-
-
-def _refused() -> str:
-    raise ValueError
-
-
-TEXT_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "string:length": len,
-    "string:lower": str.lower,
-    "string:upper": str.upper,
-    "string:reverse": lambda text: text[::-1],
-    "string:trim": lambda text, letters=" ": text.strip(letters),
-    "string:ltrim": lambda text, letters=" ": text.lstrip(letters),
-    "string:rtrim": lambda text, letters=" ": text.rstrip(letters),
-    "string:concat": lambda *texts: "".join(texts),
-    "string:substring": _substring,
-    "string:left": lambda text, count: text[:count],
-    "string:right": _right,
-    "string:lpad": lambda text, count, filling: _pad(text, count, filling, True),
-    "string:rpad": lambda text, count, filling: _pad(text, count, filling, False),
-    "string:replace": _replace,
-    "string:repeat": lambda text, count: text * max(0, count),
-    "string:position": lambda text, part: text.find(part) + 1,
-    "string:starts_with": str.startswith,
-    "string:ends_with": str.endswith,
-    "string:contains": lambda text, part: part in text,
-    "string:like": lambda text, pattern: _pattern(pattern).fullmatch(text) is not None,
-    "string:ilike": lambda text, pattern: _pattern(pattern, re.IGNORECASE).fullmatch(text) is not None,
-    "string:split_part": _split_part,
-    "string:ord": lambda text: ord(text[:1] or _refused()),
-    "string:chr": lambda code: chr(code).encode().decode(),
-    "string:sha256": lambda text: hashlib.sha256(text.encode()).hexdigest(),
-    "string:md5": lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
-}
-NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
+STRICT: dict[str, Callable[[Operands], Result]] = {
     "not": lambda x: (1 - x.words[0], x.none()),
     "abs": _abs,
     "sign": _sign,
@@ -522,6 +423,7 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "round": _round,
     "floor": _stepped(False),
     "ceil": _stepped(True),
+    "trunc": _trunc,
     "sqrt": _float(np.sqrt),
     "exp": _float(np.exp),
     "ln": _float(np.log),
@@ -532,10 +434,8 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),
     "least": _extreme(False),
     "greatest": _extreme(True),
-    **{name: _float(getattr(np, name)) for name in ("log10", "log2", "sin", "cos", "tan")},
-    "asin": _float(np.arcsin),
-    "acos": _float(np.arccos),
-    "atan": _float(np.arctan),
+    **{name: _float(getattr(np, name)) for name in ("log10", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{f"a{name}": _float(getattr(np, f"arc{name}")) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "atan2": _float(np.arctan2),
     "bit_and": lambda x: (x.words[0] & x.words[1], x.none()),
     "bit_or": lambda x: (x.words[0] | x.words[1], x.none()),
@@ -543,19 +443,20 @@ NUMERIC: dict[str, Callable[[Operands], tuple[np.ndarray, np.ndarray]]] = {
     "bit_not": lambda x: (~x.words[0], x.none()),
     "shift_left": _shifted(True),
     "shift_right": _shifted(False),
+    "shift_right_unsigned": _shifted_unsigned,
+    "land": _logical(np.logical_and.reduce),
+    "lor": _logical(np.logical_or.reduce),
+    "lxor": _logical(np.logical_xor.reduce),
+    "lnot": lambda x: ((x.words[0] == 0).astype(np.int64), x.none()),
     "int": _int,
     "float": _to_float,
     "decimal": _to_decimal,
     "string": _to_string,
     "date": _to_date,
     "datetime": _to_datetime,
-    "datetime:truncate": _truncate,
-    "datetime:add_months": _add_months,
-    **{
-        f"datetime:{name}": _part(name)
-        for name in (
-            "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday", "yearday",
-            "epoch",
-        )
-    },
-}  # fmt: skip
+    "$count": _count,
+    "$nth": _nth,
+    "$within": _within,
+    **TEXT_FUNCTIONS,
+    **TIME_FUNCTIONS,
+}

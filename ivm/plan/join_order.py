@@ -7,6 +7,7 @@ Estimate distinct values from a sample of each relation, for the planner to comp
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, permutations
 from math import prod
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.lang.ir import variables
+from ivm.lang.rewrite.numbers import rows_of
 from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted
@@ -32,9 +34,20 @@ class Begun(NamedTuple):
     """A prefix of an order: its variables, `bound` with those that they fix, and estimates so far."""
 
     names: tuple[str, ...]
-    bound: tuple[str, ...]
+    bound: frozenset[str]
     bindings: float = 1.0
     cost: float = 0.0
+
+
+class Step(NamedTuple):
+    """Estimates of a level: the smallest fan-out, the number of fan-outs, the share of values that all tries have, and
+    the cost of the indices that must be permuted for it.
+    """
+
+    smallest: float
+    fans: int
+    shared: float
+    permuting: float
 
 
 class JoinOrders:
@@ -46,6 +59,7 @@ class JoinOrders:
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
         self._pinned = pinned(conjunction.bounds)
+        self._steps: dict[tuple[str, frozenset[str]], Step] = {}
 
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
         """Return the cheapest order, its estimated cost, and how many orders were compared."""
@@ -91,6 +105,15 @@ class JoinOrders:
         below = (self._cost(best) - self._cost(start)) / max(1.0, self._bindings(start))
         return best, max(1.0, below)
 
+    def pace(self, orders: Sequence[Sequence[str]]) -> float:
+        """Return the most operations that a row of any atom t takes on average, joined in orders[t]."""
+        return max(self._pace(*one) for one in enumerate(orders))
+
+    def _pace(self, t: int, order: Sequence[str]) -> float:
+        own = 1 + max(order.index(name) for name in self._atoms[t].names if name)
+        levels = [*self._levels(order)]
+        return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
+
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
@@ -119,7 +142,7 @@ class JoinOrders:
         of small relations are found, too.
         """
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
-        begun = [Begun(tuple(own), self._with_held(own))]
+        begun = [Begun(tuple(own), frozenset(self._with_held(own)))]
         for _ in rest:
             sets: dict[frozenset[str], Begun] = {}
             for one in sorted(begun, key=lambda b: b.cost):
@@ -134,10 +157,14 @@ class JoinOrders:
         holding = self._conjunction.holding
         near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
         for name in [n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))] or left:
-            placed = tuple(self._placed(name))
-            operations, bindings, _ = zip(*self._levels(placed, begun.bound), strict=True)
-            cost = begun.cost + begun.bindings * sum(operations) + self._permuting(name, begun.bound)
-            yield Begun((*begun.names, name), (*begun.bound, *placed), begun.bindings * bindings[-1], cost)
+            _, bound, bindings, cost = begun
+            cost += self._step(name, bound).permuting
+            for placed in self._placed(name):
+                step = self._step(placed, bound)
+                cost += bindings * step.smallest * step.fans
+                bindings *= step.smallest * step.shared
+                bound = bound.union((placed,))
+            yield Begun((*begun.names, name), bound, bindings, cost)
 
     # -- costs
 
@@ -170,27 +197,43 @@ class JoinOrders:
         most = prod(smallest for *_, smallest in self._levels(order))
         return min(MERGE_OPERATIONS * most, SORTING_SHARE_MAX * cost)
 
-    def _levels(self, order: Sequence[str], bound: Collection[str] = ()) -> Iterator[tuple[float, float, float]]:
-        """Yield (operations, bindings, smallest fan-out) at each level of an order, for one binding of `bound`."""
-        distinct = self._distinct
-        bindings, bound = 1.0, {*bound}
+    def _levels(self, order: Sequence[str]) -> Iterator[tuple[float, float, float]]:
+        """Yield (operations, bindings, smallest fan-out) at each level of an order."""
+        bindings, bound = 1.0, set[str]()
         for name in order:
-            fans, domains = [], []
-            for a in self._conjunction.holding[name]:
-                before = tuple(c for c, n in enumerate(a.names) if n in bound)
-                here = (*before, a.names.index(name))
-                below = distinct(a.atom.predicate, before) if before else 1.0
-                fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
-                domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
+            step = self._step(name, bound)
             bound.add(name)
-            if name in self._equal or self._is_pinned(name, bound):
-                fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
-            smallest = min(fans, default=1.0)
-            operations = bindings * smallest * len(fans)
-            bindings *= smallest
-            for fan in sorted(fans)[1:]:
-                bindings *= min(1.0, fan / max(max(domains), 1.0))
-            yield operations, bindings, smallest
+            operations = bindings * step.smallest * step.fans
+            bindings *= step.smallest * step.shared
+            yield operations, bindings, step.smallest
+
+    def _step(self, name: str, bound: Collection[str]) -> Step:
+        """Return the estimates of a level, given the variables bound before; only those near the variable matter."""
+        key = name, self._near[name].intersection(bound)
+        if key not in self._steps:
+            self._steps[key] = self._estimated(*key)
+        return self._steps[key]
+
+    @cached_property
+    def _near(self) -> dict[str, frozenset[str]]:
+        """The variables with which each one shares an atom or a comparison that may fix it."""
+        groups = [*({n for n in a.names if n} for a in self._atoms), *self._pinned]
+        names = {name for group in groups for name in group}
+        return {name: frozenset().union(*(group for group in groups if name in group)) - {name} for name in names}
+
+    def _estimated(self, name: str, bound: Collection[str]) -> Step:
+        distinct, fans, domains, permuting = self._distinct, list[float](), list[float](), 0.0
+        for a in self._conjunction.holding[name]:
+            before = tuple(c for c, n in enumerate(a.names) if n in bound)
+            here = (*before, a.names.index(name))
+            below = distinct(a.atom.predicate, before) if before else 1.0
+            fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
+            domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
+            permuting += self._permuting(name, bound, a)
+        if name in self._equal or self._is_pinned(name, bound):
+            fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
+        shared = prod(min(1.0, fan / max(max(domains), 1.0)) for fan in sorted(fans)[1:])
+        return Step(min(fans, default=1.0), len(fans), shared, permuting)
 
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
         """Return whether comparisons with bound variables leave a variable one value, or a short range."""
@@ -200,16 +243,14 @@ class JoinOrders:
         """Estimate the bindings of the variables of an order."""
         return [bindings for _, bindings, _ in self._levels(order)][-1]
 
-    def _permuting(self, name: str, bound: Collection[str]) -> float:
-        """Return the cost of the permuted indices that an order needs if this variable comes next."""
-        cost = 0.0
-        for a in self._conjunction.holding[name]:
-            names = [n for n in a.names if n is not None]
-            known = sum(n in bound for n in names)
-            if names[known] != name and all(n in bound for n in names[:known]):
-                stored = self._conjunction.stored_keys[a.atom.predicate]
-                cost += 2 * self._distinct(a.atom.predicate, tuple(range(stored)))
-        return cost
+    def _permuting(self, name: str, bound: Collection[str], a: Arguments) -> float:
+        """Return the cost of the permuted index of an atom that an order needs if this variable comes next."""
+        names = [n for n in a.names if n is not None]
+        known = sum(n in bound for n in names)
+        if names[known] == name or any(n not in bound for n in names[:known]):
+            return 0.0
+        stored = self._conjunction.stored_keys[a.atom.predicate]
+        return 2 * self._distinct(a.atom.predicate, tuple(range(stored)))
 
     def _collected(self, order: Sequence[str]) -> bool:
         """Return whether the join can count every variable that the heads leave out while it collects the next one.
@@ -233,8 +274,10 @@ class JoinOrders:
         return not left
 
 
+ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 SAMPLE_ROWS = 1 << 15
 BLOCK_ROWS = 1 << 10
+TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
 
 
 class Cardinality:
@@ -258,13 +301,15 @@ class Cardinality:
         return self._known[key]
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
+        if known := rows_of(predicate):
+            return float(known)
         if predicate not in self._source or not self._source.tree(predicate).count:
-            return float(1000.0 ** min(1.0, len(columns) / 2))
+            return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
         tree = self._source.tree(predicate)
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)
         sample, scale = self._sample(predicate)
-        seen = distinct(sample[list(columns)]).shape[1]
+        seen = _different(sample[list(columns)])
         saturated = seen < 0.1 * sample.shape[1]  # values repeat, so more rows would add few new ones
         return float(seen) if saturated else seen * scale
 
@@ -275,3 +320,15 @@ class Cardinality:
             sample = np.concatenate([*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)], axis=1)
             self._samples[predicate] = sample, tree.count / sample.shape[1]
         return self._samples[predicate]
+
+
+def _different(rows: np.ndarray) -> int:
+    """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
+    low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
+    spans = [most - least + 1 for least, most in zip(low, high, strict=True)]
+    if prod(spans) > TABLE_PER_ROW * rows.shape[1]:
+        return int(distinct(rows).shape[1])
+    codes = np.zeros(rows.shape[1], np.int64)
+    for column, least, span in zip(rows, low, spans, strict=True):
+        codes = codes * span + (column - least)
+    return int(np.count_nonzero(np.bincount(codes)))

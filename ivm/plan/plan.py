@@ -26,6 +26,7 @@ import numpy as np
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Compare, Const, Term, Var
 
+AMONG = "$among"  # in the names of helpers with the constants of a membership
 SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
 
@@ -34,6 +35,11 @@ class Index(NamedTuple):
 
     predicate: str
     order: tuple[int, ...]
+
+
+def is_membership(predicate: str) -> bool:
+    """Return whether a predicate is a helper with the constants of `x in (1, 5)` (rewrite/memberships.py)."""
+    return AMONG in predicate
 
 
 def permuted(index: Index) -> bool:
@@ -111,6 +117,7 @@ class Plan:
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
     matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
     `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
+    `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made.
     """
 
     variables: tuple[str, ...]
@@ -126,6 +133,7 @@ class Plan:
     once: bool = False
     nulls: frozenset[str] = frozenset()
     in_columns: bool = False
+    pace: float = 0.0
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ivm.plan.columns import is_supported, lists_pairs
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
-from ivm.plan.plan import Choice, Filter, Plan, permuted
+from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -37,6 +37,11 @@ class Chosen(NamedTuple):
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
     return Chosen(plan.variables, [probe.variables for probe in plan.probes], plan.in_columns)
+
+
+def keep_alike(plan: Plan, other: Plan) -> bool:
+    """Return whether the same indices are kept for two plans, and hold the same."""
+    return chosen_of(plan) == chosen_of(other) and plan.sensors == other.sensors
 
 
 def make_plans(
@@ -163,6 +168,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
         return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
+    plan = replace(plan, pace=orders.pace(probed))
     if maintenance == PROBE:
         return replace(plan, probes=probes, choice="probed, as requested")
     matching, probing = _matching(plan, distinct), sum(costs)
@@ -176,7 +182,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     """Return the plan of a conjunction that is evaluated by columns; None if its join is better.
 
     A range with two ends that depends on another relation is sought by the join, and columns would be filtered by it
-    only after all that is equal is paired.  Constants may leave a query little to read.
+    only after all that is equal is paired.  Constants may leave a query little to read, and a membership any rule.
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
@@ -189,11 +195,13 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     )
     if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
         return None  # flat tries list the pairs of two relations faster
-    if maintenance == ONCE:
+    few = any(is_membership(trie.index.predicate) for trie in plans[0].tries)
+    constant = maintenance == ONCE and any(b.kind == EQ and not b.others for b in plans[0].bounds)
+    if few or constant:
         rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
-        constant = any(b.kind == EQ and not b.others for b in plans[0].bounds)
-        if constant and rows > COLUMN_ROWS * orders.cheapest()[1]:
+        if rows > COLUMN_ROWS * orders.cheapest()[1]:
             return None
+    if maintenance == ONCE:
         return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
@@ -201,9 +209,10 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, in_columns=True, choice=NO_SENSORS)
-    probes = [conjunction.plan(orders.nearest(t)) for t in range(len(plan.tries))]
+    ways = [orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    return replace(plan, probes=tuple(probes), in_columns=True, choice=choice)
+    probes = tuple(map(conjunction.plan, ways))
+    return replace(plan, probes=probes, in_columns=True, pace=orders.pace(ways), choice=choice)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

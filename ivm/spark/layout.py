@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ivm.engine.compile import compile
-from ivm.errors import AggregateError, ConstructError
+from ivm.errors import WHOLE, AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.ir import (
     Aggregate,
@@ -46,6 +46,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.spark.changes import OF_CHANGES
 from ivm.spark.shares import (
     Dimension,
@@ -178,6 +179,20 @@ def refuse(program: Program) -> None:
                 "changes: rename it"
             )  # fmt: skip
     for rule in program.rules:
+        if any(not any(atoms(disjunct)) for disjunct in rule.body):
+            raise ConstructError(
+                rule.where, "cells derive nothing from constants alone: send such rows as a batch of a relation"
+            )
+        if rule.heads[0].predicate.endswith(WHOLE):
+            raise ConstructError(
+                rule.where, f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of another "
+                "name"
+            )  # fmt: skip
+        if is_constraint(rule.heads[0].predicate):
+            raise ConstructError(
+                rule.where, "cells keep no constraints, since each has a part of the rows: derive what violates it as "
+                "a view, and look whether it is empty"
+            )  # fmt: skip
         for one in rule.aggregates:
             if one.op == "concat":
                 raise AggregateError(

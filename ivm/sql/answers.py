@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
-from ivm.bag import MULTIPLICITY, repeated, side_by_side
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import KEYS_MAX, Body, Builder, refuse_interval
 from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
+from ivm.wide import MULTIPLICITY, repeated, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,13 +41,13 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     """
     shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
     values = [*(v for _, v in rows.columns), *more]
-    identity = [] if len(values) <= KEYS_MAX or rows.body.weights else builder.identity(rows.body)
-    if not 0 < len(identity) < KEYS_MAX or not builder.is_set(rows.body, [v.term for v in identity]):
+    identity = [] if len(values) <= KEYS_MAX else builder.identity(rows.body)
+    if not 0 < len(identity) < KEYS_MAX or not builder.determines(rows.body, [v.term for v in identity]):
         found = _finish(builder, rows.body, name, list(zip(shown, values, strict=True)))
         return found._replace(columns=found.columns[: len(rows.columns)])
     base, parts, texts, columns = [*builder.rules], list[str](), list[str](), list[tuple[str, Typed]]()
     keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
-    size, added = KEYS_MAX - len(keys), list[Rule]()
+    size, added, weighs = KEYS_MAX - len(keys), list[Rule](), bool(rows.body.weights)
     for first in range(0, len(values), size):
         builder.rules, own = [*base], builder.helper()
         some = list(zip(shown, values, strict=True))[first : first + size]
@@ -57,7 +57,7 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]
     notes = [*builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
-    return Finished(builder.text(), False, columns[: len(rows.columns)], notes, tuple(parts), len(keys), tuple(texts))
+    return Finished(builder.text(), weighs, columns[: len(rows.columns)], notes, tuple(parts), len(keys), tuple(texts))
 
 
 def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
@@ -121,7 +121,7 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order])
     if finished.wide:
-        table = side_by_side([ask(text).to_arrow() for text in finished.texts], finished.keys)
+        table = side_by_side([ask(text).to_arrow() for text in finished.texts], finished.keys, finished.weighs)
     else:
         table = ask(finished.text).to_arrow()
     width = len(rows.columns)

@@ -16,11 +16,11 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from ivm.bag import CATALOG, MULTIPLICITY, is_bag
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import ONE, Column, Table
 from ivm.sql.types import SqlType, type_of_store
+from ivm.wide import CATALOG
 
 
 class Catalog:
@@ -79,8 +79,6 @@ class Catalog:
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
-            if column.name == MULTIPLICITY:
-                continue
             text = str(column.type)
             own = given.get(column.name)
             type_ = _parsed(own["type"]) if own else type_of_store(text)
@@ -103,7 +101,7 @@ class Catalog:
 
     def weighs(self, name: str) -> bool:
         """Return whether the rows of a table or a kept view have multiplicities."""
-        return name in self.source and is_bag(self.source[name])
+        return name in self.source and bool(self.source[name].info.bag)
 
     def schema(self) -> Schema:
         """Return what names mean to a query."""

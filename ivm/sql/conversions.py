@@ -69,7 +69,7 @@ def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None)
         return call("date", term)
     if type_ == TIMESTAMP and own in (DATE, VARCHAR):
         return call("datetime", term)
-    raise SqlError(f"a {own} is not converted to {type_}", node)
+    raise SqlError(f"{own} is not converted to {type_}", node)
 
 
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -82,7 +82,7 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
     if left.type == right.type == INTERVAL:
         return _microseconds(left, node), _microseconds(right, node)
     if wanted is None:
-        raise SqlError(f"a {left.type} and a {right.type} are not compared: CAST one of them", node)
+        raise SqlError(f"{left.type} and {right.type} are not compared: CAST one of them", node)
     if left.type.is_number and right.type.is_number and not wanted.is_float:
         return convert(left, wanted, node), convert(right, wanted, node)
     return convert(left, wanted, node), convert(right, wanted, node)

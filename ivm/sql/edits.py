@@ -11,7 +11,7 @@ from sqlglot import exp
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError, nearest
+from ivm.sql.errors import SqlError, counted, nearest
 from ivm.sql.literals import constant, converted
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -45,6 +45,7 @@ class Edits:
         self.names = [c.name for c in self.columns]
         schema = catalog.source[own].info.schema
         self.key = [] if self.bag else [self.names.index(k) for k in schema.key]
+        self.changed: list[Row] = []  # the rows that RETURNING is about: new ones, or those deleted
         self.alias = table.alias or name
 
     # -- rows
@@ -55,7 +56,9 @@ class Edits:
         queries = Queries(builder, self.catalog.schema())
         found = queries.query(query)
         if len(found.columns) != len(types):
-            raise SqlError(f"{len(found.columns)} values for {len(types)} columns of {self.name}", query)
+            raise SqlError(
+                f"{counted(len(found.columns), 'value')} for {counted(len(types), 'column')} of {self.name}", query
+            )
         columns = []
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
@@ -89,8 +92,8 @@ class Edits:
 
     # -- statements
 
-    def insert(self, node: exp.Insert) -> int:
-        """INSERT: return the number of rows."""
+    def insert(self, node: exp.Insert, given_rows: list[Row] | None = None) -> int:
+        """INSERT: return the number of rows, which are from a file if they are given."""
         target = node.this
         given = [c.name for c in target.expressions] if isinstance(target, exp.Schema) else []
         source = node.expression
@@ -98,8 +101,11 @@ class Edits:
             assert isinstance(source, exp.Select)
             given = [one.alias_or_name for one in source.selects]
         places = [self.known(name, node) for name in given] if given else [*range(len(self.columns))]
-        if source is None:
-            listed: list[Row] = [tuple(self._default(n, node) for n in places)]
+        listed: list[Row]
+        if given_rows is not None:
+            listed = given_rows
+        elif source is None:
+            listed = [tuple(self._default(n, node) for n in places)]
         elif isinstance(source, exp.Values):
             listed = self._values(source, places, bool(given))
         else:
@@ -114,7 +120,9 @@ class Edits:
         for row in node.expressions:
             items = row.expressions if isinstance(row, exp.Tuple) else [row]
             if len(items) != len(places):
-                raise SqlError(f"{len(items)} values for {len(places)} columns of {self.name}", row)
+                raise SqlError(
+                    f"{counted(len(items), 'value')} for {counted(len(places), 'column')} of {self.name}", row
+                )
             found.append(tuple(self._value(item, place) for item, place in zip(items, places, strict=True)))
         return found
 
@@ -146,7 +154,8 @@ class Edits:
             bool(node.args.get("alternative")) and str(node.args["alternative"]).upper() == "IGNORE"
         )  # fmt: skip
         if self.bag:
-            self._recount(Counter(rows))
+            self.txn.insert(self.name, rows)
+            self.changed += rows
             return
         fresh: dict[Row, Row] = {}
         there = self.existing([self.key_of(row) for row in rows])
@@ -167,6 +176,7 @@ class Edits:
                     )
             fresh[key] = row
         self.txn.set(self.name, [*fresh.values()])
+        self.changed += fresh.values()
         if updated and conflict is not None:
             self._update_conflicts(updated, conflict)
 
@@ -238,7 +248,7 @@ class Edits:
 
     def _replace(self, pairs: list[tuple[Row, Row]], node: exp.Expr) -> None:
         """Replace rows by others."""
-        self.checked([new for _, new in pairs], node)
+        self.changed += self.checked([new for _, new in pairs], node)
         if self.bag:
             self._replace_equal(pairs, node)
             return
@@ -259,6 +269,8 @@ class Edits:
     def delete(self, node: exp.Delete) -> int:
         """DELETE: return the number of rows."""
         wanted = [*range(len(self.names))] if self.bag else self.key
+        if node.args.get("returning"):
+            wanted = [*range(len(self.names))]
         query = exp.select(*(exp.column(self.names[p], self.alias, quoted=True) for p in wanted)).from_(
             node.this.copy()
         )
@@ -267,10 +279,32 @@ class Edits:
         if node.args.get("where"):
             query = query.where(node.args["where"].this.copy())
         found = [*dict.fromkeys(self.rows(query, [None] * len(wanted)))]
-        count = sum(self._counts(found).values()) if self.bag else len(found)
+        counts = self._counts(found) if self.bag else Counter(found)
+        self.changed += counts.elements()
         if found:
-            self.txn.delete(self.name, found)
-        return count
+            whole = self.bag or len(wanted) == len(self.key)
+            self.txn.delete(self.name, found if whole else [self.key_of(row) for row in found], every=self.bag)
+        return counts.total()
+
+    def returned(self, expressions: list[exp.Expr]) -> pa.Table:
+        """Return what RETURNING says of the rows that changed."""
+        types = [exp.DataType.build(str(c.type), dialect="duckdb") for c in self.columns]
+        if self.changed:
+            rows = exp.Values(
+                expressions=[exp.Tuple(expressions=[literal(v) for v in row]) for row in self.changed],
+                alias=exp.TableAlias(
+                    this=exp.to_identifier("row_values"), columns=[*map(exp.to_identifier, _numbered(types))]
+                ),
+            )
+            casts = (exp.alias_(exp.Cast(this=exp.column(n, "row_values"), to=t), name, quoted=True)
+                     for n, t, name in zip(_numbered(types), types, self.names, strict=True))  # fmt: skip
+            source: exp.Expr = exp.select(*casts).from_(rows)
+        else:
+            source = exp.select("*").from_(exp.to_table(self.name, quoted=True)).where(exp.false())
+        alias = exp.TableAlias(this=exp.to_identifier(self.alias, quoted=True))
+        query = exp.select(*(one.copy() for one in expressions)).from_(exp.Subquery(this=source, alias=alias))
+        queries = Queries(Builder("sql"), self.catalog.schema())
+        return answer(queries, queries.query(query), lambda text: self.reader.ask(text, False)).to_arrow()
 
     def truncate(self) -> int:
         """TRUNCATE: delete all rows."""
@@ -298,7 +332,7 @@ class Edits:
                 added += self._merge_insert(source, on, tests, then)
         self._replace(pairs, node)
         if deleted:
-            self.txn.delete(self.name, deleted)
+            self.txn.delete(self.name, deleted, every=self.bag)
         if added:
             self._add(self.checked(added, node), exp.Insert())
         return len(pairs) + len(deleted) + len(added)
@@ -349,26 +383,15 @@ class Edits:
                 found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
         return found
 
-    def _recount(self, more: Counter[Row]) -> None:
-        """Add numbers, which may be negative, to those of rows."""
-        now = self._counts([*more])
-        after = {row: now[row] + count for row, count in more.items()}
-        if gone := [row for row, count in after.items() if count <= 0]:
-            self.txn.delete(self.name, gone)
-        if kept := [(*row, count) for row, count in after.items() if count > 0]:
-            self.txn.set(self.name, kept)
-
     def _replace_equal(self, pairs: list[tuple[Row, Row]], node: exp.Expr) -> None:
         """Replace all rows that equal one of the old ones."""
         news: dict[Row, Row] = {}
         for old, new in pairs:
             if news.setdefault(old, new) != new:
                 raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
-        more: Counter[Row] = Counter()
-        for old, count in self._counts([*news]).items():
-            more[old] -= count
-            more[news[old]] += count
-        self._recount(more)
+        counts = self._counts([*news])
+        self.txn.delete(self.name, [*news], every=True)
+        self.txn.insert(self.name, [new for old, new in news.items() for _ in range(counts[old])])
 
     # -- keys
 
@@ -386,6 +409,10 @@ class Edits:
                 for row in rows:
                     found[self.key_of(row)] = tuple(row)
         return found
+
+
+def _numbered(values: Sequence[object]) -> list[str]:
+    return [f"c{n}" for n in range(len(values))]
 
 
 def _is_base(catalog: Catalog, name: str) -> bool:

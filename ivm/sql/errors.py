@@ -50,3 +50,12 @@ def nearest(name: str, known: Any) -> str:
     if found := get_close_matches(name.lower(), list(lower), 1, 0.6):
         return f": did you mean {lower[found[0]]}?"
     return f"; there is {', '.join(names[:12])}" if names else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "column"), counted(2, "value")
+    ('1 column', '2 values')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"

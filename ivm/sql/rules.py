@@ -56,7 +56,8 @@ class Table:
     """A relation that rules read: `key` are the positions of the columns that identify a row.
 
     It is a function of these columns if `function`, else a relation of all columns.  If it `weighs`, its rows have
-    multiplicities, as the value of a function of all columns.
+    multiplicities, as the value of a function of all columns.  If its columns are too many for one relation, `parts`
+    are several, each with the positions of its columns, those of the key among them; the first one weighs.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Table:
     key: tuple[int, ...]
     function: bool = False
     weighs: bool = False
+    parts: tuple[tuple[Table, tuple[int, ...]], ...] = ()
 
 
 @dataclass
@@ -110,6 +112,7 @@ class Builder:
         self.uses_one = False
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}
+        self._bound: dict[Term, Typed] = {}
         self._variables = self._helpers = 0
 
     # -- names
@@ -130,7 +133,16 @@ class Builder:
         """Add an atom of a table to a body; return its columns, those `given` or new variables."""
         given = (*given, *(None,) * (len(table.columns) - len(given)))
         row = [one or self.variable(c.type, c.nullable) for one, c in zip(given, table.columns, strict=True)]
-        terms = tuple(one.term for one in row)
+        for part, places in table.parts or ((table, tuple(range(len(row)))),):
+            self._add_atom(part, body, tuple(row[place].term for place in places))
+        body.scans.append((table, row))
+        key = frozenset(v for i in table.key for v in variables(row[i].term))
+        body.keys.append((key, frozenset(v for one in row for v in variables(one.term))))
+        own = {*_owned_by_outer(body)}
+        body.columns |= {one.term.name: one for one in row if isinstance(one.term, Var) and one.term.name not in own}
+        return row
+
+    def _add_atom(self, table: Table, body: Body, terms: tuple[Term, ...]) -> None:
         nullable = tuple(c.nullable for c in table.columns)
         if table.weighs:
             weight = self.variable(BIGINT, False)
@@ -144,12 +156,6 @@ class Builder:
             order = [*table.key] if len(table.key) == len(terms) else [*range(len(terms))]
             atom = Atom(table.name, tuple(terms[i] for i in order), (), tuple(nullable[i] for i in order))
         body.literals.append(atom)
-        body.scans.append((table, row))
-        key = frozenset(v for i in table.key for v in variables(row[i].term))
-        body.keys.append((key, frozenset(v for one in row for v in variables(one.term))))
-        own = {*_owned_by_outer(body)}
-        body.columns |= {one.term.name: one for one in row if isinstance(one.term, Var) and one.term.name not in own}
-        return row
 
     def one(self, body: Body) -> None:
         """Add an atom that holds once to a body."""
@@ -167,6 +173,27 @@ class Builder:
         body.literals.append(Define(new.term, term))
         body.columns[new.term.name] = new
         return new
+
+    def bound(self, body: Body, value: Typed) -> Typed:
+        """Return a value as a variable that an atom of a body binds, by which other atoms join also where it is null.
+
+        A computed value becomes a function of what identifies the body's rows.
+        """
+        term = self.resolve(value.term)
+        if isinstance(term, Var) and (term.name not in body.columns or self._in_atom(body, term)):
+            return value._replace(term=term)
+        known = self._bound.get(term)
+        if known is not None and known.term in [Var(name) for name in body.columns]:
+            return known
+        keys = [*(outer_value(body, name) for name in self.carried(body, [term])), *self.identity(body)]
+        inner = body.copy()
+        own = self.define(inner, value)
+        columns = [Column(f"k{n}", v.type, self.may_be_null(inner, v)) for n, v in enumerate(keys)]
+        columns.append(Column("value", own.type, self.may_be_null(inner, own)))
+        table = Table(self.helper(), (*columns,), (*range(len(keys)),), function=True)
+        self.rule(Atom(table.name, tuple(k.term for k in keys), (own.term,)), inner)
+        self._bound[term] = self.scan(table, body, keys)[-1]
+        return self._bound[term]
 
     def test(self, body: Body, term: Term) -> None:
         """Add a condition to a body."""
@@ -252,8 +279,10 @@ class Builder:
 
     def is_set(self, body: Body, outputs: Iterable[Term]) -> bool:
         """Return whether outputs tell all rows of a body apart."""
-        if body.weights:
-            return False
+        return not body.weights and self.determines(body, outputs)
+
+    def determines(self, body: Body, outputs: Iterable[Term]) -> bool:
+        """Return whether outputs determine all that atoms of a body bind; equal rows may be several all the same."""
         known = self.closure(body, {n.name for n in map(self.resolve, outputs) if isinstance(n, Var)})
         return all(self._names(key) <= known for key, _ in body.keys)
 
@@ -346,15 +375,39 @@ class Builder:
         columns = tuple(Column(n, one.type, self.may_be_null(body, one)) for n, one in row)
         name, terms = self.helper(), tuple(self.resolve(one.term) for _, one in row)
         if len(terms) > KEYS_MAX:
-            raise SqlError(
-                f"{self.name} needs {len(terms)} columns in one step ({', '.join(n for n, _ in row)}), and "
-                f"{KEYS_MAX} is the most: select fewer columns"
-            )
+            return self._in_parts(body, columns, terms, distinct)
         if distinct or self.is_set(body, terms):
             self.rule(Atom(name, terms), body)
             return Table(name, columns, self._key(body, terms, distinct))
         self.rule(*self.counted(name, terms, body))
         return Table(name, columns, tuple(range(len(columns))), weighs=True)
+
+    def _in_parts(self, body: Body, columns: tuple[Column, ...], terms: tuple[Term, ...], distinct: bool) -> Table:
+        """Make helper views that have some of the columns each, after those that determine the others."""
+        key = self.determining(body, terms)
+        weighs = bool(body.weights)
+        if len(key) >= KEYS_MAX or (distinct and weighs):
+            raise SqlError(
+                f"{self.name} needs {len(terms)} columns in one step ({', '.join(c.name for c in columns)}), and "
+                f"{KEYS_MAX} is the most that tell rows apart: select fewer columns"
+            )
+        parts: list[tuple[Table, tuple[int, ...]]] = []
+        for places in chunks(len(terms), key, weighs):
+            own = tuple(columns[p] for p in places)
+            part = Table(self.helper(), own, (*range(len(key)),), weighs=weighs and not parts)
+            chosen = tuple(terms[p] for p in places)
+            self.rule(*(self.counted(part.name, chosen, body) if part.weighs else (Atom(part.name, chosen), body)))
+            parts.append((part, places))
+        return Table("", columns, tuple(key), weighs=weighs, parts=tuple(parts))
+
+    def determining(self, body: Body, terms: Sequence[Term]) -> list[int]:
+        """Return the positions of as few terms as are found to determine a body's rows; all if they do not."""
+        kept = list(range(len(terms)))
+        for place in reversed(range(len(terms))):
+            rest = [i for i in kept if i != place]
+            if self.determines(body, [terms[i] for i in rest]):
+                kept = rest
+        return kept
 
     def _apart(self, body: Body, values: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
         """Give each output a variable of its own."""
@@ -389,14 +442,7 @@ class Builder:
 
     def _key(self, body: Body, terms: tuple[Term, ...], distinct: bool) -> tuple[int, ...]:
         """Return the positions of as few columns as are found to tell the rows of a set apart."""
-        kept = list(range(len(terms)))
-        if distinct:
-            return tuple(kept)
-        for place in reversed(range(len(terms))):
-            rest = [i for i in kept if i != place]
-            if self.is_set(body, [terms[i] for i in rest]):
-                kept = rest
-        return tuple(kept)
+        return tuple(range(len(terms)) if distinct else self.determining(body, terms))
 
     def again(self, table: Table, outer: Body | None, around: Sequence[str] = ()) -> tuple[Body, list[Typed]]:
         """Return a body of one atom of a helper view and its columns; the first columns are variables of the outer."""
@@ -414,6 +460,12 @@ class Builder:
     def text(self) -> str:
         """Return all rules as text."""
         return "\n".join(show_rule(rule) for rule in self.rules)
+
+
+def chunks(count: int, key: Sequence[int], more: int = 0) -> list[tuple[int, ...]]:
+    """Return the positions of columns in parts of at most KEYS_MAX, with `more` before, each with the key first."""
+    others, size = [place for place in range(count) if place not in key], KEYS_MAX - len(key) - more
+    return [(*key, *others[first : first + size]) for first in range(0, len(others), size)]
 
 
 def refuse_interval(value: Typed) -> None:
@@ -441,6 +493,12 @@ def column_of(body: Body | None, name: str) -> Typed:
             return body.columns[name]
         body = body.outer
     raise AssertionError(name)
+
+
+def outer_value(body: Body, name: str) -> Typed:
+    """Return a variable of a body around this one, which is not null if this body requires it."""
+    value = column_of(body.outer, name)
+    return value._replace(nullable=value.nullable and name not in body.required)
 
 
 def _number(name: str) -> int:

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
-from ivm.bag import CATALOG
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
 from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
 from ivm.sql.rules import ONE
+from ivm.wide import CATALOG
 from pagestore.host import Store
 
 if TYPE_CHECKING:
@@ -99,8 +99,12 @@ class Reader:
     def ask(self, text: str, views: bool = True) -> Answer:
         """Evaluate rules once; `views` says whether they may read views."""
         with self.state(views) as state:
-            with_one(state)
-            return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
+            return self.ask_in(state, text)
+
+    def ask_in(self, state: Any, text: str) -> Answer:
+        """Evaluate rules once in a transaction, which may then have the relation of one row."""
+        with_one(state)
+        return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
 
 
 def with_one(state: Any) -> None:

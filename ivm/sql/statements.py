@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -13,11 +13,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
-from ivm.errors import RuleError
-from ivm.sql import tables, views
+from ivm.errors import ConstraintError, RangeError, RuleError
+from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
-from ivm.sql.edits import Edits, literal
-from ivm.sql.errors import SqlError, SqlSyntaxError
+from ivm.sql.edits import Edits, Row, literal
+from ivm.sql.errors import SqlError, SqlSyntaxError, counted
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
-QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
+QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
+CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -43,7 +44,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+        found = [_read(one, dialect) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
         raise _syntax(error, text) from None
     if not found:
@@ -51,9 +52,25 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
 
 
+def _read(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
+        return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
+    return node
+
+
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     """Return whether statements change nothing."""
     return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
+
+
+def table_of(text: str, names: Iterable[str]) -> str:
+    """Return which of some names is that of the only table of `SELECT * FROM table ...`.  Raises SqlError."""
+    ((node, _),) = parse(text, DIALECTS[0])[:1]
+    tables = [one.name for one in node.find_all(exp.Table)]
+    if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):
+        raise SqlError("a row is named by SELECT * FROM a view WHERE ...", node)
+    return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
 def _syntax(error: SqlglotError, text: str) -> SqlError:
@@ -82,7 +99,9 @@ def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list
     positional = [*filter(_is_positional, places)]
     if positional and (isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)):
         given = 0 if parameters is None else len(parameters)
-        raise SqlError(f"{len(positional)} parameters are wanted, and {given} given, as a list", positional[0])
+        raise SqlError(
+            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of them", positional[0]
+        )
     values = iter(parameters if isinstance(parameters, Sequence) else ())
     for place in places:
         place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
@@ -115,17 +134,33 @@ class Statements:
         for node, explained in parse(text, dialect, parameters):
             try:
                 found = self._explain(node) if explained else self._run(node, text)
+            except ConstraintError as error:
+                raise self._violated(error, node) from error
+            except RangeError as error:
+                raise SqlError(f"a row has no value ({error}): TRY(...) and TRY_CAST give null there", node) from error
             except RuleError as error:
                 raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
 
+    def _violated(self, error: ConstraintError, node: exp.Expr) -> Exception:
+        """Return the error of a constraint in the words of SQL, if it is one of a table."""
+        with Reader(self.host).catalog() as catalog:
+            for name, table in catalog.tables.items():
+                if shown := (table.get("constraints") or {}).get(error.constraint):
+                    row = ", ".join(f"{c} = {v!r}" for c, v in zip(error.columns, error.rows[0], strict=True)
+                                    if c in catalog.source[name].schema.names)  # fmt: skip
+                    return SqlError(f"{name}: {shown} does not hold for {row}: nothing was changed", node)
+        return error
+
     def _run(self, node: exp.Expr, text: str) -> Answer | None:
         if isinstance(node, QUERIES):
             return self._query(node)
-        if isinstance(node, exp.Pivot | exp.From):
+        if isinstance(node, exp.From):
             return self._query(exp.select("*").from_(node))
         if isinstance(node, EDITS):
             return self._edit(node)
+        if isinstance(node, exp.Copy):
+            return self._copy(node)
         if isinstance(node, exp.Describe | exp.Show):
             with self._reader().catalog() as catalog:
                 return views.described(catalog, node, self._queries)
@@ -160,6 +195,11 @@ class Statements:
 
     def _query(self, node: exp.Expr) -> Answer:
         reader = self._reader()
+        if versions.names_versions(node):
+            with reader.state(views=True) as state:
+                own = versions.materialized(self.host.store, state, self.host.rules_of(state), node)
+                queries = self._queries(versions.catalog_of(state, self.host.rules_of(state)))
+                return answer(queries, queries.query(own, None, top=True), lambda text: reader.ask_in(state, text))
         with reader.catalog() as catalog:
             queries = self._queries(catalog)
             rows = queries.query(node, None, top=True)
@@ -177,15 +217,34 @@ class Statements:
                 text = views.explained(self._queries(catalog), query)
         return Answer(pa.table({"explain": text.split("\n")}))
 
-    def _edit(self, node: exp.Expr) -> Answer:
+    def _edit(self, node: exp.Expr, rows: list[Row] | None = None) -> Answer:
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
         txn = self.inside or self.open
         if txn is not None:
-            return _counted(_edited(self.host, txn, node))
+            return _edited(self.host, txn, node, rows)
         with self.host.transaction() as own:
-            count = _edited(self.host, own, node)
-        return _counted(count)
+            return _edited(self.host, own, node, rows)
+
+    def _copy(self, node: exp.Copy) -> Answer:
+        """COPY: rows of a file into a table, or of a query into a file."""
+        import pyarrow as pa
+
+        if len(node.args["files"]) != 1 or not isinstance(node.args["files"][0], exp.Literal):
+            raise SqlError("COPY takes one file, as a text", node)
+        path, options = node.args["files"][0].name, files.options(node)
+        if node.args["kind"]:
+            names = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else None
+            table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+            with self._reader().catalog() as catalog:
+                columns = files.columns_of(catalog, table, names)
+            rows = files.read(path, options, columns, node)
+            insert = exp.Insert(this=exp.Schema(this=table, expressions=[exp.to_identifier(c.name) for c in columns]))
+            return self._edit(insert.copy(), rows)
+        query = node.this.this if isinstance(node.this, exp.Subquery) else exp.select("*").from_(node.this)
+        found = self._query(query).to_arrow()
+        files.write(found, path, options, node)
+        return Answer(pa.table({"Count": pa.array([found.num_rows], pa.int64())}))
 
     def _bracket(self, node: exp.Expr) -> None:
         if self.inside is not None or self.version is not None:
@@ -201,27 +260,34 @@ class Statements:
         txn.commit() if isinstance(node, exp.Commit) else txn.rollback()
 
 
-def _counted(count: int) -> Answer:
+def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None) -> Answer:
+    """Run one edit in a transaction; return the number of rows, or what RETURNING says of them.
+
+    The `rows` are those of an INSERT, if they are from a file.
+    """
     import pyarrow as pa
 
+    reader = Reader(host, None, txn)
+    with reader.catalog() as catalog:
+        if isinstance(node, exp.TruncateTable):
+            count = sum(Edits(txn, reader, catalog, one).truncate() for one in node.expressions)
+        else:
+            target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+            edits, returning = Edits(txn, reader, catalog, target), node.args.get("returning")
+            if returning and isinstance(node, exp.Merge):
+                raise SqlError("MERGE has no RETURNING: SELECT the rows after it", node)
+            count = _run_edit(edits, node, rows)
+            if returning:
+                return Answer(edits.returned(returning.expressions))
     return Answer(pa.table({"Count": pa.array([count], pa.int64())}))
 
 
-def _edited(host: Host, txn: Transaction, node: exp.Expr) -> int:
-    """Run one edit in a transaction; return the number of rows."""
-    reader = Reader(host, None, txn)
-    if node.args.get("returning"):
-        raise SqlError("RETURNING is not evaluated: SELECT the rows before or after", node)
-    with reader.catalog() as catalog:
-        if isinstance(node, exp.TruncateTable):
-            return sum(Edits(txn, reader, catalog, one).truncate() for one in node.expressions)
-        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-        edits = Edits(txn, reader, catalog, target)
-        if isinstance(node, exp.Insert):
-            return edits.insert(node)
-        if isinstance(node, exp.Update):
-            return edits.update(node)
-        if isinstance(node, exp.Delete):
-            return edits.delete(node)
-        assert isinstance(node, exp.Merge)
-        return edits.merge(node)
+def _run_edit(edits: Edits, node: exp.Expr, rows: list[Row] | None) -> int:
+    if isinstance(node, exp.Insert):
+        return edits.insert(node, rows)
+    if isinstance(node, exp.Update):
+        return edits.update(node)
+    if isinstance(node, exp.Delete):
+        return edits.delete(node)
+    assert isinstance(node, exp.Merge)
+    return edits.merge(node)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from ivm.bag import MULTIPLICITY
+from ivm.errors import RuleError
 from ivm.sql.catalog import Catalog
-from ivm.sql.errors import SqlError, SqlWarning, nearest
+from ivm.sql.errors import SqlError, nearest
 from ivm.sql.literals import constant, converted
+from ivm.sql.queries.expressions import Expressions, Subqueries
+from ivm.sql.queries.scope import Scope, Source
+from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host, change_catalog
-from ivm.sql.terms import Lit
+from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, show_rule, variables
 from ivm.sql.types import SqlType, sql_type
+from ivm.wide import CATALOG
+from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type
+
+
+def _none(*_: Any) -> Any:
+    raise SqlError("a subquery has no place here")
+
+
+Row = tuple[Any, ...]
+NO_SUBQUERIES = Subqueries(_none, _none, _none)
 
 
 class Definition(NamedTuple):
@@ -30,24 +43,24 @@ class Definition(NamedTuple):
         return {"name": self.name, "type": str(self.type), "default": self.default}
 
 
-def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str]]:
-    """Return the columns of a CREATE TABLE and the names of its primary key."""
+def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], list[exp.Expr]]:
+    """Return the columns of a CREATE TABLE, the names of its primary key, and its constraints."""
     columns: list[Definition] = []
     key: list[str] = []
-    unchecked: list[str] = []
+    checks: list[exp.Expr] = []
     for node in nodes:
         if isinstance(node, exp.ColumnDef):
-            column, is_key = _column(node, unchecked)
+            column, is_key = _column(node, checks)
             columns.append(column)
             key += [column.name] * is_key
             continue
+        if isinstance(node, exp.Identifier | exp.Column):
+            raise SqlError(f"column {node.name} has no type", node)
         inner = node.expressions[0] if isinstance(node, exp.Constraint) and node.expressions else node
         if isinstance(inner, exp.PrimaryKey):
             key += [one.name for one in inner.expressions]
         else:
-            unchecked.append(inner.sql(dialect="duckdb"))
-    for one in unchecked:
-        warnings.warn(SqlWarning(f"{one} is not checked"), stacklevel=2)
+            checks.append(inner)
     known = {c.name.lower(): c.name for c in columns}
     if len(known) < len(columns):
         raise SqlError("two columns of the table have one name", nodes[0])
@@ -55,10 +68,10 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str]]:
     if lost:
         raise SqlError(f"PRIMARY KEY ({lost[0]}): the table has no such column{nearest(lost[0], known.values())}")
     key = [known[one.lower()] for one in key]
-    return [c._replace(nullable=c.nullable and c.name not in key) for c in columns], key
+    return [c._replace(nullable=c.nullable and c.name not in key) for c in columns], key, checks
 
 
-def _column(node: exp.ColumnDef, unchecked: list[str]) -> tuple[Definition, bool]:
+def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bool]:
     nullable, is_key, default = True, False, None
     if node.args.get("kind") is None:
         raise SqlError(f"column {node.name} has no type", node)
@@ -70,8 +83,12 @@ def _column(node: exp.ColumnDef, unchecked: list[str]) -> tuple[Definition, bool
                 is_key = True
             case exp.DefaultColumnConstraint():
                 default = one.kind.this.sql(dialect="duckdb")
-            case exp.CheckColumnConstraint() | exp.UniqueColumnConstraint() | exp.Reference():
-                unchecked.append(f"{node.name} {one.sql(dialect='duckdb')}")
+            case exp.CheckColumnConstraint():
+                checks.append(one.kind)
+            case exp.UniqueColumnConstraint():
+                checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=[exp.to_identifier(node.name)])))
+            case exp.Reference():
+                checks.append(exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=one.kind))
             case exp.CommentColumnConstraint():
                 pass
             case _:
@@ -79,11 +96,13 @@ def _column(node: exp.ColumnDef, unchecked: list[str]) -> tuple[Definition, bool
     return Definition(node.name, sql_type(node.args["kind"]), nullable, default), is_key
 
 
-def create(host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create) -> None:
-    """Create a table: a relation whose key is the primary key."""
+def create(host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create) -> bool:
+    """Create a table: a relation whose key is the primary key; return whether it is new."""
     for column in columns:
         if set("`$\n") & {*column.name}:
             raise SqlError(f"{column.name!r} cannot be the name of a column: leave out `, $ and line breaks", node)
+
+    made = []
 
     def change(txn: Any, catalog: Catalog) -> None:
         own = catalog.find(name)
@@ -99,17 +118,122 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
         else:
             create_bag(txn, name, typed)
         catalog.tables[name] = {"columns": [c.saved() for c in columns]}
+        made.append(name)
 
     change_catalog(host, f"create table {name}", change)
+    return bool(made)
+
+
+def constraints_of(name: str) -> str:
+    """Return the name of the block of rules that has a table's constraints."""
+    return f"{name}:constraints"
+
+
+def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> None:
+    """Keep the constraints of a new table; without them it is dropped again.  Raises SqlError."""
+    try:
+        with host.store.snapshot() as snap:
+            catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+            texts = {rule: one.sql(dialect="duckdb") for one in checks for rule in _rules(catalog, name, one)}
+
+        def edit(txn: Any) -> None:
+            changed = Catalog(txn.inner, {}, txn.inner.catalog.properties)
+            changed.tables[name]["constraints"] = texts
+            txn.inner.properties[CATALOG] = changed.saved()
+
+        host.install("\n".join(texts), name=constraints_of(name), edit=edit)
+    except (SqlError, RuleError):
+        _drop(host, name, exp.Drop(this=node.this, kind="TABLE"))
+        raise
+
+
+def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
+    """Return a constraint as those of rules."""
+    builder, table = Builder(name), catalog.table(name)
+    assert table is not None
+    if isinstance(node, exp.CheckColumnConstraint):
+        body, row = _of_rows(builder, table)
+        scope = Scope(body, [Source(name, [(c.name, v) for c, v in zip(table.columns, row, strict=True)])])
+        if node.find(exp.Select, exp.AggFunc):
+            raise SqlError("CHECK is about one row: keep a view of what it forbids, and look whether it is empty", node)
+        body.literals += Expressions(builder, scope, NO_SUBQUERIES).condition(node.this, False)
+        return [_never(builder, body)]
+    if isinstance(node, exp.ForeignKey):
+        return [_reference(catalog, builder, table, node)]
+    if not isinstance(node, exp.UniqueColumnConstraint):
+        raise SqlError(f"{node.sql(dialect='duckdb')} is not kept", node)
+    names = [one.name for one in node.this.expressions]
+    return _unique(builder, table, [_place(table, one, node) for one in names])
+
+
+def _unique(builder: Builder, table: Table, places: list[int]) -> list[str]:
+    """Return the constraints that no two rows have the same values, none of them null, at some places."""
+    body, first = _of_rows(builder, table)
+    second = [one if place in places else builder.variable(one.type, one.nullable) for place, one in enumerate(first)]
+    builder.scan(table, body, second)
+    pairs = [(first[p].term, second[p].term) for p in table.key if p not in places]
+    body.literals.append(Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs))))
+    body.required |= {v for place in places for v in variables(first[place].term)}
+    found = [_never(builder, body)]
+    if table.weighs:
+        body, row = _of_rows(builder, table)
+        body.required |= {v for place in places for v in variables(row[place].term)}
+        body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
+        found.append(_never(builder, body))
+    return found
+
+
+def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> str:
+    target = node.args["reference"].this
+    there = target.this if isinstance(target, exp.Schema) else target
+    other = catalog.table(there.name)
+    if other is None:
+        raise SqlError(f"no table {there.name} exists{nearest(there.name, catalog.names())}", node)
+    names = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else [
+        other.columns[place].name for place in other.key
+    ]  # fmt: skip
+    places = [_place(table, one.name, node) for one in node.expressions]
+    if len(names) != len(places):
+        raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
+    (body, row), found = _of_rows(builder, table), Body()
+    given: list[Typed | None] = [None] * len(other.columns)
+    for place, name in zip(places, names, strict=True):
+        given[_place(other, name, node)] = row[place]
+        body.required |= {*variables(row[place].term)}
+    builder.scan(other, found, given)
+    used = {v for one in given if one is not None for v in variables(one.term)}
+    return f"{_shown(body, used)} -> {_shown(found, used)}."
+
+
+def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
+    """Return a body of a table's rows, with variables of the columns' names, which messages show."""
+    body = Body()
+    return body, builder.scan(table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns])
+
+
+def _never(builder: Builder, body: Body) -> str:
+    return f"{_shown(body, set())} -> false."
+
+
+def _shown(body: Body, used: set[str]) -> str:
+    """Return a body as text, `_` for variables that occur once and are not `used`."""
+    head = Atom("", tuple(Var(name) for name in sorted(used)))
+    (text,) = [show_rule(Rule((head,), tuple(body.literals), (), frozenset(body.required)))]
+    return text.partition(" <- ")[2].removesuffix(".")
+
+
+def _place(table: Table, name: str, node: exp.Expr) -> int:
+    for place, column in enumerate(table.columns):
+        if column.name.lower() == name.lower():
+            return place
+    raise SqlError(f"{table.name} has no column {name}{nearest(name, [c.name for c in table.columns])}", node)
 
 
 def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
     """Create a table without a key, whose rows may be equal."""
     if len(columns) > KEYS_MAX:
         raise SqlError(f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} columns")
-    counted = (*columns, Column(MULTIPLICITY, Type.parse("int64")))
-    key = tuple(c.name for c in columns)
-    txn.create(name, Schema(counted, key), key=key, keys_null=True)
+    txn.create(name, Schema(columns, tuple(c.name for c in columns)), keys_null=True, bag=True)
 
 
 def drop(host: Host, node: exp.Drop) -> None:
@@ -131,8 +255,9 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
     wanted = "VIEW" if is_view else "TABLE"
     if (node.args.get("kind") or "").upper() != wanted:
         raise SqlError(f"{name} is a {wanted.lower()}: write DROP {wanted} {name}", node)
-    if block is not None:
-        host.uninstall(block)
+    checks = catalog.tables.get(own or name, {}).get("constraints")
+    if block is not None or checks:
+        host.uninstall(block or constraints_of(own or name))
 
     def change(txn: Any, changed: Catalog) -> None:
         if own is not None and block is None:
@@ -141,7 +266,12 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
             for one in [n for n in known if n.lower() == name.lower()]:
                 del known[one]
 
-    change_catalog(host, f"drop {name}", change)
+    try:
+        change_catalog(host, f"drop {name}", change)
+    except DependantsError:
+        if checks:
+            host.install("\n".join(checks), name=constraints_of(own or name))
+        raise
 
 
 def alter(host: Host, node: exp.Alter) -> None:
@@ -163,24 +293,46 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
     )
     match action:
         case exp.ColumnDef():
-            unchecked: list[str] = []
-            column, _ = _column(action, unchecked)
+            checks: list[exp.Expr] = []
+            column, _ = _column(action, checks)
+            if checks:
+                raise SqlError("CHECK, UNIQUE and REFERENCES are named in CREATE TABLE", action)
             default = default_value(column.default, column.type, action)
-            txn.add_column(name, f"{column.name}: {column.type.store}{'?' * column.nullable}", default)
+            added = Column(column.name, Type.parse(column.type.store + "?" * column.nullable))
+            if catalog.weighs(name):
+                _made_anew(txn, name, [*txn[name].schema.columns, added], lambda row: (*row, default))
+            else:
+                txn.add_column(name, f"{added.name}: {added.type}", default)
             saved["columns"].append(column.saved())
         case exp.Drop():
             for column in action.args["tables"]:
                 own = _own(catalog, name, column.name, action)
-                txn.drop_column(name, own)
+                if catalog.weighs(name):
+                    place = [c.name for c in txn[name].schema.columns].index(own)
+                    left = [c for c in txn[name].schema.columns if c.name != own]
+                    _made_anew(txn, name, left, lambda row, p=place: (*row[:p], *row[p + 1 :]))  # type: ignore[misc]
+                else:
+                    txn.drop_column(name, own)
                 saved["columns"] = [c for c in saved["columns"] if c["name"] != own]
         case exp.RenameColumn():
-            own = _own(catalog, name, action.this.name, action)
-            raise SqlError(f"column {own} keeps its name: ADD a column, UPDATE it, and DROP this one", action)
+            own, new = _own(catalog, name, action.this.name, action), action.args["to"].name
+            if new.lower() in (c["name"].lower() for c in saved["columns"] if c["name"] != own):
+                raise SqlError(f"{name} has a column {new} already", action)
+            txn.rename_column(name, own, new)
+            saved["columns"] = [{**c, "name": new} if c["name"] == own else c for c in saved["columns"]]
         case exp.AlterRename():
             txn.rename(name, action.this.name)
             catalog.tables[action.this.name] = catalog.tables.pop(name)
         case _:
             raise SqlError(f"ALTER TABLE {action.sql(dialect='duckdb')[:40]} is not evaluated", action)
+
+
+def _made_anew(txn: Any, name: str, columns: list[Column], row_of: Callable[[Row], Row]) -> None:
+    """Make a table without a key anew with other columns.  O(rows)."""
+    rows = [row_of(row) for row in txn[name]]
+    txn.drop(name)
+    create_bag(txn, name, tuple(columns))
+    txn[name].insert(rows)
 
 
 def _own(catalog: Catalog, table: str, column: str, node: exp.Expr) -> str:

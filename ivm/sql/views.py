@@ -10,17 +10,18 @@ from typing import Any
 from sqlglot import exp
 
 from ivm.answer import Answer
-from ivm.bag import CATALOG
+from ivm.lang.ir import show_name
 from ivm.sql import tables
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.edits import Edits
-from ivm.sql.errors import SqlError, SqlWarning, nearest
+from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
 from ivm.sql.types import INTEGER, NULL
+from ivm.wide import CATALOG
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
@@ -56,8 +57,9 @@ def refuse_name(name: str, node: exp.Expr) -> None:
 
 def _table(host: Host, name: str, node: exp.Create) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
-        columns, key = tables.definitions(node.this.expressions)
-        tables.create(host, name, columns, key, node)
+        columns, key, checks = tables.definitions(node.this.expressions)
+        if tables.create(host, name, columns, key, node) and checks:
+            tables.constrain(host, name, checks, node)
         return
     _table_of(host, name, node)
 
@@ -122,7 +124,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
         names = [n for n, _ in rows.columns]
         if columns:
             if len(columns) > len(names):
-                raise SqlError(f"{len(columns)} names for {len(names)} columns of {name}", node)
+                raise SqlError(f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}", node)
             names[: len(columns)] = columns
     finished = finish(queries.builder, rows, name, names)
     shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]
@@ -131,7 +133,8 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
         "query": node.expression.sql(dialect="duckdb"),
     }  # fmt: skip
-    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{finished.text}"
+    bag = f"\nlang:bag({show_name(name)})." if finished.weighs and not finished.wide else ""
+    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{finished.text}{bag}"
 
     def edit(txn: Any) -> None:
         catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial, reduce
 from itertools import pairwise
-from math import isinf
+from math import isfinite, isinf
 from typing import NamedTuple
 
 import numpy as np
@@ -429,6 +429,10 @@ def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
     if op == "median":
         low = records.weigh(groups.before + (groups.weight - 1) // 2)[-2]
         return midpoints(low, records.weigh(groups.before + groups.weight // 2)[-2], fold.type)
+    if op == "quantile_cont":
+        places = float(str(fold.constants[0])) * (groups.weight - 1)
+        low, high = (records.weigh(groups.before + r(places).astype(np.int64))[-2] for r in (np.floor, np.ceil))
+        return interpolated(low, high, places - np.floor(places), fold.type)
     if op == "quantile":
         found = records.weigh(groups.before + place_of(fold.constants[0], groups.weight))
     elif fold.state.falling and not fold.state.texts:
@@ -539,6 +543,26 @@ def _mean(a: float, b: float) -> float:
     if isinf(a) and isinf(b):
         raise RangeError("the median of inf and -inf is not a number")
     return a + b if isinf(a) or isinf(b) else float((Fraction(a) + Fraction(b)) / 2)
+
+
+def interpolated(low: np.ndarray, high: np.ndarray, share: np.ndarray, type_: Type) -> np.ndarray:
+    """Return the words at shares float64[n] of the way from words low[n] to high[n] of a type; exact, then rounded.
+
+    A decimal is cut after its last digit; other numbers give float64.  Raises RangeError.
+    """
+    if type_ == "float64":
+        return float_words(np.array([*map(_between, float_values(low).tolist(), float_values(high).tolist(), share)]))
+    places = zip(low.tolist(), high.tolist(), map(Fraction, share.tolist()), strict=True)
+    if scale(type_) is None:
+        return float_words(np.array([float(a + (b - a) * s) for a, b, s in places], np.float64))
+    return np.array([int(float(a + (b - a) * s)) if abs(a) + abs(b) < EXACT else int(a + (b - a) * s)
+                     for a, b, s in places], np.int64)  # fmt: skip
+
+
+def _between(low: float, high: float, share: float) -> float:
+    if not (isfinite(low) and isfinite(high)):
+        return _mean(low, high) if share else low
+    return float(Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(share))
 
 
 def least_of(words: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:

@@ -12,7 +12,22 @@ Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 import numpy as np
 
 from ivm.join.kernels.tries import HALF
-from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
+from pagestore.host import (
+    ERASE,
+    FEW,
+    INSERT,
+    SET,
+    Edits,
+    Pages,
+    Tree,
+    begins,
+    compose_edits,
+    distinct,
+    first_from,
+    get,
+    in_order,
+    sort_order,
+)
 
 TAKE = 4  # an action in addition to pagestore's; `compose` replaces it by these
 
@@ -38,6 +53,8 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
     if not tree.spec.values:
         return compose_edits(actions, rows, tree.spec)
     keys = tree.spec.keys
+    if len(actions) > FEW and _only_append(pages, tree, actions, rows):
+        return actions, rows
     order = sort_order(rows[:keys])
     actions, rows = actions[order], rows.take(order, axis=1)
     starts = np.flatnonzero(begins(rows[:keys]))
@@ -52,6 +69,12 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
         composed[group] = ERASE if value is None else SET
         final[keys:, group] = 0 if value is None else value
     return composed, final
+
+
+def _only_append(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> bool:
+    """Return whether rows are given in key order, each key once and after the tree's last.  O(n)."""
+    keys = rows[: tree.spec.keys]
+    return in_order([rows], len(keys)) and not (actions == TAKE).any() and not first_from(pages, tree, keys[:, :1])[0]
 
 
 def compose_bag(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:

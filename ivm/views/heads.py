@@ -59,11 +59,12 @@ class Head:
 
     @cached_property
     def copies(self) -> list[tuple[str, bool, list[int]]]:
-        """For each head, its predicate, whether its rows have supports, and the columns of a binding that it copies.
+        """For each head, its predicate, whether its rows are counted, and the columns of a binding that it copies.
 
-        Empty if some head does more than copy columns.
+        Empty if some head does more; the plan's `sure` filters are applied before, if it scans a relation.
         """
-        if self._steps or not all(self._copies):
+        steps = self._late_steps if self._plan.is_scan else self._steps
+        if steps or not all(self._copies):
             return []
         names = [head.predicate for head in self._rule.heads]
         return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
@@ -144,12 +145,13 @@ class Head:
         return which, np.stack([batch.columns[term.name] for term in terms if isinstance(term, Var)])
 
     def _copied(self, head: Atom) -> list[int]:
-        """Return the columns of a binding that a head copies: all, or some if its rows have supports; else empty."""
-        plan, rule = self._plan, self._rule
-        names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
-        if rule.aggregate or rule.refuses or len(names) < len(head.terms):
+        """Return the columns of a binding that a head copies: all, or some if its rows are counted; else empty."""
+        plan, rule, kind = self._plan, self._rule, self._layouts[head.predicate].kind
+        terms = head.args if kind == COUNT else head.terms
+        names = [term.name for term in terms if isinstance(term, Var) and term.name in plan.columns]
+        if (rule.aggregate and kind != COUNT) or rule.refuses or len(names) < len(terms):
             return []
-        if self._layouts[head.predicate].kind == PLAIN and set(names) < set(plan.columns):
+        if kind == PLAIN and set(names) < set(plan.columns):
             return []
         return [plan.columns.index(name) for name in names]
 

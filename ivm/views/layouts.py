@@ -89,7 +89,7 @@ def _key(chain: list[Wanted]) -> tuple[Var, ...]:
 
 APART = "$apart:"  # prefix of a state's name, before the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
-WEIGHED = ("median", "quantile", "top", "bottom")  # these find an assignment by the number of those before it
+WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")  # these count the assignments before one
 LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
 ENDS = {MIN: LOWER, MAX: UPPER}
@@ -354,15 +354,10 @@ def _checked(predicate: Predicate, layout: Layout) -> Layout:
 
 
 def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
-    if "$" in predicate.name and not predicate.types:
+    if not predicate.types:
         raise ConstructError(
             predicate.where, "this aggregates over no variable, since one that occurs in one alternative of `;` only "
             "multiplies nothing; name one that every alternative binds, or that occurs outside"
-        )  # fmt: skip
-    if not predicate.types:
-        raise ConstructError(
-            predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "
-            f"{predicate.name}(x) <- ..., x = 0"
         )  # fmt: skip
     if writers[0][0].range:
         return Layout(RANGED, len(predicate.keys), 1, 0)

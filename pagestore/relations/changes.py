@@ -21,8 +21,6 @@ from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
 from pagestore.errors import MissingError
 from pagestore.relations.snapshot import CHANGE, Snapshot, changed_batches, newest_snapshot, snapshot_at, take_snapshot
 from pagestore.runtime.lazy import pyarrow as pa
@@ -53,12 +51,9 @@ class Changes:
     `version` is the one up to which changes were read. Close it, or use it in `with`; closing ends a waiting iteration.
     """
 
-    def __init__(
-        self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN,
-        counted: str | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN) -> None:
         self._closed = True  # until it is made
-        self._handle, self._name, self._counted = handle, name, counted
+        self._handle, self._name = handle, name
         self._branch = handle.branch_id(branch)
         self._events = FileEvents(f"/proc/self/fd/{handle.file.fileno()}")  # first, so that no later commit is missed
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -171,28 +166,24 @@ class Changes:
         if self._name not in old and self._name not in new:
             rows = None
         else:
-            rows = changes_table(old, new, self._name, self._counted)
+            rows = changes_table(old, new, self._name)
         self._at = new
         old.close()
         return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
 
 
-def changes_table(old: Snapshot, new: Snapshot, name: str, counted: str | None = None) -> pa.Table:
+def changes_table(old: Snapshot, new: Snapshot, name: str) -> pa.Table:
     """Return the changes of a relation between two versions; all its rows, if the old one does not have it.
 
-    `counted` is the last column, if that says how often each row occurs; the changes are then of rows. Raises
-    MissingError, SchemaError.
+    Raises MissingError, SchemaError.
     """
     if name not in old:
         table = new[name].to_arrow()
-        if counted:
-            times = table.column(counted).to_numpy()
-            table = table.drop_columns([counted]).take(np.repeat(np.arange(table.num_rows), times))
         return table.append_column(
             pa.field(CHANGE, pa.string(), nullable=False), pa.array(["insert"] * len(table), pa.string())
         )
     if name in new and old[name].tree == new[name].tree:
         schema = new[name].schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
         return schema.empty_table()
-    schema, batches = changed_batches(old, new, name, counted)
+    schema, batches = changed_batches(old, new, name)
     return pa.Table.from_batches(batches, schema)

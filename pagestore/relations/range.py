@@ -95,7 +95,7 @@ class Range(Frames):
         """The schema of the relation. Raises SchemaError for a hidden tree of words."""
         if self.info.schema is None:
             raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
-        return self._read_as or self.info.schema
+        return self.info.schema if self._computed is None else self._read_as(self._computed)
 
     @cached_property
     def _computed(self) -> Computed | None:
@@ -106,14 +106,12 @@ class Range(Frames):
     def computed_place(self) -> int | None:
         """The place of that column among the columns, if there is one."""
         schema, computed = self.info.schema, self._computed
-        return schema.places.index(computed.place) if schema and computed else None
+        return schema.places.index(computed.place) if computed and schema else None
 
-    @cached_property
-    def _read_as(self) -> Schema | None:
-        """The schema of the records as they are read, if it differs from the stored one."""
-        schema, computed, place = self.info.schema, self._computed, self.computed_place
-        if schema is None or computed is None or place is None:
-            return None
+    def _read_as(self, computed: Computed) -> Schema:
+        """Return the schema of the records as they are read, which has the type of the computed column."""
+        schema, place = self.info.schema, self.computed_place
+        assert schema is not None and place is not None
         column = schema.columns[place]._replace(type=computed.type_)
         return Schema((*schema.columns[:place], column, *schema.columns[place + 1 :]), schema.key)
 

@@ -94,9 +94,9 @@ class Snapshot(Mapping[str, Relation]):
 
     def finder(self, name: str) -> RecordFinder:
         """Return a finder of single keys in a relation."""
-        pages, finder = self._readable(), self._finders.get(name)
-        if finder is None:
-            finder = self._finders[name] = RecordFinder(pages, self.tree(name))
+        finder = self._finders.get(name)  # none are left once the snapshot is closed
+        if finder is None or not self._handle.mapping.valid:
+            finder = self._finders[name] = RecordFinder(self._readable(), self.tree(name))
         return finder
 
     def __getitem__(self, name: str) -> Relation:
@@ -170,10 +170,13 @@ class Snapshot(Mapping[str, Relation]):
 def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[[], Pages]:
     """Return a function that returns the page map while the version is pinned. It raises ClosedError, ForkError."""
 
+    mapping = handle.mapping
+
     def read() -> Pages:
         if pin.over:
             raise ClosedError(f"the snapshot of version {version} is closed; take another")
-        handle.check()
+        if not mapping.valid:
+            handle.check()
         return pages
 
     return read
@@ -237,24 +240,16 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
     return pa.RecordBatchReader.from_batches(schema, closing())
 
 
-def changed_batches(
-    old: Snapshot, new: Snapshot, relation: str, counted: str | None = None
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the changes of a relation between two versions, and their schema; see Store.diff.
-
-    `counted` is the last column, if that says how often each row occurs; the changes are then of rows, without it.
-    """
+def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
     if was_made_anew(before, after):
         raise SchemaError(
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
             f"{new.version} ({after.schema}); read both versions instead"
         )
-    schema = after.schema.arrow
-    if counted:
-        schema = schema.remove(schema.get_field_index(counted))
-    schema = schema.append(pa.field(CHANGE, pa.string(), nullable=False))
-    return schema, _batches(old, new, relation, schema, counted)
+    schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
+    return schema, _batches(old, new, relation, schema)
 
 
 def was_made_anew(before: Range, after: Range) -> bool:
@@ -280,21 +275,27 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
             actions, words = np.concatenate([held[0], actions]), np.concatenate([held[1], words], axis=1)
         end = len(actions) - int(actions[-1] == ERASE)
         held = (actions[end:], words[:, end:]) if end < len(actions) else None
-        yield from _unlike(actions[:end], words[:, :end])
+        if end:
+            yield from _unlike(actions[:end], words[:, :end])
     if held is not None:
         yield held
 
 
 def changes_between(pages: Pages, before: Range, after: Range) -> Iterator[Edits]:
     """Yield the difference of two versions of a relation: actions int64[n], words int64[columns, n]."""
-    bag = after.info.bag
-    changes = visible_changes(pages, before.tree, after.tree, len(after.schema.columns) + bag)
+    bag, visible = after.info.bag, len(after.schema.columns) + after.info.bag
+    if visible == after.info.spec.columns and not bag and after.computed_place is None:
+        return iter(Delta(pages, before.tree, after.tree))  # without hidden words, every change is visible
+    changes = visible_changes(pages, before.tree, after.tree, visible)
     return starmap(row_changes, changes) if bag else changes
 
 
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
     """Yield the edits without erasures that the next insertion restores; nothing if none are left."""
     taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
+    if not taken.any():
+        yield actions, words
+        return
     back = np.flatnonzero(taken & (words[:, :-1] == words[:, 1:]).all(axis=0))
     there = np.ones(len(actions), bool)
     there[back], there[back + 1] = False, False
@@ -302,26 +303,20 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
         yield (actions, words) if there.all() else (actions[there], words[:, there])
 
 
-def _batches(
-    old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema, counted: str | None
-) -> Iterator[pa.RecordBatch]:
-    pages = pages_of_both(old, new)
-    latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # its dictionary has the texts of both
-    changes = changes_between(pages, old[relation], new[relation])
+def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    pages, before, after = pages_of_both(old, new), old[relation], new[relation]
+    latest = before if old.version > new.version else after  # its dictionary has the texts of both
+    changes = changes_between(pages, before, after)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:
-        if counted:
-            actions, words = row_changes(actions, words)
-            words = np.concatenate([words, np.ones((1, words.shape[1]), np.int64)])
         columns, place = latest.record_batch(words).columns, latest.computed_place
         if place is not None:
-            columns[place] = values_of_both(old[relation], new[relation], actions, words)
+            columns[place] = values_of_both(before, after, actions, words)
             changed = pa.array(
                 differing(actions, np.delete(words, latest.schema.places[place], axis=0), columns[place])
             )
             columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
-        columns = columns[: len(schema) - 1]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
 

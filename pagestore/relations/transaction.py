@@ -254,6 +254,24 @@ class Transaction(WorkingTrees):
         self._finders.clear()
         self._follow()
 
+    @step
+    def rename_column(self, name: str, column: str, new: str) -> None:
+        """Rename a column; existing objects for the relation become invalid. O(1).
+
+        Earlier versions have it by its old name. Raises MissingError, SchemaError.
+        """
+        info = self._info(name)
+        schema = self[name].schema
+        if column not in schema.names:
+            raise SchemaError(f"{name!r} has no column {column!r}: there is {', '.join(schema.names)}")
+        columns = tuple(c._replace(name=new) if c.name == column else c for c in schema.columns)
+        key = tuple(new if k == column else k for k in schema.key)
+        renamed = Schema.parse(Schema(columns, key), key, keys_null=True)
+        self._flush_all()
+        self._changed_catalog().relations[name] = info._replace(schema=renamed)
+        self._relations.pop(name, None)
+        self._follow()
+
     def __getitem__(self, name: str) -> WritableRelation:
         relation = self._relations.get(name)
         if relation is None:

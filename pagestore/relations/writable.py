@@ -184,7 +184,7 @@ class WritableRelation(Relation):
         Texts that are not in the dictionary are added if `add`, else become 0. Raises SchemaError or WordError with the
         problems of all columns; `first` is the number of the first row.
         """
-        schema = self.schema
+        schema = self.info.schema or self.schema  # nobody writes a column that is computed
         if self.info.spec.columns != len(schema.columns) + self.info.bag:
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
         if schema.plain and (words := plain_rows(rows, schema)) is not None:

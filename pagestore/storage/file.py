@@ -28,7 +28,7 @@ import shutil
 import stat
 import struct
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import FileIO, TextIOBase
 from itertools import pairwise
@@ -204,7 +204,12 @@ class File:
         if self._fd < 0:
             return CLOSED
         if not self._page_writer.covers(self._map.nbytes):
-            self._page_writer.widen(mapped((self._fd, self._map.nbytes), writable=True))
+            try:
+                self._page_writer.widen(mapped((self._fd, self._map.nbytes), writable=True))
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    raise
+                return CLOSED  # the process may map no more: pages are written by `pwrite`
         return self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
@@ -233,7 +238,7 @@ class File:
     def map(self, count: int) -> np.ndarray:
         """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
         if count > self._map.nbytes:
-            self._map = mapped((self._fd, max(2 * count, RESERVE_MIN)))
+            self._map = mapped_ahead(count, lambda ahead: mapped((self._fd, ahead)))
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
@@ -477,6 +482,16 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
     words = np.frombuffer(memoryview(held), np.int64)
     words.flags.writeable = writable
     return words
+
+
+def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
+    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more."""
+    try:
+        return map_(max(2 * count, RESERVE_MIN))
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        return map_(max(count, mmap.PAGESIZE))
 
 
 def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:

@@ -187,7 +187,7 @@ def right_below(pages: np.ndarray, top: int) -> int:
     >>> right_below(np.array([3, 7, 8, 9]), 10)
     3
     """
-    unlike = np.flatnonzero(pages != np.arange(top - len(pages), top))
+    unlike = (pages != np.arange(top - len(pages), top)).nonzero()[0]
     return len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
 
 

@@ -79,10 +79,12 @@ class Mapping:
         self.page_size = page_size
         self._seen = np.zeros(0, np.uint8)
         self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
+        self.valid = True  # until `invalidate`
         open_mappings.add(self)
 
     def invalidate(self, error: type[Exception], why: str) -> None:
         """Make every further use of the pages raise an error: they may have been reused."""
+        self.valid = False
         self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pagestore.pages.layout import WORD
-from pagestore.storage.file import CLOSED, RESERVE_MIN, Buffer, File, PageWriter, mapped, open_files, opened
+from pagestore.storage.file import CLOSED, Buffer, File, PageWriter, mapped, mapped_ahead, open_files, opened
 
 
 class OverlayFile(File):
@@ -61,7 +61,9 @@ class OverlayFile(File):
     def map(self, count: int) -> np.ndarray:
         """Map the first `count` bytes of both files as one array."""
         if count > self._map.nbytes:
-            self._map = mapped((self._below._fd, self.end), (self._fd, max(2 * (count - self.end), RESERVE_MIN)))
+            self._map = mapped_ahead(
+                count - self.end, lambda ahead: mapped((self._below._fd, self.end), (self._fd, ahead))
+            )
         return self._map[: count // 8]
 
 

@@ -347,7 +347,8 @@ class Pager:
         ready = 0 if self.free_list.appending else len(self.free_list)
         ahead = 0 if self.frugal else AHEAD_PAGES
         more = self.free_list.allocate(max(n + ahead - len(left), min(n + POOL_PAGES - len(left), ready)))
-        self._pool = np.sort(np.concatenate([left, more]))
+        self._pool = np.concatenate([left, more])
+        self._pool.sort()
         self._start = self._position = 0
 
     def _kept(self) -> np.ndarray:

@@ -4,6 +4,9 @@ level 1    (1, page 7) (5, page 8) ...         a page's entry waits in the buffe
              |           |
 level 0    [1 2 3 4]   [5 6 7 8]   9 10 ..     records wait until they fill a page
 
+A tree whose greatest key is below all new ones is loaded on: its last page of each level goes back to the buffer of
+that level, as if the pages before it had just been written.
+
 Trees built by several processes, a range of keys each, as segments: files of pages, which one process appends.
 
     segment 0   [..][..][..]     pages 40 41 42, numbered from the page where it was expected to begin
@@ -26,7 +29,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagestore.errors import CorruptionError, OrderError
-from pagestore.pages.layout import HEADER, HEIGHT_MAX, ID, INDEX, RECORDS_A_WORD, TYPE, WORD, Pages, Shape
+from pagestore.pages.layout import (
+    BIRTH,
+    ENTRY_COUNT,
+    HEADER,
+    HEIGHT_MAX,
+    ID,
+    INDEX,
+    RECORDS_A_WORD,
+    TYPE,
+    WORD,
+    Pages,
+    Shape,
+    page_columns,
+)
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
 from pagestore.runtime.types import Table, Words
@@ -35,8 +51,9 @@ from pagestore.storage.file import File
 from pagestore.storage.mapping import page_fault
 from pagestore.trees.kernels import build as k_bulk
 from pagestore.trees.kernels.arguments import FreshPages, Loading
+from pagestore.trees.read import UNPACK
 from pagestore.trees.scratch import node_buffers, scratch
-from pagestore.trees.tree import FreshPager, Pager, Spec, Tree, shape_of
+from pagestore.trees.tree import CHILD, ENTER, FreshPager, Pager, Spec, Tree, checked, shape_of
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built in parallel
 BULK_PAGES = 256  # pages that `bulk` writes at once
@@ -62,20 +79,33 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
     The lock `turn` is held while the pager is used, since other threads may use it too. Raises OrderError naming the
     first record out of order.  Memory is bounded by the arena.
     """
-    return build(pager, spec, batches, turn).tree
+    return build(pager, Tree.empty(spec), batches, turn).tree
+
+
+def append(pager: Pager, tree: Tree, batches: Iterable[np.ndarray]) -> Tree:
+    """Load a tree on with batches[C, n] like `bulk`, whose keys are all above its last one.
+
+    Replaces one page of each level. Raises OrderError, CorruptionError. O(height + pages made).
+    """
+    spine = _last_pages(pager.pages, tree)
+    built = build(pager, tree, batches)
+    words, page_words = pager.pages.words, pager.pages.page_words
+    replaced = [(page // page_words, words[page + BIRTH]) for page in spine]
+    pager.retire(np.array(replaced, np.int64).reshape(-1, 2))
+    return built.tree
 
 
 def build(
-    pager: FreshPager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
+    pager: FreshPager, tree: Tree, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
 ) -> Built:
-    """Build a tree like `bulk`; also return what a level above the root needs."""
+    """Load a tree on, mostly an empty one, like `append`, without retiring pages; also return its root's entry."""
+    spec, count = tree.spec, tree.count
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
     node = node_buffers(*room.node.shape[1:])  # not the scratch's: `batches` may apply edits while records wait here
     loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
-    last = np.zeros(spec.keys, np.int64)
+    last = _resume(pages, tree, loading)
     shape, progress = shape_of(spec), loading.progress
-    count = 0
     for batch in batches:
         batch = np.ascontiguousarray(batch, np.int64)
         progress.fill(0)
@@ -96,6 +126,39 @@ def build(
         tree = _finish_bulk(pager, spec, room.arena, loading, count)
     entry = loading.node[tree.height, : spec.keys + 2 + len(spec.scans), 0] if count else last[:0]
     return Built(tree, tuple(entry.tolist()), tuple(last.tolist()))
+
+
+def _last_pages(pages: Pages, tree: Tree) -> list[int]:
+    """Return where the last page of each level begins in the map, the root first. Raises CorruptionError."""
+    spec, found = tree.spec, list[int]()
+    for level in range(tree.height - 1, -1, -1):
+        columns = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
+        if found:
+            last = int(pages.words[found[-1] + ENTRY_COUNT]) - 1
+            page = CHILD.call(pages, found[-1], spec.keys, last, level, columns)
+        else:
+            page = ENTER.call(pages, tree.pointer, level, columns)
+        found.append(checked(page, spec))
+    return found
+
+
+def _resume(pages: Pages, tree: Tree, loading: Loading) -> np.ndarray:
+    """Fill the node buffers with the last page of each level, without the child that is below it; return the last key.
+
+    A page of format 1, which has no births, gives births 0: unknown.
+    """
+    keys = tree.spec.keys
+    last = np.zeros(keys, np.int64)
+    for level, page in enumerate(reversed(_last_pages(pages, tree))):
+        node, n = loading.node[level], int(pages.words[page + ENTRY_COUNT]) - (level > 0)
+        node[:, :n] = 0
+        for column in range(page_columns(int(pages.words[page + TYPE]))):
+            UNPACK.call(pages.words, page, column, 0, n, node[column], 0)
+        loading.sizes[level] = n
+        if level == 0:
+            last[:] = node[:keys, n - 1]
+    loading.sizes[-1] = tree.count > 0
+    return last
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
@@ -208,7 +271,7 @@ def build_segment(
     """
     pager = SegmentPager(file, first, version, page_words)
     try:
-        built = build(pager, spec, batches)
+        built = build(pager, Tree.empty(spec), batches)
     finally:
         pager.close()
     pages, tree = pager.next - first, built.tree

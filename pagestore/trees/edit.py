@@ -33,7 +33,8 @@ from pagestore.runtime.types import Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
 from pagestore.storage.pager import Pager as StorePager
-from pagestore.trees.build import bulk
+from pagestore.trees.build import append
+from pagestore.trees.kernels import build as k_build
 from pagestore.trees.kernels import edit as k_apply
 from pagestore.trees.kernels import edit_groups as k_indexed
 from pagestore.trees.kernels import edit_groups as kernel
@@ -70,12 +71,14 @@ from pagestore.trees.kernels.node_buffer import (
     WORDS,
     WRITTEN,
 )
+from pagestore.trees.read import first_from
 from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
 from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
 PART_EDITS = 1 << 11  # edits that are worth a thread of their own; half a millisecond of work
+APPENDED = 1 << 13  # edits; fewer are appended faster page by page than by a bulk load
 PAGE_EDITS = 16  # edits that take as long as reading, making and writing a page
 ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
@@ -119,7 +122,7 @@ def apply_indexed(
     Row t of places[T, C] lists the columns of tree t, in its order; row 0 is ignored.  Returns the new trees,
     and the delta of each.  A few edits take one call of a kernel for all trees.
     """
-    actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
+    actions, edits = _own(actions), _own(edits)
     if not len(actions):
         return list(trees), [(actions, edits)] * len(trees)
     visible = trees[0].spec.columns if visible is None else visible
@@ -179,10 +182,9 @@ _ROW = attrgetter("pointer", "height", "spec.keys", "spec.values", "spec.tree_id
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
     """Apply edits like `apply`, in as many descents as needed."""
-    if not tree.root:
-        built = _build(pager, tree, actions, edits)
-        if built:
-            return built
+    built = _load(pager, tree, actions, edits)
+    if built:
+        return built
     tree, left, delta = _descend(pager, tree, actions, edits, visible)
     if not left:
         return tree, delta
@@ -195,13 +197,20 @@ def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray
     return tree, (actions[order], rows.take(order, axis=1))
 
 
-def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
-    """Apply edits to an empty tree by a bulk build; return None for few edits, and for a support to be refused."""
-    there = actions != ERASE
-    if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
+def _load(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
+    """Apply edits that only append records by a bulk load; return None for others, few, and a support to be refused."""
+    kept = actions != ERASE
+    if np.count_nonzero(kept) <= (APPENDED if tree.root else FEW) or edits[-1, actions == ADD].min(initial=1) < 1:
         return None
-    rows = edits.compress(there, axis=1)
-    return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
+    if tree.root and (tree.spec.columns > k_build.WIDE or not is_after(pager.pages, tree, edits)):
+        return None
+    rows = edits if kept.all() else edits.compress(kept, axis=1)
+    return append(pager, tree, [rows]), (np.full(rows.shape[1], INSERT), rows)
+
+
+def is_after(pages: Pages, tree: Tree, rows: np.ndarray) -> bool:
+    """Return whether rows[C, n] in key order, at least one, all come after the last record of a tree.  O(height)."""
+    return not tree.root or not first_from(pages, tree, rows[: tree.spec.keys, :1])[0][0]
 
 
 class Share(NamedTuple):
@@ -322,6 +331,12 @@ def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Excep
     return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
 
 
+def _own(words: np.ndarray) -> np.ndarray:
+    """Return words as kernels take them: contiguous int64 that may be written to, a copy only if they are not yet."""
+    words = np.ascontiguousarray(words, np.int64)
+    return words if words.flags.writeable else words.copy()
+
+
 def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
     """Sort edits by key and compose those of one key, in the order given, into one.
 
@@ -333,10 +348,10 @@ def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[n
     (array([0, 1]), array([[3, 7]]))
     """
     n, keys = len(actions), spec.keys
-    edits = np.ascontiguousarray(edits, np.int64)
+    edits = _own(edits)
     if n < 2 or ASCENDS.call(edits[:keys]):
         return actions, edits
-    given = keys, spec.columns, np.ascontiguousarray(actions, np.int64), edits
+    given = keys, spec.columns, _own(actions), edits
     room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
     if n <= MERGED:
         left = COMPOSE_FEW.call(*given, np.empty(2 * n, np.int64), *room)
@@ -362,6 +377,7 @@ def one_batch(parts: Sequence[Edits]) -> Edits:
 PAGES, PAGES_MAX = 64, 256  # pages that all queues together may write in a first call: at least, at most
 PAGES_AGAIN = 1024  # ... in a second call, if they were too few
 MOST = 4000  # edits in a queue
+MANY, SHORTER = 24, 8  # queues of more trees hold one in SHORTER of these
 
 
 class EditQueue(NamedTuple):
@@ -397,24 +413,28 @@ class EditQueues:
             places[first : first + rows, :columns] = queue.places
         shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
         self._table = np.array([(0, 0, spec.keys, spec.values, spec.tree_id) for spec in specs], np.int64)
-        self._waiting, self.waits = np.empty((len(queues), width, MOST), np.int64), np.zeros(len(queues), np.int64)
-        self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
+        most = MOST if len(specs) <= MANY else MOST // SHORTER
+        self._waiting, self.waits = np.empty((len(queues), width, most), np.int64), np.zeros(len(queues), np.int64)
+        self._deltas = np.empty((len(specs), width, 2 * most), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
         self._taken, self._retired = np.zeros(kernel.TAKEN, np.int64), np.empty((2 * PAGES_AGAIN, 3), np.int64)
         self._queues = Queues(
             shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits, self._deltas, self._tallies
         )
         self._left: Sequence[Tree] = ()  # the trees that are in the table
-        self._asked = PAGES_AGAIN, self._columns, folds, 2 * MOST
-        moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
-        self._reordering = Reordering(moving, order, np.empty(2 * MOST, bool))
+        self._asked = PAGES_AGAIN, self._columns, folds, 2 * most
+        moving, order = np.empty((2, width, 2 * most), np.int64), np.empty(4 * most, np.int64)
+        self._reordering = Reordering(moving, order, np.empty(2 * most, bool))
 
     def clear(self) -> None:
         """Empty all queues."""
         self.waits.fill(0)
 
     def wait(self, g: int, actions: np.ndarray, rows: np.ndarray) -> None:
-        """Put edits into the empty queue g: actions int64[n], rows int64[C, n] in any order, n at most MOST."""
+        """Put edits into the empty queue g: actions int64[n], rows int64[C, n] in any order.
+
+        At most MOST / SHORTER edits fit in any queue.
+        """
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 

@@ -235,10 +235,6 @@ class TestDegenerateBodies:
         m.change([("f", (1, 0), False), ("edge", (3, 3), False), ("edge", (4, 3), True), ("a", (8,), True)])
         m.change([(name, row, False) for name in ("a", "edge") for row in list(m.workspace[name])])
 
-    def test_a_view_without_columns_is_refused(self, views):
-        with pytest.raises(errors.ConstructError, match=r"main:1:35: p\(\) has no columns"):
-            views(EDGE + "    p() <- edge(_, _).")
-
     def test_an_aggregate_over_no_variable_is_refused(self, views):
         with pytest.raises(errors.ConstructError, match=r"^main:1:31: this aggregates over no variable, .*; name one"):
             views(EDGE + "n[] = c <- agg<<c = count()>> (edge(1, _) ; edge(_, 1)).")

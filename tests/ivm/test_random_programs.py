@@ -1,13 +1,14 @@
 """Random programs under random edits: what is maintained equals what the slow truth derives, each time."""
 
 import tempfile
+from math import inf
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from ivm.engine import engine
+from ivm.engine import engine, installed
 from ivm.engine.compile import query
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.maintenance import probe
@@ -114,8 +115,10 @@ def follow_with_threads(case: tuple[str, list]) -> None:
 def follow_huge_deltas(case: tuple[str, list], rows: int, maintenance: str) -> None:
     """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
+        patch.setattr(engine.Engine, "_propagating", lambda *_: inf)
         patch.setattr(engine, "LARGE_FROM", rows)
+        patch.setattr(installed, "SIZES_FACTOR", 1.5)  # and for that it is planned anew
+        patch.setattr(installed, "SIZES_FREE", 0)
         follow(case, maintenance=maintenance)
 
 

@@ -1,6 +1,7 @@
 """Scans, stars, chains and the like: what is filled and maintained is what the slow truth and DuckDB say, each time."""
 
 import tempfile
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
+from ivm.engine import engine, installed
 from ivm.errors import RangeError
-from ivm.plan import planner
+from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
@@ -20,9 +22,12 @@ EXAMPLES = 40  # campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 ways = st.sampled_from(["auto", "auto", "probe", "match"])
 FORCED = {
-    "chosen": {},
-    "joined": {"_in_columns": lambda *_: None},
-    "by columns": {"lists_pairs": lambda *_: False, "COLUMN_ROWS": 1e9},
+    "chosen": [],
+    "joined": [(planner, "_in_columns", lambda *_: None)],
+    "by columns": [(planner, "lists_pairs", lambda *_: False), (planner, "COLUMN_ROWS", 1e9)],
+    "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
+    "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
+    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (engine, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])
 
@@ -49,8 +54,9 @@ class Database:
 
 def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in FORCED[plans].items():
-            patch.setattr(planner, name, value)
+        for place, name, value in FORCED[plans]:
+            patch.setattr(place, name, value)
+        patch.setattr(columns, "SLICE", 2 if plans == "by columns" else columns.SLICE)
         follow_forced(case, loaded, maintenance)
 
 
@@ -171,8 +177,28 @@ def test_the_work_of_a_shape_is_counted(rule, star):
     star.verify("s")
 
 
-def test_an_index_is_built_by_the_first_change_that_needs_it(star, tmp_path):
+def test_a_change_that_lacks_an_index_is_joined_by_columns_at_first(star):
+    """Passing over the facts a few times costs less than an index of them; then that is built."""
+    star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
+    star.install("l(i, y) <- fact(i, a, _, _), da(a, y).", "list")
+    for number in range(8):
+        with Meter(star.store) as meter, star.transaction() as txn:
+            txn.delete("da", [(number, number % 7)])
+            txn.insert("da", [(number, 3), (200 + number, 5)])
+        star.verify("s")
+        star.verify("l")
+        assert bool(indices(star)) == (number >= 5)
+        assert 0 < meter.counts["pages read"] < 350
+    with star.transaction() as txn:  # of two relations at once
+        txn.delete("da", [(50, 1)])
+        txn.delete("db", [(3, 3)])
+    star.verify("s")
+    assert star.check() == []
+
+
+def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
     """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
+    monkeypatch.setattr(engine, "INDEXED", 0)  # no change is joined by columns
     star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
     star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
     assert not indices(star) and star.explain("s").count("$index:fact") == 2

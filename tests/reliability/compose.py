@@ -14,16 +14,18 @@ import tempfile
 import warnings
 from collections import Counter
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
 import ivm
-from ivm.engine import engine
+from ivm.engine import engine, installed
 from ivm.engine.compile import compile, query
 from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, FunctionConflictError, LimitError, RangeError, RuleError, RuleWarning
 from ivm.lang.ir import ROPE
+from ivm.lang.rewrite import numbers
 from ivm.maintenance import probe
 from tests.support import naive
 from tests.support.mirror import Edit
@@ -31,10 +33,12 @@ from tests.support.programs.compositions import PAIRS, ROUNDS_MAX, WAYS, Case, c
 
 REFUSALS = FunctionConflictError, RangeError, LimitError
 ANEW, NEVER = 2, 1 << 30
+SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
+FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
 PATCHES = {
-    WAYS[1]: [(engine, "LARGE_FROM", 2), (engine, "RELATION_SHARE_MAX", 0.0)],
-    WAYS[2]: [(engine, "REFILL_FROM", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
-    WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW)],
+    WAYS[1]: [(engine, "LARGE_FROM", 2), (engine.Engine, "_propagating", lambda *_: inf)],
+    WAYS[2]: [(engine, "REFILL_FROM", NEVER), (engine, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
+    WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
     WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
     WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
 }
@@ -62,7 +66,7 @@ def error_of(case: Case, counts: Counter[str] | None = None) -> Exception | None
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", RuleWarning)  # what is used once
-        for module, name, value in PATCHES.get(case.way, ()):
+        for module, name, value in (*FEW, *PATCHES.get(case.way, ())):
             stack.enter_context(patch.object(module, name, value))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if case.lasting else None
         try:

@@ -1,5 +1,6 @@
 """Statements of SQL on a workspace: tables, edits, kept views, transactions, parameters."""
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import ivm
 from ivm.sql.errors import SqlError
+from pagestore.errors import VersionError
 
 
 @pytest.fixture
@@ -103,40 +105,23 @@ def test_keys_conflict_and_move(ws: ivm.Workspace) -> None:
     assert rows(ws, "SELECT * FROM u") == [(1, 2), (2, 2), (7, 70)]
 
 
-WRONG = [
-    ("SELECT kk FROM t", "sql:1:8: no column kk is in these tables: did you mean k?"),
-    ("SELECT * FROM tt", "sql:1:15: no table or view tt exists: did you mean t?"),
-    ("SELECT k FROM t JOIN u ON t.k = u.k", "sql:1:8: k is ambiguous: write one of t.k, u.k"),
-    ("SELECT x.k FROM t", "sql:1:8: no table x is in this query; there is t"),
-    ("SELECT t.e FROM t", "sql:1:8: t has no column e; there is k, a, b, d"),
-    ("SELECT a, b, count(*) FROM t GROUP BY a", "sql:1:11: b is neither grouped nor in an aggregate"),
-    ("SELECT sum(b) FROM t", "sql:1:8: sum takes numbers, and this is VARCHAR: CAST it"),
-    ("SELECT k FROM t WHERE b = 3", "a VARCHAR and a INTEGER are not compared: CAST one of them"),
-    ("SELECT k FROM t WHERE a = 'x'", "'x' is not a value of type INTEGER"),
-    ("SELECT k FROM t WHERE sum(a) > 3", "an aggregate has no place here"),
-    ("SELECT k FORM t WHERE", "sql:1:"),
-    ("INSERT INTO t (k, aa) VALUES (4, 4)", "t has no column aa: did you mean a?"),
-    ("INSERT INTO u VALUES (4)", "1 values for 2 columns of u"),
-    ("INSERT INTO t (k) VALUES (4)", "t.a is NOT NULL, and a row has no value for it"),
-    ("INSERT INTO u VALUES ('x', 4)", "'x' is not a value of type INTEGER"),
-    ("CREATE TABLE t (k INTEGER PRIMARY KEY)", "t exists already"),
-    ("CREATE TABLE z (k LIST)", "columns of type LIST"),
-    ("DROP TABLE z", "no table or view z exists"),
-    ("UPDATE z SET a = 1", "no table z exists"),
-    ("SELECT frobnicate(a) FROM t", "frobnicate: this function is not known"),
-    ("SELECT current_date FROM t", "rows follow from what is stored, and not from a clock or chance"),
-    ("SELECT k FROM t FOR VERSION AS OF 3", "time travel is not evaluated"),
-    ("SELECT k FROM t WHERE k = ?", "1 parameters are wanted, and 0 given"),
-    ("SELECT k FROM t UNION SELECT k, c FROM u", "the queries have 1 and 2 columns"),
-    ("GRANT ALL ON t TO ada", "cannot be evaluated as a statement"),
-]
+TABLE = Path(__file__).with_name("wrong.txt").read_text().rstrip()  # statements, and below each its message, indented
+WRONG = [part.split("\n", 1) for part in re.split(r"\n(?! )", TABLE)]
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG)
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=[text for text, _ in WRONG])
 def test_wrong_statements_say_where_and_what(ws: ivm.Workspace, text: str, message: str) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")
     with pytest.raises(SqlError) as caught:
         ws.sql(text)
-    assert message in str(caught.value)
+    assert str(caught.value) == "\n".join(line[4:] for line in message.split("\n"))
+
+
+def test_a_file_or_version_that_does_not_exist_is_named(ws: ivm.Workspace) -> None:
+    with pytest.raises(SqlError, match="none.csv: "):
+        ws.sql("COPY t FROM 'none.csv'")
+    with pytest.raises(VersionError, match="version 999 is not retained"):
+        ws.sql("SELECT k FROM t FOR VERSION AS OF 999")
 
 
 def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
@@ -151,6 +136,20 @@ def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
     assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]
 
 
+def test_bags_of_sql_are_those_of_the_store(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM h")
+    before = ws.store.version
+    ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'y'), (2, 'x')")
+    assert ws["v"].info.bag and ws["h"].info.bag
+    with ws.transaction() as txn:
+        txn.insert("h", [(1, "x")])
+        txn.delete("h", [(2, "x")])
+    assert list(ws["v"]) == [(1,), (1,), (1,)]
+    with ws.at(before) as old:
+        assert list(old["v"]) == []
+    assert ws.check() == []
+
+
 def test_a_table_is_made_of_a_query(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE z AS SELECT a, b FROM t")
     assert rows(ws, "SELECT * FROM z ORDER BY a, b") == [(2, "x"), (2, "y"), (5, "x")]
@@ -162,3 +161,88 @@ def test_an_order_may_mix_directions_of_texts(ws: ivm.Workspace) -> None:
     assert list(ws["v"]) == [(1, 2), (2, 1), (3, 3)]
     ws.sql("UPDATE t SET b = 'zz' WHERE k = 3")
     assert list(ws["v"]) == [(1, 3), (2, 2), (3, 1)]
+
+
+def test_returning_says_what_changed(ws: ivm.Workspace) -> None:
+    assert rows(ws, "INSERT INTO u VALUES (1, 5), (9, 90) ON CONFLICT DO NOTHING RETURNING *") == [(9, 90)]
+    assert rows(ws, "UPDATE u SET c = c + 1 WHERE k < 4 RETURNING k, c * 2 AS twice") == [(1, 22), (3, 62)]
+    assert rows(ws, "DELETE FROM u WHERE k = 9 RETURNING c") == [(90,)]
+    assert rows(ws, "DELETE FROM u WHERE k = 9 RETURNING c") == []
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR)")
+    assert rows(ws, "INSERT INTO h VALUES (1, NULL), (1, NULL) RETURNING a") == [(1,), (1,)]
+    assert rows(ws, "DELETE FROM h RETURNING *") == [(1, None), (1, None)]
+
+
+def test_older_versions_are_read(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a, s FROM h")
+    first = ws.store.version
+    ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'x'), (2, NULL)")
+    second = ws.store.version
+    ws.sql("DELETE FROM h WHERE a = 1; UPDATE u SET c = 0 WHERE k = 1")
+    assert rows(ws, f"SELECT * FROM v FOR VERSION AS OF {second}") == [(1, "x"), (1, "x"), (2, None)]
+    assert rows(ws, f"SELECT o.c, u.c FROM u JOIN u AT (VERSION => {second}) o USING (k) WHERE o.c <> u.c") == [(10, 0)]
+    changes = f"SELECT a, _change_type, count(*) FROM changes(v, {first}, {second}) GROUP BY a, _change_type"
+    assert sorted(rows(ws, changes)) == [(1, "insert", 2), (2, "insert", 1)]
+    gone = f"SELECT a, s, _change_type FROM changes(v, {second}, {ws.store.version})"
+    assert rows(ws, gone) == [(1, "x", "delete"), (1, "x", "delete")]
+    assert "sql_version_0" not in ws
+
+
+def test_files_are_copied(ws: ivm.Workspace, tmp_path: Path) -> None:
+    for name in ("t.csv", "t.parquet", "t.tsv"):
+        before = rows(ws, "SELECT * FROM t")
+        assert rows(ws, f"COPY (SELECT * FROM t) TO '{tmp_path / name}'") == [(3,)]
+        ws.sql("DELETE FROM t")
+        assert rows(ws, f"COPY t FROM '{tmp_path / name}'") == [(3,)]
+        assert rows(ws, "SELECT * FROM t") == before
+    (tmp_path / "h.txt").write_text("1;a\n2;\n")
+    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR)")
+    ws.sql(f"COPY h (a, s) FROM '{tmp_path / 'h.txt'}' (FORMAT csv, DELIMITER ';')")
+    assert rows(ws, "SELECT * FROM h ORDER BY a") == [(1, "a"), (2, None)]
+    with pytest.raises(SqlError, match="COPY has no option ROWS; there is format, header"):
+        ws.sql(f"COPY h FROM '{tmp_path / 'h.txt'}' (ROWS)")
+
+
+def test_constraints_of_tables_are_kept(ws: ivm.Workspace) -> None:
+    ws.sql("""CREATE TABLE kind (k INTEGER PRIMARY KEY, n VARCHAR UNIQUE);
+              CREATE TABLE item (id INTEGER PRIMARY KEY, price INTEGER CHECK (price >= 0), kind INTEGER REFERENCES kind,
+                                 a INTEGER, b INTEGER, UNIQUE (a, b));
+              CREATE TABLE loose (x INTEGER UNIQUE, y INTEGER, FOREIGN KEY (y) REFERENCES kind (k))""")
+    ws.sql("INSERT INTO kind VALUES (1, 'x'), (2, NULL), (3, NULL)")
+    ws.sql("INSERT INTO item VALUES (1, 5, 1, 1, 1), (2, NULL, NULL, NULL, 1), (3, 0, 2, NULL, 1)")
+    ws.sql("INSERT INTO loose VALUES (1, 1), (NULL, 2), (NULL, 2), (2, NULL)")
+    for statement, message in [
+        ("UPDATE item SET price = -1 WHERE id = 1", "item: CHECK (price >= 0) does not hold for price = -1"),
+        (
+            "INSERT INTO item VALUES (4, 1, 7, 5, 5)",
+            "item: FOREIGN KEY (kind) REFERENCES kind does not hold for kind = 7",
+        ),
+        ("INSERT INTO item VALUES (4, 1, 1, 1, 1)", "item: UNIQUE (a, b) does not hold"),
+        ("INSERT INTO kind VALUES (4, 'x')", "kind: UNIQUE (n) does not hold"),
+        ("INSERT INTO loose VALUES (1, 1)", "loose: UNIQUE (x) does not hold for x = 1"),
+        ("INSERT INTO loose VALUES (1, 3)", "loose: UNIQUE (x) does not hold for x = 1"),
+        ("DELETE FROM kind WHERE k = 2", "REFERENCES kind"),
+    ]:
+        before = rows(ws, "SELECT * FROM item"), rows(ws, "SELECT * FROM kind"), rows(ws, "SELECT * FROM loose")
+        with pytest.raises(SqlError) as caught:
+            ws.sql(statement)
+        assert message in str(caught.value)
+        assert before == (
+            rows(ws, "SELECT * FROM item"),
+            rows(ws, "SELECT * FROM kind"),
+            rows(ws, "SELECT * FROM loose"),
+        )
+    with ws.transaction() as txn:  # only the state after it counts
+        txn.sql("INSERT INTO item VALUES (4, 1, 9, 6, 6)")
+        txn.sql("INSERT INTO kind VALUES (9, 'z')")
+    ws.sql("DROP TABLE item; DROP TABLE loose; DROP TABLE kind")
+    assert ws.constraints == ()
+
+
+def test_columns_are_renamed_and_added(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, c FROM u; ALTER TABLE u RENAME COLUMN c TO d; UPDATE u SET d = 1")
+    assert rows(ws, "SELECT d FROM u WHERE k = 3") == [(1,)] and list(ws["v"]) == [(1, 1), (3, 1), (7, 1)]
+    ws.sql("CREATE TABLE h (a INTEGER); INSERT INTO h VALUES (1), (1); ALTER TABLE h ADD COLUMN b INTEGER DEFAULT 4")
+    assert rows(ws, "SELECT * FROM h") == [(1, 4), (1, 4)]
+    ws.sql("ALTER TABLE h DROP COLUMN a")
+    assert rows(ws, "SELECT * FROM h") == [(4,), (4,)]

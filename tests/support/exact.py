@@ -52,6 +52,7 @@ def read(text: str, wanted: Type, quoted: bool | None) -> Any:
         return _if(quoted is not False, text if name == "string" else text.encode())
     if name == "bool":
         known = {"true": True, "false": False, **({"1": True, "0": False} if quoted is None else {})}
+        text = text.lower() if quoted is None else text
         return _if(not quoted and text in known, known.get(text))
     if name in ("int64", "uint64", "float64", "decimal"):
         _if(not quoted or name == "decimal", 0)

@@ -18,7 +18,7 @@ from functools import reduce
 from itertools import count
 from re import fullmatch
 
-from ivm.errors import FunctionConflictError, LimitError, RangeError
+from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -36,6 +36,8 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
+from ivm.lang.rewrite import numbers
+from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.expression import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code
@@ -44,6 +46,7 @@ State = dict[str, set | dict]
 Binding = dict[str, object]
 
 ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
+LISTED_MAX = 64  # numbers of a range: the join would take all pairs of the helpers' rows
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
@@ -76,6 +79,10 @@ def evaluate(program: Program, state: State) -> State:
             before = now
             derive(program, rules, full, passing=True)
         derive(program, rules, full)
+    for rule in program.rules:
+        (name, *_) = [head.predicate for head in rule.heads]
+        if is_constraint(name) and full[name]:
+            raise ConstraintError(rule.where, rule.text, (), [], len(full[name]))
     return full
 
 
@@ -208,6 +215,8 @@ def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Bindin
         return
     atom, *rest = atoms
     for row in rows_of(state[atom.predicate]):
+        if atom.predicate.endswith(("$blocks", "$units")) and row[0] >= LISTED_MAX:
+            continue
         extended = unified(atom, row, binding)
         if extended is not None:
             yield from joined(rest, extended, state)
@@ -295,6 +304,11 @@ def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
             return None
         operand = total if term.op in "+-" else value
         return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
+    if isinstance(term, Call) and term.name == "try":
+        try:
+            return total(term.args[0], binding, leaf)
+        except RangeError:
+            return None
     if isinstance(term, Call):
         return called(term, [total(arg, binding, leaf) for arg in term.args])
     found = term.value if isinstance(term, Const) else binding[term.name]
@@ -317,12 +331,24 @@ CALLED: dict[str, Callable] = {
     "least": min,
     "greatest": max,
     "string:length": len,
+    "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
+    "string:parts": lambda text, separator: len(text.split(separator)) if separator else 1,
+    "string:split_part": lambda text, separator, n: dict(
+        enumerate(text.split(separator) if separator else [text], start=1)
+    ).get(n, ""),
+    "$count": lambda low, high, step: min(
+        len(range(units(low), units(high), step)), numbers.LISTED_MAX + 1
+    ),
+    "$nth": lambda low, step, block, unit, size: computed("+", low, (block + unit) * step),
+    "$within": lambda value, low, high, step: units(value) in range(units(low), units(high), step),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
 
 def called(term: Call, args: list) -> object:
-    """The value of some of the functions of terms; tests/ivm/plan/test_functions.py has all."""
+    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has all."""
+    if None in args and term.name != "if":
+        return None
     try:
         return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
     except ArithmeticError as error:
@@ -408,6 +434,8 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         if op == "quantile":
             share = Fraction(str(constants[0]))
             return [(in_order[max(0, math.ceil(share * len(members)) - 1)],)]
+        if op == "quantile_cont":
+            return [(interpolated(sorted(taken), float(constants[0])),)]
         if op == "count_distinct":
             return [(len(set(members)),)]
         if op == "concat":
@@ -421,6 +449,19 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
         return [(in_range(AGGREGATE[op](taken)),)]
     except OverflowError as error:
         raise RangeError(str(error)) from None
+
+
+def interpolated(values: list, share: float) -> float | Decimal:
+    """The value at a share of the way through sorted values, between two of them; a decimal is cut."""
+    place = share * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
+        return with_infinities("median", [low, high] if place % 1 else [low, low])
+    found = Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(place - math.floor(place))
+    if not isinstance(low, Decimal):
+        return float(found)
+    unit = 10 ** -low.as_tuple().exponent
+    return Decimal(int(float(found * unit))).scaleb(low.as_tuple().exponent)
 
 
 def with_infinities(op: str, values: list[float]) -> float:

@@ -156,6 +156,7 @@ class Clause:
             *((f"{op}({argument})", False) for op in plain),
             *((f"{op}({argument}, {other})", False) for op in ordered),
             (f"quantile({argument}, {share})", False),
+            (f"quantile_cont({argument}, {share})", False),
             (f"top({argument}, {most})", True),
             (f"bottom({argument}, {other}, {most})", True),
         ])  # fmt: skip

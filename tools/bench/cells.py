@@ -1,21 +1,17 @@
-"""What cells hold and are sent, what that costs, and what the shares predict up to 10^11 edges.
+"""What cells hold and are sent, what that costs, and what the shares predict up to 10^11 edges, for triangles.
 
-    python -m pagestore_tools.bench cells [--edges 20000]
+`cells` counts the rows of a random graph over 1, 4 and 8 cells in this process. Then the bytes of an edge that were
+found there, and the same search for shares, give a table for larger graphs.
 
-evaluates triangles of a random graph over 1, 4 and 8 cells in this process, and counts rows. Then the bytes of an edge
-that were found there, and the same search for shares, give a table for larger graphs.
-
-    python -m pagestore_tools.bench cell_costs [--edges 200000] [--cells 8]
-
-evaluates triangles, probed and with sensitivity indices, then applies batches of changes. Bytes are those of pages of
-trees. Memory is what the peak of a process with one cell grows by, for each edge, from twice to eight times as many of
-them; with sensitivity indices, for each row of these.
+`cell_costs` applies batches of changes, probed and with sensitivity indices. Bytes are those of pages of trees. Memory
+is what the peak of a process with one cell grows by, for each edge, from twice to eight times as many of them; with
+sensitivity indices, for each row of these.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +26,7 @@ from ivm.spark.executors import Here, Stage
 from ivm.spark.shares import choose_shares
 
 from ..cli.answers import table
-from .harness import Command, output, peak_bytes
+from .harness import Command, apart, peak_bytes
 
 TRIANGLES = "edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
 COUNTED = (1, 4, 8)
@@ -52,20 +48,17 @@ def random_edges(edges: int, degree: int) -> pa.Table:
     return pa.table({"x": rows[:, 0], "y": rows[:, 1]})
 
 
-# -- rows counted, and on paper
-
-
 def count(edges: int, cells: int, folder: Path) -> tuple[tuple[str, ...], float]:
     """Return the counts of one layout as a row, and the bytes of the stores for each row of an atom and of a home."""
     rows = random_edges(edges, 8)
     with Cells.create(folder, TRIANGLES, cells, options={"sync": "off"}, sizes={"edge": rows.num_rows}) as made:
         applied = made.apply(1, {"edge": rows})
-        held = made.layout.writers[0].held if cells > 1 else 0.0
+        predicted = made.layout.writers[0].held if cells > 1 else 0.0
         found = [sum(account[-1]["received"].values()) for account in applied.accounts.values()] if cells > 1 else [0]
         work = [sum(account["operations"] for account in accounts) for accounts in applied.accounts.values()]
         size = sum(file.stat().st_size for file in folder.rglob("cell-*.pages"))
         shares = " ".join(map(str, made.layout.writers[0].shares.values())) or "1"
-    counts = held, max(found), sum(found), sum(work) / cells, max(work)
+    counts = predicted, max(found), sum(found), sum(work) / cells, max(work)
     return (str(cells), shares, *(f"{n:,.0f}" for n in counts)), size / (rows.num_rows + sum(found))
 
 
@@ -79,10 +72,6 @@ def on_paper(edges: int, cells: int, bytes_of_row: float) -> tuple[str, ...]:
     return (*shown, f"{copies:.0f}", f"{sent:,.0f}", f"{sent / shares.cells:,.0f}")
 
 
-def _count_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--edges", type=int, default=20_000)
-
-
 def _count(options: argparse.Namespace) -> int:
     """Count, then calculate, and print both tables."""
     with tempfile.TemporaryDirectory() as folder:
@@ -93,9 +82,6 @@ def _count(options: argparse.Namespace) -> int:
     return 0
 
 
-# -- costs
-
-
 class Counting(Here):
     """Counts the rows' bytes on their way from cell to cell."""
 
@@ -104,14 +90,11 @@ class Counting(Here):
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
         """See Executor."""
 
-        def counting(stage: Stage) -> Stage:
-            def run(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-                self.sent += sum(len(message.payload) for message in messages if message.channel != TICK)
-                return stage(batch, cell, messages)
+        def counting(stage: Stage, batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
+            self.sent += sum(len(message.payload) for message in messages if message.channel != TICK)
+            return stage(batch, cell, messages)
 
-            return run
-
-        return super().run(batch, [counting(stage) for stage in stages], files, cells)
+        return super().run(batch, [partial(counting, stage) for stage in stages], files, cells)
 
 
 class Costs(NamedTuple):
@@ -136,42 +119,32 @@ def costs(folder: Path, edges: pa.Table, cells: int, mode: str) -> Costs:
                 gone = edges.take(rng.choice(edges.num_rows, CHANGES, replace=False))
             kinds = pa.array(["delete" if number % 2 else "insert"] * CHANGES)
             rows += sum(made.apply(number, {"edge": gone.append_column("_change_type", kinds)}).received.values())
-    bytes_, counted = [0, 0], [0, 0]
+    sizes, counted = [0, 0], [0, 0]  # of rows, and of sensitivity rows
     for file in folder.rglob("cell-*.pages"):
         with ivm.open(file, mode="r") as workspace, workspace.store.snapshot() as snap:
-            stat = workspace.store.stat()
-            for name, pages in stat.relations.items():
-                of_sensitivity, predicate = name.startswith(SENSITIVITY), workspace.predicates.get(name)
-                if predicate is not None and not predicate.extensional:
-                    continue  # a view
-                bytes_[of_sensitivity] += pages * stat.page_size
-                if of_sensitivity or predicate is not None:
-                    counted[of_sensitivity] += snap.tree(name).count
-    changes = BATCHES * CHANGES
-    each = [size / max(n, 1) for size, n in zip(bytes_, counted, strict=True)]
+            for name, pages in workspace.store.stat().relations.items():
+                sensitivity, predicate = name.startswith(SENSITIVITY), workspace.predicates.get(name)
+                if predicate is None or predicate.extensional:  # else a view
+                    sizes[sensitivity] += pages * workspace.store.page_size
+                    counted[sensitivity] += snap.tree(name).count * (sensitivity or predicate is not None)
+    each, changes = [size / max(n, 1) for size, n in zip(sizes, counted, strict=True)], BATCHES * CHANGES
     return Costs(counted[0], counted[1], each[0], each[1], rows / changes, counting.sent / changes)
 
 
-def _cost_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--edges", type=int, default=200_000)
-    parser.add_argument("--cells", type=int, default=8)
-    parser.add_argument("--peak", choices=MODES, help=argparse.SUPPRESS)
+def _peak(edges: int, mode: str) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        costs(Path(folder) / "c", random_edges(edges, 16), 1, mode)
+    return peak_bytes()
 
 
 def _cost(options: argparse.Namespace) -> int:
-    """Measure and print; with --peak, the most memory that this process takes for one cell."""
-    if options.peak:
-        with tempfile.TemporaryDirectory() as folder:
-            costs(Path(folder) / "c", random_edges(options.edges, 16), 1, options.peak)
-        print(peak_bytes())
-        return 0
-    rows, graph, memory = [], random_edges(options.edges, 16), list[float]()
-    command = sys.executable, "-m", "pagestore_tools.bench", "cell_costs", "--edges"
+    """Measure and print."""
+    rows, memory = [], list[float]()
     for mode in MODES:
         with tempfile.TemporaryDirectory() as folder:
-            found = costs(Path(folder) / "c", graph, options.cells, mode)
-            one = costs(Path(folder) / "one", graph, 1, mode)
-        few, many = (int(output([*command, options.edges * n, "--peak", mode]).split()[-1]) for n in PEAKS)
+            graph = random_edges(options.edges, 16)
+            found, one = (costs(Path(folder) / str(cells), graph, cells, mode) for cells in (options.cells, 1))
+        few, many = (apart(_peak, options.edges * times, mode) for times in PEAKS)
         memory.append((many - few) / (options.edges * (PEAKS[1] - PEAKS[0])))
         each = memory[0] if mode == MODES[0] else (memory[1] - memory[0]) * one.rows / one.sensitivity_rows
         rows.append([mode, f"{found.rows:,}", f"{found.row_bytes:.0f}", f"{found.sensitivity_rows / found.rows:.1f}",
@@ -181,4 +154,6 @@ def _cost(options: argparse.Namespace) -> int:
     return 0
 
 
-CELLS, COSTS = Command(_count_arguments, _count), Command(_cost_arguments, _cost)
+EDGES, CELL_NUMBER = {"type": int, "default": 20_000}, {"type": int, "default": 8}
+CELLS = Command(_count, {"--edges": EDGES})
+COSTS = Command(_cost, {"--edges": EDGES | {"default": 200_000}, "--cells": CELL_NUMBER})

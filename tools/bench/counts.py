@@ -1,22 +1,19 @@
-"""Counts operations over sizes, from 10^3 on, and draws them.
-
-python -m pagestore_tools.bench counts docs/scan-counts.svg --largest 7           scans, updates, stabs, complements
-python -m pagestore_tools.bench recursion_counts docs/recursion-counts.svg --largest 6   maintained reachability
-"""
+"""Counts operations over sizes, from 10^3 on, and draws them: of scan trees, and of maintained reachability."""
 
 import argparse
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from math import log2, log10
 from pathlib import Path
 
 import numpy as np
 
-import ivm
 import pagestore
 from pagestore.host import COUNT, MAX, SET, Complement, Spec, Transaction, Tree, bulk, fold_many, interval_spec
 from pagestore.tooling import Rows, applications, apply, overlaps_counted
+
+from .harness import Command, workspace_with
 
 SCANS = 300
 UPDATES = 300
@@ -28,31 +25,48 @@ RULES = """
     edge(x, y) -> int(x), int(y).  start(x) -> int(x).
     reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y).
 """
+WIDTH, HEIGHT, LEFT, TOP = 720, 380, 60, 20
 
 
-@dataclass(frozen=True)
-class Counted:
-    """A command that counts for sizes up to `--largest`, and draws a line for each of the counts' titles."""
+def _draw(
+    counts: Callable[[int, Path], dict[str, float]], colours: tuple[str, ...], options: argparse.Namespace
+) -> int:
+    """Count for each size, print, and draw a line for each of the counts' titles."""
+    sizes = [10**power for power in range(3, options.largest + 1)]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n in sizes:
+            found.append(counts(n, Path(folder)))
+            print(f"{n:>10,}", "  ".join(f"{name} {value:.1f};" for name, value in found[-1].items()))
+    lines = {name: [counts[name] for counts in found] for name in found[0]}
+    options.out.write_text(picture(sizes, lines, colours), encoding="utf-8")
+    return 0
 
-    counts: Callable[[int, Path], dict[str, float]]
-    colours: tuple[str, ...]
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's arguments."""
-        parser.add_argument("out", type=Path, help="the picture, as SVG")
-        parser.add_argument("--largest", type=int, default=6, help="the largest size, as a power of ten")
+def picture(sizes: list[int], lines: dict[str, list[float]], colours: tuple[str, ...]) -> str:
+    """Return the lines as SVG, over the logarithm of the sizes, which begin with 1,000."""
+    most = max(map(max, lines.values())) * 1.1
+    xs = [LEFT + (WIDTH - LEFT - 20) * (log10(n) - 3) / max(1, log10(sizes[-1]) - 3) for n in sizes]
 
-    def run(self, options: argparse.Namespace) -> int:
-        """Count, print and draw."""
-        sizes = [10**power for power in range(3, options.largest + 1)]
-        found = []
-        with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
-            for n in sizes:
-                found.append(self.counts(n, Path(folder)))
-                print(f"{n:>10,}", "  ".join(f"{name} {value:.1f};" for name, value in found[-1].items()))
-        lines = {name: [counts[name] for counts in found] for name in found[0]}
-        options.out.write_text(picture(sizes, lines, self.colours), encoding="utf-8")
-        return 0
+    def y(value: float) -> float:
+        return TOP + HEIGHT * (1 - value / most)
+
+    def text(x: float, y: float, content: str, more: str = "text-anchor='middle'") -> str:
+        return f"<text x='{x:.0f}' y='{y:.0f}' {more}>{content}</text>"
+
+    parts = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{HEIGHT + 180}' "
+        "font-family='sans-serif' font-size='13'><rect width='100%' height='100%' fill='white'/>"
+    ]
+    for value in range(0, int(most), 20 if most > 60 else 5):
+        line = f"<line x1='{LEFT}' x2='{WIDTH - 20}' y1='{y(value):.0f}' y2='{y(value):.0f}' stroke='#dddddd'/>"
+        parts.append(line + text(LEFT - 8, y(value) + 4, str(value), "text-anchor='end'"))
+    parts += [text(x, TOP + HEIGHT + 18, f"10^{log10(n):.0f}") for x, n in zip(xs, sizes, strict=True)]
+    for i, ((title, values), colour) in enumerate(zip(lines.items(), colours, strict=False)):
+        points = " ".join(f"{x:.0f},{y(value):.0f}" for x, value in zip(xs, values, strict=True))
+        parts.append(f"<polyline points='{points}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        parts.append(text(LEFT, TOP + HEIGHT + 45 + 20 * i, title, f"fill='{colour}'"))
+    return "\n".join([*parts, "</svg>\n"])
 
 
 def of_trees(n: int, folder: Path) -> dict[str, float]:
@@ -105,8 +119,7 @@ def _complement(txn: Transaction, ids: np.ndarray, random: np.random.Generator) 
 
 
 def _blocks(*columns: np.ndarray) -> Iterable[np.ndarray]:
-    rows = 1 << 18
-    return (np.stack([c[at : at + rows] for c in columns]) for at in range(0, len(columns[0]), rows))
+    return np.array_split(np.stack(columns), range(1 << 18, len(columns[0]), 1 << 18), axis=1)
 
 
 def of_recursion(edges: int, folder: Path) -> dict[str, float]:
@@ -116,12 +129,8 @@ def of_recursion(edges: int, folder: Path) -> dict[str, float]:
     """
     random = np.random.default_rng(edges)
     rows = np.unique(random.integers(0, edges // 2, (2, edges)), axis=1)
-    found = {}
-    with ivm.open(folder / f"{edges}.pages", sync="off") as workspace:
-        workspace.install(RULES)
-        with workspace.transaction() as txn:
-            txn.insert("start", [(np.bincount(rows[0]).argmax(),)])
-            txn.insert("edge", [*rows])
+    found, start = {}, np.bincount(rows[0]).argmax()
+    with workspace_with(folder / f"{edges}.pages", RULES, {"start": [(start,)], "edge": [*rows]}) as workspace:
         for delta in (1, 10, 100):
             operations = touched = 0
             for _ in range(TIMES):
@@ -137,33 +146,9 @@ def of_recursion(edges: int, folder: Path) -> dict[str, float]:
     return found
 
 
-def picture(sizes: list[int], lines: dict[str, list[float]], colours: tuple[str, ...]) -> str:
-    """Return the lines as SVG, over the logarithm of the sizes, which begin with 1,000."""
-    width, height, left, top = 720, 380, 60, 20
-    most = max(max(values) for values in lines.values()) * 1.1
-
-    def x(n: float) -> float:
-        return left + (width - left - 20) * (log10(n) - 3) / max(1, log10(sizes[-1]) - 3)
-
-    def y(value: float) -> float:
-        return top + height * (1 - value / most)
-
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height + 180}' "
-        "font-family='sans-serif' font-size='13'><rect width='100%' height='100%' fill='white'/>"
-    ]
-    for value in range(0, int(most), 20 if most > 60 else 5):
-        line = f"<line x1='{left}' x2='{width - 20}' y1='{y(value):.0f}' y2='{y(value):.0f}' stroke='#dddddd'/>"
-        parts.append(f"{line}<text x='{left - 8}' y='{y(value) + 4:.0f}' text-anchor='end'>{value}</text>")
-    for n in sizes:
-        label = f"10^{round(np.log10(n))}"
-        parts.append(f"<text x='{x(n):.0f}' y='{top + height + 18}' text-anchor='middle'>{label}</text>")
-    for i, ((title, values), colour) in enumerate(zip(lines.items(), colours, strict=False)):
-        points = " ".join(f"{x(n):.0f},{y(v):.0f}" for n, v in zip(sizes, values, strict=True))
-        parts.append(f"<polyline points='{points}' fill='none' stroke='{colour}' stroke-width='2'/>")
-        parts.append(f"<text x='{left}' y='{top + height + 45 + 20 * i}' fill='{colour}'>{title}</text>")
-    return "\n".join([*parts, "</svg>\n"])
-
-
-TREES = Counted(of_trees, COLOURS)
-RECURSION = Counted(of_recursion, (COLOURS[0], *COLOURS[2:]))
+FLAGS = {
+    "out": {"type": Path, "help": "the picture, as SVG"},
+    "--largest": {"type": int, "default": 6, "help": "the largest size, as a power of ten"},
+}
+TREES = Command(partial(_draw, of_trees, COLOURS), FLAGS)
+RECURSION = Command(partial(_draw, of_recursion, (COLOURS[0], *COLOURS[2:])), FLAGS)

@@ -1,14 +1,10 @@
-"""Benchmarks rows that come from files and go to files, in one process and by tasks of Spark, and views that follow.
-
-python -m pagestore_tools.bench files --quick       Parquet and CSV, loaded, written and as edits, beside DuckDB
-python -m pagestore_tools.bench loads --quick       several files in the order of the key, beside DuckDB and Spark
-"""
+"""Benchmarks rows that come from files and go to files, in one process and by tasks of Spark, and views that follow."""
 
 import argparse
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +18,7 @@ import pagestore
 from ..cli.answers import common, opened
 from ..cli.rows import answer_rows, row_options
 from ..loading.load import Spread, load
-from .harness import Row, Side, Work
+from .harness import Row, Side, Work, those_installed
 
 RULES = """
     paid[id] = (item, town, price) -> int(id), string(item), string?(town), decimal(9, 2)(price).
@@ -43,28 +39,7 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     pq.write_table(table(np.arange(0, 2 * size, 2), random), base)
     things = size, "rows"
     yield Row(f"load {size:,} rows of Parquet", loads(loaded, base, ["id"]), 3, "s", 1, things=things)
-
-    parser = argparse.ArgumentParser()
-    common(parser)
-    row_options(parser)
-    printing = parser.parse_args([str(loaded), "-o", str(folder / "ours.parquet"), "--quiet"])
-
-    def ours() -> int:
-        with opened(printing) as store, store.snapshot() as snapshot:
-            answer_rows(printing, snapshot["r"])
-        return int(pq.read_metadata(folder / "ours.parquet").num_rows)
-
-    def theirs() -> int:
-        with duckdb.connect(loaded.with_suffix(".duckdb")) as other:
-            other.execute(f"copy r to '{folder / 'theirs.parquet'}' (compression zstd)")
-        return int(pq.read_metadata(folder / "theirs.parquet").num_rows)
-
-    sides = [Side("pagestore", ours)]
-    with suppress(ImportError):
-        import duckdb
-
-        sides.append(Side("DuckDB", theirs))
-    yield Row(f"write {size:,} rows to Parquet", sides, 3, "s", 1, things=things)
+    yield Row(f"write {size:,} rows to Parquet", _writes(folder, loaded), 3, "s", 1, things=things)
     yield from _edits(folder, size, random)
     pyarrow.csv.write_csv(table(np.arange(CSV_ROWS), random), text)
     yield Row(f"load {CSV_ROWS:,} rows of CSV", loads(folder / "csv.pages", text, ["id"])[:1], 5, "s", 1)
@@ -94,17 +69,39 @@ def loads(file: Path, source: Path, key: list[str], spread: Spread | None = None
             return load(txn, "r", source, key, spread=spread).rows
 
     def theirs() -> int:
-        with duckdb.connect(file.with_suffix(".duckdb")) as other:
+        with _duckdb(file) as other:
             other.execute(f"create or replace table r as from '{source}{'/*.parquet' if source.is_dir() else ''}'")
             other.execute("checkpoint")
             return int(other.execute("select count(*) from r").fetchone()[0])
 
-    sides = [Side("pagestore", ours, before=lambda: file.unlink(missing_ok=True))]
-    with suppress(ImportError):
-        import duckdb
+    return those_installed(Side("pagestore", ours, lambda: file.unlink(missing_ok=True)), Side("DuckDB", theirs))
 
-        sides.append(Side("DuckDB", theirs))
-    return sides
+
+def _writes(folder: Path, loaded: Path) -> list[Side]:
+    """Return the sides that write to Parquet what they have loaded."""
+    mine, its = folder / "ours.parquet", folder / "theirs.parquet"
+
+    def ours() -> int:
+        parser = argparse.ArgumentParser()
+        common(parser)
+        row_options(parser)
+        options = parser.parse_args([str(loaded), "-o", str(mine), "--quiet"])
+        with opened(options) as store, store.snapshot() as snapshot:
+            answer_rows(options, snapshot["r"])
+        return int(pq.read_metadata(mine).num_rows)
+
+    def theirs() -> int:
+        with _duckdb(loaded) as other:
+            other.execute(f"copy r to '{its}' (compression zstd)")
+        return int(pq.read_metadata(its).num_rows)
+
+    return those_installed(Side("pagestore", ours), Side("DuckDB", theirs))
+
+
+def _duckdb(store: Path) -> Any:
+    import duckdb
+
+    return duckdb.connect(store.with_suffix(".duckdb"))
 
 
 def _edits(folder: Path, size: int, random: np.random.Generator) -> Iterator[Row]:
@@ -112,49 +109,49 @@ def _edits(folder: Path, size: int, random: np.random.Generator) -> Iterator[Row
     own, also without views and with two, whose difference is what views take by themselves.
     """
     few = size // 10
-
-    def write(name: str, ids: np.ndarray) -> Path:
-        path = folder / f"{name}.parquet"
-        pq.write_table(table(ids, random), path)
-        return path
-
-    base, odd = write("paid", np.arange(0, 2 * size, 2)), write("odd", 2 * random.permutation(size)[:few] + 1)
     some = random.permutation(2 * size)[:few]
-    changed, back = write("changed", some), write("back", some)
-    with pagestore.open(folder / "edits.pages", retain=2) as plain, ivm.open(folder / "views.pages", retain=2) as ws:
-        ws.install(RULES, "rules")
-        stores = {"no views": plain, "two views": ws.store}
-        for store in stores.values():
-            _edit(store, base, "replace" if "paid" in store.snapshot() else "create")
-        alone = [_alone(folder, odd, few, rules) for rules in ("", RULES)]
-        for mode, source, undo, undoing in (("append", odd, odd, "delete"), ("upsert", changed, back, "upsert")):
-            sides = [
-                Side(f"{mode}, {name}", partial(_edit, store, source, mode), partial(_edit, store, undo, undoing))
-                for name, store in stores.items()
-            ]
-            yield Row(f"{mode} {few:,} of {size:,} rows", [*alone, *sides], 3, "s", 1)
+    ids = {"base": np.arange(0, 2 * size, 2), "odd": 2 * random.permutation(size)[:few] + 1, "new": some, "back": some}
+    files = {name: folder / f"{name}-paid.parquet" for name in ids}
+    for name, file in files.items():
+        pq.write_table(table(ids[name], random), file)
+    kinds = {"no views": "", "two views": RULES}
+    stores = {name: _Following(folder / f"{name}.pages", rules) for name, rules in kinds.items()}
+    alone = {name: _Following(folder / f"{name} alone.pages", rules) for name, rules in kinds.items()}
+    for store in stores.values():
+        store.empty()
+        store.load(files["base"])
+    sides = [
+        Side(f"load {few:,} alone, {name}", partial(store.load, files["odd"]), store.empty)
+        for name, store in alone.items()
+    ]
+    for mode, done, undone, undoing in (("append", "odd", "odd", "delete"), ("upsert", "new", "back", "upsert")):
+        edits = [
+            Side(f"{mode}, {name}", partial(store.load, files[done], mode), partial(store.load, files[undone], undoing))
+            for name, store in stores.items()
+        ]
+        yield Row(f"{mode} {few:,} of {size:,} rows", [*sides, *edits], 3, "s", 1)
+    for store in (*stores.values(), *alone.values()):
+        store.held.close()
 
 
-def _edit(store: pagestore.Store, source: Path, mode: str) -> int:
-    with store.transaction() as txn:
-        return load(txn, "paid", source, ["id"], mode).rows
+class _Following:
+    """A store into which files are loaded, with views by the rules."""
 
+    def __init__(self, file: Path, rules: str) -> None:
+        self.file, self.rules = file, rules
+        self.held = ivm.open(file)
 
-def _alone(folder: Path, source: Path, few: int, rules: str) -> Side:
-    """Return a side that loads a file into a new store, with views by the rules."""
-    file, held = folder / f"alone{bool(rules)}.pages", list[ivm.Workspace]()
+    def empty(self) -> None:
+        """Make the store anew."""
+        self.held.close()
+        self.file.unlink()
+        self.held = ivm.open(self.file, retain=2)
+        self.held.install(self.rules, "rules")
 
-    def before() -> None:
-        for one in held:
-            one.close()
-        file.unlink(missing_ok=True)
-        held[:] = [ivm.open(file)]
-        held[0].install(rules, "rules")
-
-    def ours() -> int:
-        return _edit(held[0].store, source, "replace" if rules else "create")
-
-    return Side(f"load {few:,} alone, {'two views' if rules else 'no views'}", ours, before=before)
+    def load(self, source: Path, mode: str = "") -> int:
+        """Load a file into `paid`, which is new or empty unless there is a mode."""
+        with self.held.store.transaction() as txn:
+            return load(txn, "paid", source, ["id"], mode or ("replace" if self.rules else "create")).rows
 
 
 # -- several files, in the order of the key, as `pagestore prepare` leaves them
@@ -177,25 +174,16 @@ def spread_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def write_ascending(folder: Path, rows: int, files: int) -> None:
-    """Write the rows as files that ascend by key, in zstd as Spark writes them."""
+    """Write rows whose keys are numbers in two columns as files that ascend by key, in zstd as Spark writes them."""
     random = np.random.default_rng(1)
     folder.mkdir()
-    each = -(-rows // files)
-    for number, start in enumerate(range(0, rows, each)):
-        path = folder / f"part-{number:05}.parquet"
-        with pq.ParquetWriter(path, _ascending(random, 0, 0).schema, compression="zstd") as writer:
-            for begin in range(start, min(start + each, rows), CHUNK):
-                writer.write_table(_ascending(random, begin, min(begin + CHUNK, start + each, rows)))
+    for number, part in enumerate(np.array_split(np.arange(rows), files)):
+        n = len(part)
+        weight = pa.array(random.random(n), mask=random.random(n) < LACKING)
+        columns = [part // 8, part % 8 * 1000, _texts("town", ITEMS, n, random), _prices(n, random), weight]
+        made = pa.table(columns, names=["a", "b", "town", "price", "weight"])
+        pq.write_table(made, folder / f"part-{number:05}.parquet", compression="zstd")
     (folder / "_SUCCESS").touch()
-
-
-def _ascending(random: np.random.Generator, begin: int, end: int) -> pa.Table:
-    """Return the rows whose keys are numbers from `begin` on and below `end`, in two columns."""
-    numbers, n = np.arange(begin, end), end - begin
-    towns, prices = _texts("town", ITEMS, n, random), _prices(n, random)
-    weight = pa.array(random.random(n), mask=random.random(n) < LACKING)
-    columns = [pa.array(numbers // 8), pa.array(numbers % 8 * 1000), towns, prices, weight]
-    return pa.table(columns, names=["a", "b", "town", "price", "weight"])
 
 
 FILES = Work("file bench", rows, 10_000_000, 500_000)

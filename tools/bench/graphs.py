@@ -1,10 +1,9 @@
 """Graphs to measure with, edges x < y, int64[2, m], sorted; how they change; and the hand-written limit for triangles.
 
-The limit is sorted adjacency lists in memory, merged; no versions, no durability.
+The limit is sorted adjacency lists in memory, merged; no versions, no durability. Its kernels are part of no wheel.
 """
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,11 +57,6 @@ def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
             yield gone, new
 
 
-def can_compile() -> bool:
-    """Return whether numba is installed; these kernels are part of no wheel."""
-    return find_spec("numba") is not None
-
-
 def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return row starts int64[n+1] and neighbours int32[m] of the sorted edges x < y, int64[2, m]."""
     vertices = int(edges.max()) + 1
@@ -83,16 +77,15 @@ class Adjacency:
 
     def __init__(self, edges: np.ndarray) -> None:
         both = np.concatenate([edges, edges[::-1]], axis=1)
-        self._starts, self._neighbours = adjacency(both[:, np.lexsort(both[::-1])])
-        self._lengths = np.diff(self._starts)
+        starts, neighbours = adjacency(both[:, np.lexsort(both[::-1])])
+        self._graph = starts, neighbours, np.diff(starts)
         self.found = np.empty((1 << 20, 3), np.int32)  # the triangles that the last change removed or added
         self.triangles = _triangles(*adjacency(edges), self.found[:0])
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete edges and insert edges, each int64[2, n]."""
-        graph = self._starts, self._neighbours, self._lengths
-        self.triangles -= _change(*graph, gone[0], gone[1], False, self.found)
-        self.triangles += _change(*graph, new[0], new[1], True, self.found)
+        self.triangles -= _change(*self._graph, gone, False, self.found)
+        self.triangles += _change(*self._graph, new, True, self.found)
 
 
 @kernel
@@ -102,66 +95,59 @@ def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> i
     for x in range(len(starts) - 1):
         for edge in range(starts[x], starts[x + 1]):
             y = neighbours[edge]
-            i, i_end, j, j_end = edge + 1, starts[x + 1], starts[y], starts[y + 1]
-            while i < i_end and j < j_end:
-                if neighbours[i] < neighbours[j]:
-                    i += 1
-                elif neighbours[i] > neighbours[j]:
-                    j += 1
-                else:
-                    if found < len(out):
-                        out[found, 0], out[found, 1], out[found, 2] = x, y, neighbours[i]
-                    found += 1
-                    i += 1
-                    j += 1
+            found = _merge(neighbours, x, y, edge + 1, starts[x + 1], starts[y], starts[y + 1], out, found)
+    return found
+
+
+@kernel
+def _merge(
+    neighbours: np.ndarray, x: int, y: int, i: int, i_end: int, j: int, j_end: int, out: np.ndarray, found: int
+) -> int:
+    """Write x, y and each vertex in both ranges of neighbours, while there is room; return `found`, with them."""
+    while i < i_end and j < j_end:
+        if neighbours[i] < neighbours[j]:
+            i += 1
+        elif neighbours[i] > neighbours[j]:
+            j += 1
+        else:
+            if found < len(out):
+                out[found, 0], out[found, 1], out[found, 2] = x, y, neighbours[i]
+            found += 1
+            i += 1
+            j += 1
     return found
 
 
 @kernel
 def _change(
-    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray,
-    xs: np.ndarray, ys: np.ndarray, comes: bool, out: np.ndarray,
-) -> int:  # fmt: skip
+    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, edges: np.ndarray, comes: bool, out: np.ndarray
+) -> int:
     """List and count the triangles of each edge; it is deleted before that, or inserted after it."""
     found = 0
-    for edge in range(len(xs)):
-        for end in range(2):
-            if not comes:
-                _take(starts, neighbours, lengths, (xs[edge], ys[edge])[end], (ys[edge], xs[edge])[end])
-        x, y = xs[edge], ys[edge]
-        i, i_end, j, j_end = starts[x], starts[x] + lengths[x], starts[y], starts[y] + lengths[y]
-        while i < i_end and j < j_end:
-            if neighbours[i] < neighbours[j]:
-                i += 1
-            elif neighbours[i] > neighbours[j]:
-                j += 1
-            else:
-                z = neighbours[i]
-                at = found % len(out)
-                out[at, 0], out[at, 1], out[at, 2] = min(x, z), min(max(x, z), y), max(y, z)
-                found += 1
-                i += 1
-                j += 1
-        for end in range(2):
-            if comes:
-                _put(starts, neighbours, lengths, (xs[edge], ys[edge])[end], (ys[edge], xs[edge])[end])
+    for edge in range(edges.shape[1]):
+        x, y = edges[0, edge], edges[1, edge]
+        if not comes:
+            _move(starts, neighbours, lengths, x, y, comes)
+            _move(starts, neighbours, lengths, y, x, comes)
+        i, j = starts[x], starts[y]
+        found = _merge(neighbours, x, y, i, i + lengths[x], j, j + lengths[y], out, found)
+        if comes:
+            _move(starts, neighbours, lengths, x, y, comes)
+            _move(starts, neighbours, lengths, y, x, comes)
     return found
 
 
 @kernel
-def _take(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
+def _move(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int, comes: bool) -> None:
+    """Insert y among the neighbours of x, or delete it."""
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
-    for i in range(at, end - 1):
-        neighbours[i] = neighbours[i + 1]
-    lengths[x] -= 1
-
-
-@kernel
-def _put(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
-    first, end = starts[x], starts[x] + lengths[x]
-    at = first + np.searchsorted(neighbours[first:end], y)
-    for i in range(end, at, -1):
-        neighbours[i] = neighbours[i - 1]
-    neighbours[at] = y
-    lengths[x] += 1
+    if comes:
+        for i in range(end, at, -1):
+            neighbours[i] = neighbours[i - 1]
+        neighbours[at] = y
+        lengths[x] += 1
+    else:
+        for i in range(at, end - 1):
+            neighbours[i] = neighbours[i + 1]
+        lengths[x] -= 1

@@ -9,6 +9,7 @@ medians and their ratio to the first side's, which is this project's.
 
 import argparse
 import gc
+import importlib.util
 import json
 import os
 import platform
@@ -16,24 +17,30 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from math import log10
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+import ivm
 from ivm.errors import OptionError
 
 from ..cli.progress import Progress
+from .graphs import read_graph
 
 SLOW_SECONDS = 4.0  # another system whose first run takes longer is not run again
 MANY = 50  # with fewer times no 99th percentile is given
-Figures = dict[str, float]
+PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
+BAR = "▪"
+SPAWN = get_context("spawn")  # processes that share nothing with this one
 
 
 @dataclass
@@ -97,10 +104,15 @@ class Disagreement(ValueError):
 
 
 class Command(NamedTuple):
-    """A benchmark with arguments of its own, that prints what it finds; `run` returns the exit code."""
+    """A benchmark that prints what it finds; `run` returns the exit code, `flags` are the arguments, for argparse."""
 
-    arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    flags: Mapping[str, Mapping[str, Any]]
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        for name, how in self.flags.items():
+            parser.add_argument(name, **how)
 
 
 @dataclass(frozen=True)
@@ -131,8 +143,6 @@ class Work:
 
     def run(self, options: argparse.Namespace) -> int:
         """Measure, and print each row when it is done; return the exit code."""
-        from .graphs import read_graph
-
         options.size, about = self.quick if options.quick else self.size, ""
         if self.graph:
             name = options.graph.stem if options.graph else "a graph made up"
@@ -141,40 +151,38 @@ class Work:
             print(about, flush=True)
         else:
             options.size = options.rows or options.size
-        with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
-            return bench(self.title, self.rows(Path(folder), options), options, about)
+        results: list[Result] = []
+        try:
+            self._measure(options, results)
+        finally:  # a row that fails leaves the results before it
+            if options.out:
+                print("written:", *write(results, self.title.replace(" ", "-"), options.out, about))
+        return 0
 
-
-def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: str) -> int:
-    """Measure the rows one by one, and print each when it is done; `about` says what is measured."""
-    results: list[Result] = []
-    try:
-        with Progress(title, options.quiet) as progress:
-            for row in rows:
+    def _measure(self, options: argparse.Namespace, results: list[Result]) -> None:
+        with Progress(self.title, options.quiet) as progress, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            for row in self.rows(Path(folder), options):
                 if options.only in row.name:
                     results.append(measure(row, progress))
                     progress.clear()
                     print(as_text(results[-1]), flush=True)
         if not results:
             raise OptionError(f"--only {options.only}: no row's name has this word; without it, all are shown")
-    finally:  # a row that fails leaves the results before it
-        if options.out:
-            print("written:", *write(results, title.replace(" ", "-"), options.out, about))
-    return 0
-
-
-def is_ours(side: str, first: str) -> bool:
-    """Return whether a side is the first one, or a variant of the first.
-
-    >>> is_ours("ivm, two threads", "ivm, one thread"), is_ours("DuckDB", "ivm")
-    (True, False)
-    """
-    return side.partition(",")[0] == first.partition(",")[0]
 
 
 def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Result:
     """Run the sides alternately.  Raises Disagreement."""
-    times = _told(row, progress) if row.told else _timed(row, progress)
+    times: dict[str, list[float]] = {side.name: [] for side in row.sides} if row.told else _warm(row, progress)
+    sides = [side for side in row.sides if not times[side.name]]
+    gc.collect()
+    gc.freeze()  # later collections need not visit the objects that exist now, which would fill the caches each time
+    try:
+        for number in range(0, row.rounds, row.stretch):
+            for side in sides:
+                progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
+                times[side.name] += _runs(row, side, min(row.stretch, row.rounds - number))
+    finally:
+        gc.unfreeze()
     result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
     if row.things:
         number, things = row.things
@@ -183,115 +191,56 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
     return result
 
 
-def _told(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    """Return the figures that the runs return."""
-    times: dict[str, list[float]] = {side.name: [] for side in row.sides}
-    for number in range(row.rounds):
-        for side in row.sides:
-            progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
-            side.before()
-            times[side.name].append(side.run())
-    return times
-
-
-def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    first, answers, times = row.sides[0].name, {}, {}
+def _warm(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
+    """Run each side once and compare the answers; return the times of those that are too slow to run again."""
+    answers, times = {}, {}
+    ours = _system(row.sides[0])
     for side in row.sides:
         progress(f"{row.name}: {side.name}, warming up")
         side.before()
         began = time.perf_counter()
         answers[side.name] = side.run()
         taken = time.perf_counter() - began  # counts only for others that are slow: ours may have compiled kernels
-        times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and not is_ours(side.name, first))
-    if any(answer != answers[first] for answer in answers.values()):
+        times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and _system(side) != ours)
+    if any(answer != answers[row.sides[0].name] for answer in answers.values()):
         raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
-    sides = [side for side in row.sides if not times[side.name]]
-    with _frozen():
-        for number in range(0, row.rounds, row.stretch):
-            for side in sides:
-                progress(f"{row.name}: {side.name}, {number + 1} of {row.rounds}")
-                stretch = min(row.stretch, row.rounds - number)
-                times[side.name] += [s * row.scale for s in _seconds(side, stretch, int(row.stretch > 1))]
     return times
 
 
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep garbage collection from visiting the objects that exist now, which would fill the caches each time."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-def _seconds(side: Side, runs: int, warming: int) -> list[float]:
-    """Return the seconds of some runs in a row, after `warming` runs that do not count, without garbage collection."""
-    seconds = []
+def _runs(row: Row, side: Side, runs: int) -> list[float]:
+    """Return the figures of some runs in a row, without garbage collection."""
+    figures = []
+    warming = int(row.stretch > 1)  # a run that does not count
     gc.collect()
     gc.disable()
     try:
         for _ in range(warming + runs):
             side.before()
-            seconds.append(timed(side.run))
+            figures.append(side.run() if row.told else timed(side.run) * row.scale)
     finally:
         gc.enable()
-    return seconds[warming:]
+    return figures[warming:]
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that something takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def output(command: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
-    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it fails."""
-    words = [*map(str, command)]
-    done = subprocess.run(words, env=None if environment is None else dict(environment), capture_output=True, text=True)
-    if done.returncode:
-        said = done.stderr.strip()[-2000:] or "it said nothing"
-        raise ChildProcessError(f"`{' '.join(words)[:200]}` ended with {done.returncode}: {said}")
-    return done.stdout
-
-
-def peak_bytes() -> int:
-    """Return the most memory that this process had; getrusage would count its parent's before the start, too."""
-    return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) * 1024
-
-
-def megabytes(*files: Path) -> float:
-    """Return what files take on the disk."""
-    return round(sum(file.stat().st_blocks for file in files) * 512 / 1e6, 1)
-
-
-# -- reports: text while it runs, JSON for machines, an HTML page with bars for people
-
-PACKAGES = ("pagestore-ivm", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
-LIMIT = "(limit)"  # marks the name of a side that is not a system but a limit of the machine
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
-h2 { font-size: 1.05em; margin: 2em 0 .2em } td { padding: 0 .9em 0 0; white-space: nowrap; vertical-align: top }
-td.n { text-align: right } td.c { white-space: normal } p, td.c { color: #666; font-size: .85em }
-.bar { background: #2f6db5; height: .9em; margin: .3em 0 }
-"""
+# -- reports: text while it runs; then JSON, and the same text as a page
 
 
 def as_text(result: Result) -> str:
-    """Return one line for each side: median, ratio to the first, 99th percentile or spread; its counts a line below."""
-    widest = max(28, *map(len, result.times))
+    """Return a line for each side: median, ratio to the first, 99th percentile or spread, and a bar whose length is a
+    logarithm of the median; its counts a line below.
+    """
+    widest, least = max(28, *map(len, result.times)), min(map(result.median, result.times))
     lines = [result.row]
     for side, times in result.times.items():
-        median, high, spread = f"{figure(result.median(side)):>9} {result.unit}", result.percentile(side), ""
+        median, high, spread = result.median(side), result.percentile(side), ""
         if high is not None:
             spread = f"99 % within {figure(high)}"
         elif len(times) > 1:
             spread = f"{figure(min(times))} to {figure(max(times))}"
-        lines.append(f"  {side:<{widest}}{median:<14}x {result.ratio(side):<8.2f}{spread}".rstrip())
-        if result.counts.get(side):
-            lines.append(f"      {_counts(result, side)}")
+        shown, bar = f"{figure(median):>9} {result.unit}", BAR * (1 + round(8 * log10(median / least)))
+        lines.append(f"  {side:<{widest}}{shown:<14}x {result.ratio(side):<8.2f}{spread:<22}{bar}")
+        if counts := result.counts.get(side):
+            lines.append("      " + ", ".join(f"{name} {count:,.10g}" for name, count in counts.items()))
     return "\n".join(lines)
 
 
@@ -305,64 +254,95 @@ def figure(value: float) -> str:
     return f"{value:,.{max(0, digits)}f}"
 
 
-def _counts(result: Result, side: str) -> str:
-    return ", ".join(f"{name} {count:,.10g}" for name, count in result.counts.get(side, {}).items())
-
-
 def write(results: Sequence[Result], title: str, folder: Path, about: str = "") -> tuple[Path, Path]:
     """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, page, place = folder / f"{title}.json", folder / f"{title}.html", _machine()
+    data, page = folder / f"{title}.json", folder / f"{title}.html"
+    packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
+    machine = {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        **packages,
+    }
     figures = {"medians": Result.median, "ratios": Result.ratio, "percentiles": Result.percentile}
     rows = [
         asdict(result) | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
         for result in results
     ]
-    data.write_text(json.dumps({"about": about, "machine": place, "rows": rows}, indent=1))
-    where = ", ".join(f"{name} {value}" for name, value in {**place, **place["packages"]}.items() if name != "packages")
-    sections = "".join(f"<h2>{escape(result.row)}</h2>{_table(result)}" for result in results)
-    page.write_text(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
-        f"<h1>{title}</h1><p>{escape(about)}<p>Medians; the first side is ours, and the ratio is to it. Bars are on a "
-        f"logarithmic scale. {escape(where)}</p>{_overview(results)}{sections}</html>\n",
-        encoding="utf-8",
-    )
+    data.write_text(json.dumps({"about": about, "machine": machine, "rows": rows}, indent=1))
+    text = "\n\n".join([f"{title}  {about}", str(machine), *map(as_text, results)])
+    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+    page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
     return data, page
 
 
-def _machine() -> dict[str, Any]:
-    """Return what the figures were measured with: the machine and the versions."""
-    versions = {}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    processor = platform.processor() or platform.machine()
-    python = platform.python_version()
-    return {"python": python, "cores": os.cpu_count(), "processor": processor, "packages": versions}
+# -- what sides are made of
 
 
-def _overview(results: Sequence[Result]) -> str:
-    """Return a table with a line for each piece of work: the first side, and the fastest other system."""
-    lines = []
-    for result in results:
-        ours = next(iter(result.times))
-        if others := [side for side in result.times if not is_ours(side, ours) and LIMIT not in side]:
-            best = min(others, key=result.median)
-            lines.append(
-                f"<tr><td>{escape(result.row)}<td class=n>{figure(result.median(ours))} {result.unit}"
-                f"<td class=n>&times; {result.ratio(best):.2f}<td>{escape(best)}"
-            )
-    head = "<tr><td><td>ours<td>fastest of the others<td>which is"
-    return f"<h2>At a glance</h2><table>{head}{''.join(lines)}</table>" if lines else ""
+def workspace_with(file: Path, declared: str, facts: Mapping[str, Any], **options: Any) -> ivm.Workspace:
+    """Return a new workspace that has these declarations and rows; unsynced, unless the options say otherwise."""
+    workspace = ivm.open(file, **{"sync": "off", **options})
+    workspace.install(declared, "facts")
+    with workspace.transaction() as txn:
+        for name, rows in facts.items():
+            txn.insert(name, rows)
+    return workspace
 
 
-def _table(result: Result) -> str:
-    lines, medians = [], [result.median(side) for side in result.times]
-    for side in result.times:
-        high, width = result.percentile(side), 60 + 60 * log10(result.median(side) / min(medians))
-        lines.append(
-            f"<tr><td>{escape(side)}<td class=n>{figure(result.median(side))} {result.unit}"
-            f"<td class=n>{'' if high is None else f'99 % {figure(high)}'}<td class=n>&times; {result.ratio(side):.2f}"
-            f"<td><div class=bar style='width: {width:.0f}px'></div><td class=c>{escape(_counts(result, side))}"
-        )
-    return f"<table>{''.join(lines)}</table>"
+def duckdb_with(tables: Mapping[str, Any], file: Path | None = None) -> Any:
+    """Return a connection to DuckDB, of one thread, with these tables; None where it is not installed."""
+    if not installed("duckdb"):
+        return None
+    import duckdb
+
+    peer = duckdb.connect(file or ":memory:", config={"threads": 1})
+    for name, columns in tables.items():
+        peer.register("given", pa.table(columns))
+        peer.execute(f"create table {name} as select * from given")
+        peer.unregister("given")
+    peer.execute("checkpoint")
+    return peer
+
+
+def installed(package: str) -> bool:
+    """Return whether another system, or what compiles kernels, is installed."""
+    return importlib.util.find_spec(package) is not None
+
+
+def those_installed(*sides: Side) -> list[Side]:
+    """Return the sides of this project, and of other systems that are installed."""
+    return [side for side in sides if _system(side) in ("pagestore", "ivm") or installed(_system(side))]
+
+
+def _system(side: Side) -> str:
+    """Return the package of a side's system, with whose name the side's begins."""
+    return side.name.split()[0].rstrip(",").lower()
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that something takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def apart(function: Callable[..., Any], *arguments: object) -> Any:
+    """Return what a function of a module returns in a new process."""
+    with ProcessPoolExecutor(1, SPAWN) as process:
+        return process.submit(function, *arguments).result()
+
+
+def output(command: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
+    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it fails."""
+    words = [*map(str, command)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip()[-2000:] or "it said nothing"
+        raise ChildProcessError(f"`{' '.join(words)[:200]}` ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process had; getrusage would count its parent's before the start, too."""
+    return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) * 1024

@@ -4,15 +4,13 @@ The graph is edges x < y, int64[2, m], sorted. A task is written in the system's
 there, lazy frames elsewhere; the hand-written merge answers only what it was written for.
 """
 
-import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +18,22 @@ import ivm
 from pagestore.host import together
 
 from . import graphs
-from .harness import Row, Side
-from .store import duckdb_with
+from .harness import Row, Side, duckdb_with, installed, workspace_with
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # set before Polars is imported, so that each system has one thread
 LARGE = 200_000  # edges; from here on no other system lists all 3-paths
+DECLARED = "edge(x, y) -> int(x), int(y)."
+_TRIANGLE = "edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y"
+_CLIQUE = "edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)."
+_CLIQUE_SQL = (
+    f"from {_TRIANGLE} join edge d on d.x = b.y join edge e on e.x = a.x and e.y = d.y "
+    "join edge f on f.x = a.y and f.y = d.y"
+)
+_PATHS = "distinct ends of 3-paths", "{name}(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
+_PAIRS = "from edge a join edge b on a.y = b.x"
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A question about the graph. Its answer is its number of rows, or for one that is `counted`, the count."""
 
     name: str
@@ -36,32 +41,30 @@ class Task:
     sql: str
     counted: bool = False
 
+    def evaluated(self, workspace: ivm.Workspace) -> int:
+        """Evaluate the task from scratch, which is installed as a view; return its answer."""
+        if self.view not in workspace.blocks:
+            workspace.install(self.rule.format(name=self.view), name=self.view, maintenance="probe")
+        answer = workspace.evaluate(self.view).to_arrow()
+        return int(answer["n"][0].as_py() if self.counted else len(answer))
+
+    @property
+    def view(self) -> str:
+        """Return the name of the task's view."""
+        return "view_of_" + re.sub(r"\W", "_", self.name)
+
 
 TRIANGLES = Task(
     "triangles listed",
     "{name}(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
-    "select a.x, a.y, b.y z from edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y",
+    f"select a.x, a.y, b.y z from {_TRIANGLE}",
 )
-_CLIQUE = "edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)."
-_CLIQUE_SQL = (
-    "from edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y "
-    "join edge d on d.x = b.y join edge e on e.x = a.x and e.y = d.y join edge f on f.x = a.y and f.y = d.y"
-)
-CLIQUES_COUNTED = Task(
-    "4-cliques counted", f"{{name}}[] = n <- agg<<n = count()>> {_CLIQUE}", f"select count(*) {_CLIQUE_SQL}", True
-)
-CLIQUES = Task("4-cliques listed", f"{{name}}(x, y, z, w) <- {_CLIQUE}", f"select a.x, a.y, b.y z, d.y w {_CLIQUE_SQL}")
-_PATHS = "{name}(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
-PATHS = Task(
-    "distinct ends of 3-paths",
-    _PATHS,
-    "select distinct a.x, c.y w from edge a join edge b on a.y = b.x join edge c on b.y = c.x",
-)
+COUNTED = "{name}[] = n <- agg<<n = count()>> " + _CLIQUE
+CLIQUES_COUNTED = Task("4-cliques counted", COUNTED, f"select count(*) {_CLIQUE_SQL}", True)
+CLIQUES = Task("4-cliques listed", "{name}(x, y, z, w) <- " + _CLIQUE, f"select a.x, a.y, b.y z, d.y w {_CLIQUE_SQL}")
+PATHS = Task(*_PATHS, f"select distinct a.x, c.y w {_PAIRS} join edge c on b.y = c.x")
 PATHS_BY_HAND = Task(  # rewritten by hand, for planners that do not project early
-    PATHS.name,
-    _PATHS,
-    "select distinct a.x, c.y w from (select distinct a.x, b.y from edge a join edge b on a.y = b.x) a "
-    "join edge c on a.y = c.x",
+    *_PATHS, f"select distinct a.x, c.y w from (select distinct a.x, b.y {_PAIRS}) a join edge c on a.y = c.x"
 )
 
 
@@ -73,85 +76,59 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         @cache
         def ours(threads: int, number: int = 0) -> ivm.Workspace:
             file = folder / f"evaluated-{threads}-{number}.pages"
-            return held.enter_context(workspace_with(edges, file, sync="off", retain=1, threads=threads))
+            return held.enter_context(workspace_with(file, DECLARED, {"edge": [*edges]}, retain=1, threads=threads))
 
         def mine(task: Task, threads: int, name: str) -> Side:
-            operations = lambda: {"operations": ours(threads).stats(_view_of(task))["operations"]}  # noqa: E731
-            return Side(name, lambda: _evaluated(ours(threads), task), lambda: ours(threads), operations)
+            operations = lambda: {"operations": ours(threads).stats(task.view)["operations"]}  # noqa: E731
+            return Side(name, lambda: task.evaluated(ours(threads)), lambda: ours(threads), operations)
 
-        found = {name: make for name, make in PEERS.items() if importlib.util.find_spec(name.lower())}
-        peers = {name: cache(partial(make, edges)) for name, make in found.items()}
+        peers = {name: cache(partial(make, edges)) for name, make in PEERS.items() if installed(name.lower())}
 
         def theirs(task: Task, suffix: str = "") -> list[Side]:
             return [Side(name + suffix, lambda peer=peer: peer()(task), peer) for name, peer in peers.items()]  # type: ignore[misc]
 
         adjacency = cache(partial(graphs.adjacency, edges))
         limit = Side("merge (limit)", lambda: len(graphs.triangles(*adjacency())), adjacency)
-        limits = [limit] * graphs.can_compile()
-        yield Row(TRIANGLES.name, [mine(TRIANGLES, 1, "ivm"), *limits, *theirs(TRIANGLES)], rounds=5)
+        yield Row(TRIANGLES.name, [mine(TRIANGLES, 1, "ivm"), *[limit] * installed("numba"), *theirs(TRIANGLES)])
         for task in (CLIQUES_COUNTED, *[CLIQUES] * (not quick)):
-            yield Row(task.name, [mine(task, 1, "ivm"), *theirs(task)], rounds=3)
+            yield Row(task.name, [mine(task, 1, "ivm"), *theirs(task)], 3)
         by_hand = theirs(PATHS_BY_HAND, ", rewritten")
-        yield Row(PATHS.name, [mine(PATHS, 1, "ivm"), *theirs(PATHS) * few, *by_hand], rounds=3)
+        yield Row(PATHS.name, [mine(PATHS, 1, "ivm"), *theirs(PATHS) * few, *by_hand], 3)
         for task in (TRIANGLES, CLIQUES_COUNTED):
             twice = Side(
                 "ivm, one thread, twice at once",  # the limit of two threads: they share nothing
-                lambda task=task: together([partial(_evaluated, ours(1, n), task) for n in (1, 2)])[0],  # type: ignore[misc]
+                lambda task=task: together([partial(task.evaluated, ours(1, n)) for n in (1, 2)])[0],  # type: ignore[misc]
                 lambda: (ours(1, 1), ours(1, 2)),
             )
             compared = [mine(task, 2, "ivm, two threads"), mine(task, 1, "ivm, one thread"), twice]
-            yield Row(f"{task.name}, on two threads", compared, rounds=15)  # many, since both threads may share a core
-        yield _installed(ours, TRIANGLES, (1, 16, 64))
-        if not quick:
-            yield _installed(ours, CLIQUES_COUNTED, (16, 64, 256))
-            if few:
-                yield _installed(ours, PATHS, (64, 256))
+            yield Row(f"{task.name}, on two threads", compared, 15)  # many, since both threads may share a core
+        for task, granularities, wanted in (
+            (TRIANGLES, (1, 16, 64), True),
+            (CLIQUES_COUNTED, (16, 64, 256), not quick),
+            (PATHS, (64, 256), few and not quick),
+        ):
+            if wanted:
+                sides = [_installing(ours, task, 0), *(_installing(ours, task, each) for each in granularities)]
+                yield Row(f"{task.name}, installed as a view", sides, 3)
 
 
-def _view_of(task: Task) -> str:
-    return "view_of_" + re.sub(r"\W", "_", task.name)
-
-
-def _evaluated(workspace: ivm.Workspace, task: Task) -> int:
-    """Evaluate a task from scratch, which is installed as a view; return its number of rows, or its count."""
-    name = _view_of(task)
-    if name not in workspace.blocks:
-        workspace.install(task.rule.format(name=name), name=name, maintenance="probe")
-    answer = workspace.evaluate(name).to_arrow()
-    return int(answer["n"][0].as_py() if task.counted else len(answer))
-
-
-def _installed(ours: Callable[[int], ivm.Workspace], task: Task, granularities: Sequence[int]) -> Row:
-    """Return a row that installs a view: it is evaluated and stored, with permuted indices or sensitivity indices."""
+def _installing(ours: Callable[[int], ivm.Workspace], task: Task, granularity: int) -> Side:
+    """Return a side that installs a view: evaluates and stores it, with sensitivity indices unless granularity is 0."""
+    counts: dict[str, float] = {}
 
     def uninstall() -> None:
         if "installed" in ours(1).blocks:
             ours(1).uninstall("installed")
 
-    def side(name: str, maintenance: str, granularity: int) -> Side:
-        counts: dict[str, float] = {}
+    def install() -> int:
+        how = {"maintenance": "match", "granularity": granularity} if granularity else {"maintenance": "probe"}
+        ours(1).install(task.rule.format(name="installed"), name="installed", **how)
+        stats = ours(1).stats("installed")
+        counts["sensitivity rows"] = stats["sensitivity_rows"]
+        return int(stats["rows"])
 
-        def install() -> int:
-            rule = task.rule.format(name="installed")
-            ours(1).install(rule, name="installed", maintenance=maintenance, granularity=granularity)
-            stats = ours(1).stats("installed")
-            counts["sensitivity rows"] = stats["sensitivity_rows"]
-            return int(stats["rows"])
-
-        return Side(name, install, uninstall, lambda: counts)
-
-    sides = [side("ivm, evaluated and stored", "probe", 1)]
-    sides += [side(f"ivm, all sensitivity, granularity {g}", "match", g) for g in granularities]
-    return Row(f"{task.name}, installed as a view", sides, rounds=3)
-
-
-def workspace_with(edges: np.ndarray, file: Path, **options: Any) -> ivm.Workspace:
-    """Return a new workspace that holds a graph."""
-    workspace = ivm.open(file, **options)
-    workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
-    with workspace.transaction() as txn:
-        txn.insert("edge", list(edges))
-    return workspace
+    kept = f"all sensitivity, granularity {granularity}" if granularity else "evaluated and stored"
+    return Side(f"ivm, {kept}", install, uninstall, lambda: counts)
 
 
 def as_columns(edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -178,7 +155,7 @@ def _polars(edges: np.ndarray) -> Callable[[Task], int]:
     edge = polars.DataFrame(as_columns(edges)).lazy()
 
     def named(first: str, second: str) -> Any:
-        return edge.rename({"x": f"_{first}", "y": f"_{second}"}).rename(lambda name: name[1:])
+        return edge.select(polars.col("x").alias(first), polars.col("y").alias(second))
 
     pairs = named("x", "y").join(named("y", "z"), on="y")
     triangles = pairs.join(named("x", "z"), on=["x", "z"], how="semi")

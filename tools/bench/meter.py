@@ -8,9 +8,11 @@ The meter replaces the functions that do input and output and that call kernels 
 counters to pay for at other times.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from copy import copy
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -27,86 +29,63 @@ class Meter:
 
     def __init__(self, store: Store) -> None:
         self.counts: dict[str, int] = {}
-        self._store = store
-        self._calls = 0
-        self._undo: list[tuple[TypedKernel, Any]] = []
+        self._store, self._written, self._patches = store, set[int](), ExitStack()
 
     def __enter__(self) -> "Meter":
-        self._traffic = Traffic(self._store)
+        self.counts = dict.fromkeys(("pages read", "pages written", "bytes", "writes", "syncs", "kernel calls"), 0)
+        self._patches.enter_context(patch.multiple(self._store._handle.file, **self._file()))
         for typed in TypedKernel.every:
-            self._undo.append((typed, typed.__dict__.get("call")))
-            typed.call = self._counted(typed)
+            self._patches.enter_context(patch.dict(typed.__dict__, call=self._kernel(typed)))
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._traffic.stop()
-        for typed, call in self._undo:
-            del typed.call
-            if call is not None:  # else the next call finds what was loaded or compiled
-                typed.call = call
+        self._patches.close()
         touched = self._touched()
-        read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
+        self.counts["pages read"] = len(set(np.flatnonzero(touched).tolist()) - self._written)
+        self.counts["pages written"] = len(self._written)
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
-        self.counts = {
-            "pages read": len(read),
-            "pages written": len(self._traffic.pages),
-            "bytes": self._traffic.bytes,
-            "writes": self._traffic.writes,
-            "syncs": self._traffic.syncs,
-            "kernel calls": self._calls,
-        }
 
     def _touched(self) -> np.ndarray:
         """The marks that kernels set for pages that they have verified."""
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _counted(self, typed: TypedKernel) -> Callable[..., Any]:
+    def _kernel(self, typed: TypedKernel) -> Callable[..., Any]:
         """Return the calls of a kernel, counted. Those that are never called are not compiled."""
         plain = copy(typed)
 
         def counted(*arguments: Any) -> Any:
-            self._calls += 1
+            self.counts["kernel calls"] += 1
             return plain.call(*arguments)
 
         return counted
 
+    def _file(self) -> dict[str, Any]:
+        """Return the functions of the store's file that write and sync, counted."""
+        file, size = self._store._handle.file, self._store.page_size
+        write, write_all, sync = file.pwrite, file.write_pages, file.fdatasync
 
-class Traffic:
-    """Counts the pages, bytes, writes and syncs of a store's file, until it is stopped or the store closes."""
-
-    def __init__(self, store: Store) -> None:
-        self.bytes = self.writes = self.syncs = 0
-        self.pages: set[int] = set()  # written
-        self._file = file = store._handle.file
-        page_size, write, write_all, sync = store.page_size, file.pwrite, file.write_pages, file.fdatasync
+        def count(writes: int, length: int, pages: Iterable[int]) -> None:
+            self.counts["writes"] += writes
+            self.counts["bytes"] += length
+            self._written.update(pages)
 
         def pwrite(data: memoryview, offset: int) -> None:
-            count = memoryview(data).nbytes
-            self.writes += 1
-            self.bytes += count
-            self.pages.update(
-                range(offset // page_size, (offset + count) // page_size)
-            )  # a meta slot is not a whole page
+            length = memoryview(data).nbytes
+            count(1, length, range(offset // size, (offset + length) // size))  # a meta slot is not a whole page
             write(data, offset)
+
+        def wrote(ids: np.ndarray) -> None:
+            count(len(neighbours(ids)), len(ids) * size, ids.tolist())
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
             wrote(ids)
             write_all(arena, ids, page_words)
 
-        def wrote(ids: np.ndarray) -> None:
-            self.writes += len(neighbours(ids))
-            self.bytes += len(ids) * page_size
-            self.pages.update(ids.tolist())
-
         def fdatasync() -> None:
-            self.syncs += 1
+            self.counts["syncs"] += 1
             sync()
 
-        file.pwrite, file.write_pages, file.wrote, file.fdatasync = pwrite, write_pages, wrote, fdatasync  # type: ignore
-
-    def stop(self) -> None:
-        """Give the file its own functions back."""
-        del self._file.pwrite, self._file.write_pages, self._file.wrote, self._file.fdatasync
+        return {"pwrite": pwrite, "wrote": wrote, "write_pages": write_pages, "fdatasync": fdatasync}

@@ -1,4 +1,4 @@
-"""How soon the engine answers on a machine without a compiler: `python -m pagestore_tools.bench startup [WHEEL]`.
+"""How soon the engine answers on a machine without a compiler.
 
 Makes a virtual environment, installs the wheel there (or one that it builds of the clone in which it runs), keeps numba
 from being imported, and measures from there. Prints a line for each figure and its bound; exits with 1 if one is
@@ -6,7 +6,6 @@ missed.
 """
 
 import argparse
-import importlib.util
 import os
 import statistics
 import sys
@@ -18,19 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from .graphs import read_graph, skewed
-from .harness import Command, output, timed
-from .views import GRAPH
+from .harness import Command, installed, output, timed
+from .views import ANSWER, GRAPH, VIEW
 
 ROUNDS = 7  # of a process whose start is compared with another's, alternately
-SPEED_ROUNDS = 3
-TRIANGLE = "edge(x, y) -> int(x), int(y).  tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
+TRIANGLE = "edge(x, y) -> int(x), int(y).  q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
 FIRST_TRIANGLE = f"""
 import numpy, sys, ivm
-with ivm.open(sys.argv[1] + "/first.pages", sync="off") as ws:
+with ivm.open(sys.argv[1] + "/{VIEW}", sync="off") as ws:
     ws.install("{TRIANGLE}", name="triangles")
     with ws.transaction() as txn:
-        txn.insert("edge", numpy.load(sys.argv[1] + "/graph.npy"))
-    next(iter(ws["tri"]))
+        txn.insert("edge", [*numpy.load(sys.argv[1] + "/{GRAPH}")])
+    next(iter(ws["q"]))
 """
 STRANGER = f"""
 import sys, pagestore, ivm
@@ -44,35 +42,26 @@ with ivm.open(sys.argv[1] + "/stranger.pages") as ws:
     ws.install("{TRIANGLE}", name="triangles")
     with ws.transaction() as txn:
         txn.insert("edge", [(2, 4)])
-    assert list(ws["tri"]) == [(1, 2, 3), (2, 3, 4)]
+    assert list(ws["q"]) == [(1, 2, 3), (2, 3, 4)]
 """
-ANSWER = """
-import sys, ivm
-with ivm.open(sys.argv[1] + "/first.pages", mode="r") as ws:
-    next(iter(ws["tri"]))
-"""
+ALL = "import pathlib, sys, pagestore_tools.bench.views as v; v.first_use(pathlib.Path(sys.argv[1]))"
 MEMORY = """
 import pagestore, ivm, re
 print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 SPEED = f"""
-import numpy, statistics, sys, tempfile, time, ivm
-edges, times = numpy.load(sys.argv[1] + "/graph.npy"), []
+import numpy, sys, tempfile, time, ivm
+edges, times = numpy.load(sys.argv[1] + "/{GRAPH}"), []
 for number in range(6):
     with tempfile.TemporaryDirectory() as folder, ivm.open(folder + "/w.pages", sync="off", threads=1) as ws:
         began = time.perf_counter()
         ws.install("{TRIANGLE}", name="t")
         for part in numpy.array_split(edges, 20, axis=1):
             with ws.transaction() as txn:
-                txn.insert("edge", part)
+                txn.insert("edge", [*part])
         times.append(time.perf_counter() - began)
 print(min(times[1:]))
 """
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("wheel", nargs="?", type=Path, help="what to install; built of the current folder if left out")
-    parser.add_argument("--graph", type=Path, help="a Parquet file of edges x, y, such as wiki-Vote")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -93,14 +82,14 @@ def _run(options: argparse.Namespace) -> int:
 
 def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]]:
     """Yield every figure, with the most that it may be, and its unit. The first ones find empty caches."""
-    binaries = folder / "venv" / "bin"
     output([sys.executable, "-m", "venv", folder / "venv"])
+    binaries = folder / "venv" / "bin"
     pip = [binaries / "pip", "install", "--quiet", "--disable-pip-version-check"]
     output([*pip, wheel])
     (packages,) = folder.glob("venv/lib/python*/site-packages")
     Path(packages, "without_numba.pth").write_text("import sys; sys.modules['numba'] = None\n")
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONSAFEPATH": "1"}  # not what is in this folder
 
     def seconds(program: str, *words: object) -> float:
         return timed(partial(output, [binaries / program, *words], environment))
@@ -117,21 +106,20 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     yield "pip install of it", timed(partial(output, [*pip, "--no-deps", "--force-reinstall", wheel])), 2, "s"
     yield "first triangle, from the start of its process", script(FIRST_TRIANGLE), 1, "s"
     yield "a stranger's script", script(STRANGER), 3, "s"
-    command = "-m", "pagestore_tools.bench.views", "first_use", folder, "ivm"
-    yield "everything that ivm bench times, once", seconds("python", *command), 3, "s"
+    yield "everything that ivm bench times, once", script(ALL), 3, "s"
     yield "import pagestore / import numpy", ratio("import pagestore", "import numpy"), 2, "x"
     yield "open and a first answer / import pyarrow", ratio(ANSWER, "import pyarrow"), 1.6, "x"
     resident = int(output([binaries / "python", "-c", MEMORY], environment)) / 1024
     yield "resident memory after importing both", resident, 85, "MB"
-    yield "pagestore info", seconds("pagestore", "info", folder / "first.pages"), 0.8, "s"
-    yield "ivm query", seconds("ivm", "query", folder / "first.pages", "q(y) <- edge(30, y)."), 1.35, "s"
-    if importlib.util.find_spec("numba"):
-        here, times = {**os.environ, "PAGESTORE_KERNELS": "jit"}, []
-        for _ in range(SPEED_ROUNDS):
-            shipped = output([binaries / "python", "-c", SPEED, folder], environment)
-            times.append((float(shipped), float(output([sys.executable, "-c", SPEED, folder], here))))
-        shipped_best, compiled_best = map(min, zip(*times, strict=True))
-        yield "kernels shipped / kernels compiled here", shipped_best / compiled_best, 1.03, "x"
+    yield "pagestore info", seconds("pagestore", "info", folder / VIEW), 0.8, "s"
+    yield "ivm query", seconds("ivm", "query", folder / VIEW, "r(y) <- edge(30, y)."), 1.35, "s"
+    if installed("numba"):
+        runs = (binaries / "python", environment), (sys.executable, {**os.environ, "PAGESTORE_KERNELS": "jit"})
+        times = [[float(output([python, "-c", SPEED, folder], where)) for python, where in runs] for _ in range(3)]
+        shipped, compiled = map(min, zip(*times, strict=True))
+        yield "kernels shipped / kernels compiled here", shipped / compiled, 1.03, "x"
 
 
-STARTUP = Command(_arguments, _run)
+WHEEL = {"nargs": "?", "type": Path, "help": "what to install; built of the current folder if left out"}
+GRAPH_FILE = {"type": Path, "help": "a Parquet file of edges x, y, such as wiki-Vote"}
+STARTUP = Command(_run, {"wheel": WHEEL, "--graph": GRAPH_FILE})

@@ -1,10 +1,6 @@
-"""Benchmarks keys that are texts: scans in order, ranges, prefixes and look-ups, and what nullable columns cost.
-
-python -m pagestore_tools.bench texts --quick
-"""
+"""Benchmarks keys that are texts: scans in order, ranges, prefixes and look-ups, and what nullable columns cost."""
 
 import argparse
-import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -17,7 +13,7 @@ import pyarrow.compute as pc
 
 import pagestore
 
-from .harness import Row, Side, Work
+from .harness import Row, Side, Work, installed
 
 CALLS = 1_000
 BATCH = 100_000
@@ -28,25 +24,21 @@ FILLING = "abcdefghijklmnopqrstuvwxyz-/"  # a text has 3 to 31 letters of it aft
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield all rows of the benchmark, over relations with `size` records."""
-    size = options.size
-    keys, numbers, relations = texts(size), np.arange(size), {}
+    keys, numbers = texts(options.size), np.arange(options.size)
     with ExitStack() as held:
         store = held.enter_context(pagestore.open(folder / "texts.pages", sync="off", retain=2))
-        for mark in ("", "?"):
-            with store.transaction() as txn:
+        with store.transaction() as txn:
+            for mark in ("", "?"):
                 relation = txn.create(f"ids{mark}", f"id: string, n: int64{mark}", key="id")
                 relation.insert(pa.table({"id": keys, "n": numbers}))
-        for side, name in (("pagestore", "ids"), ("pagestore, nullable", "ids?")):
-            relations[side] = held.enter_context(store.snapshot())[name]
-        other, pages = _lmdb(folder, keys, held), store.stat().relations
-        counts = [Side(name, partial(pages.__getitem__, relation.name)) for name, relation in relations.items()]
+        snapshot, pages = held.enter_context(store.snapshot()), store.stat().relations
+        relations = {"pagestore": snapshot["ids"], "pagestore, nullable": snapshot["ids?"]}
+        counts = [Side(side, partial(pages.__getitem__, relation.name)) for side, relation in relations.items()]
         yield Row("pages", counts, 1, "pages", told=True)
-        sides = [Side(name, lambda r=relation: r.to_arrow().num_rows) for name, relation in relations.items()]  # type: ignore[misc]
-        walk = Side("LMDB", lambda: sum(1 for _ in other) if other.first() else 0)
-        yield Row("scan in order to Arrow", [*sides, *[walk] * bool(other)], 5, things=(size, "texts"))
-        for name, ours, theirs, calls in _looks(other, keys):
+        others = [_Lmdb(folder / "lmdb", keys, held)] if installed("lmdb") else []
+        for name, ours, theirs, row in _looks(keys):
             sides = [Side(side, partial(ours, relation)) for side, relation in relations.items()]
-            yield Row(name, [*sides, *[Side("LMDB", theirs)] * bool(other)], 7, "µs", 1e6 / calls)
+            yield Row(name, [*sides, *(Side("LMDB", partial(theirs, other)) for other in others)], **row)
 
 
 def texts(size: int) -> pa.Array:
@@ -57,55 +49,66 @@ def texts(size: int) -> pa.Array:
     return pc.binary_join_element_wise(numbers, tails.take(pa.array(chosen)), "")
 
 
-def _lmdb(folder: Path, keys: pa.Array, held: ExitStack) -> Any:
-    """Return a cursor of LMDB over the same texts; None where it is not installed."""
-    if importlib.util.find_spec("lmdb") is None:
-        return None
-    import lmdb
+class _Lmdb:
+    """A cursor of LMDB over the same texts, with their numbers as values."""
 
-    other = held.enter_context(lmdb.open(str(folder / "lmdb"), map_size=1 << 34, sync=False))
-    with other.begin(write=True) as txn:
-        pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
-        txn.cursor().putmulti(pairs, append=True)
-    return held.enter_context(other.begin(buffers=True)).cursor()
+    def __init__(self, file: Path, keys: pa.Array, held: ExitStack) -> None:
+        import lmdb
+
+        other = held.enter_context(lmdb.open(str(file), map_size=1 << 34, sync=False))
+        with other.begin(write=True) as txn:
+            pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
+            txn.cursor().putmulti(pairs, append=True)
+        self.cursor: Any = held.enter_context(other.begin(buffers=True)).cursor()
+
+    def walk(self, low: str, high: str) -> int:
+        """Return how many texts there are from one up to another; each is taken as bytes."""
+        there, end, count = self.cursor.set_range(low.encode()), high.encode(), 0
+        while there and bytes(self.cursor.key()) < end:
+            count, there = count + 1, self.cursor.next()
+        return count
+
+    def numbers(self, texts: list[str]) -> list[int]:
+        return [int.from_bytes(self.cursor.get(text.encode()), "big") for text in texts]
 
 
-def _looks(other: Any, keys: pa.Array) -> Iterator[tuple[str, Callable[..., int], Callable[[], int], int]]:
-    """Yield looks at random places: a name, what a relation does, what LMDB does, how often."""
+def _looks(keys: pa.Array) -> Iterator[tuple[str, Callable[[Any], int], Callable[[_Lmdb], int], dict[str, Any]]]:
+    """Yield looks at random places: a name, what a relation does, what LMDB does, and how often."""
     starts = np.random.default_rng(2).integers(0, len(keys) - RANGE, CALLS).tolist()
     ends = [(keys[at].as_py(), keys[at + RANGE].as_py()) for at in starts]
     begins = [f"{at // PREFIX:0{DIGITS - 3}}" for at in starts]
-    some = [keys[at].as_py() for at in starts]
+    some = [low for low, _ in ends]
     many = keys.take(pa.array(np.random.default_rng(3).integers(0, len(keys), BATCH)))
-
-    def walked(low: str, ends: Callable[[bytes], bool]) -> int:
-        """Return how many texts the cursor passes from one on until one is after the end; each is taken as bytes."""
-        there, count = other.set_range(low.encode()), 0
-        while there and not ends(bytes(other.key())):
-            count, there = count + 1, other.next()
-        return count
-
-    def found(texts: list[str]) -> list[int]:
-        return [int.from_bytes(other.get(text.encode()), "big") for text in texts]
-
+    each = {"rounds": 7, "unit": "µs", "scale": 1e6 / CALLS}
+    yield (
+        "scan in order to Arrow",
+        lambda r: r.to_arrow().num_rows,
+        lambda other: sum(1 for _ in other.cursor) if other.cursor.first() else 0,
+        {"things": (len(keys), "texts")},
+    )
     yield (
         f"range of {RANGE} texts",
         lambda r: sum(r.range((low,), (high,)).to_arrow().num_rows for low, high in ends),
-        lambda: sum(walked(low, high.encode().__le__) for low, high in ends),
-        CALLS,
+        lambda other: sum(other.walk(low, high) for low, high in ends),
+        each,
     )
     yield (
         f"prefix of {PREFIX:,} texts",
         lambda r: sum(r.starts_with(begin).to_arrow().num_rows for begin in begins),
-        lambda: sum(walked(begin, f"{begin}~".encode().__le__) for begin in begins),  # after all of its texts
-        CALLS,
+        lambda other: sum(other.walk(begin, f"{begin}~") for begin in begins),  # after all of its texts
+        each,
     )
-    yield "get one by a text", lambda r: sum(r.get(text) for text in some), lambda: sum(found(some)), CALLS
+    yield (
+        "get one by a text",
+        lambda r: sum(r.get(text) for text in some),
+        lambda other: sum(other.numbers(some)),
+        each,
+    )
     yield (
         "get by texts in a batch, each",
         lambda r: int(r.get_many([many])[0].sum()),
-        lambda: len(found(many.to_pylist())),
-        BATCH,
+        lambda other: len(other.numbers(many.to_pylist())),
+        each | {"scale": 1e6 / BATCH},
     )
 
 

@@ -1,9 +1,14 @@
-"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand."""
+"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand.
 
-import importlib.util
+A system is made of the edges and a folder, and maintains a listing. `change` deletes and inserts edges in one
+transaction, as does `counted`, which returns what that takes besides time; `rows` returns the number of rows of the
+listing, and `close` closes the system.
+"""
+
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,38 +18,46 @@ import numpy as np
 import pyarrow as pa
 
 from . import graphs
-from .graphs import Change, changes
-from .harness import Disagreement, Row, Side, megabytes
-from .joins import CLIQUES, TRIANGLES, Task, as_columns, workspace_with
+from .graphs import changes
+from .harness import Disagreement, Row, Side, duckdb_with, installed, workspace_with
+from .joins import CLIQUES, DECLARED, TRIANGLES, Task, as_columns
 from .meter import Meter
-from .store import duckdb_with
 
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
 WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
+SCHEMA = """
+    create table edge(x integer, y integer, primary key(x, y)) without rowid;
+    create index edge_back on edge(y, x);
+    create table triangle(x integer, y integer, z integer, primary key(x, y, z)) without rowid;
+    create index triangle_yz on triangle(y, z);
+    create index triangle_xz on triangle(x, z);
+"""
+TRIGGERS = """
+    create trigger edge_new after insert on edge begin
+        insert into triangle
+            select new.x, new.y, b.y from edge b join edge c on c.x = new.x and c.y = b.y
+            where b.x = new.y union all
+            select a.x, new.x, new.y from edge a join edge c on c.x = a.x and c.y = new.y
+            where a.y = new.x union all
+            select new.x, a.y, new.y from edge a join edge b on b.x = a.y and b.y = new.y
+            where a.x = new.x;
+    end;
+    create trigger edge_gone after delete on edge begin
+        delete from triangle where x = old.x and y = old.y;
+        delete from triangle where x = old.x and z = old.y;
+        delete from triangle where y = old.x and z = old.y;
+    end;
+"""
+DELTA = """
+    select a.x, a.y, b.y z from d a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
+    select a.x, b.x, b.y from d b join edge a on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
+    select c.x, a.y, c.y from d c join edge a on a.x = c.x join edge b on b.x = a.y and b.y = c.y
+"""
 
 
-class Keeper:
-    """A system that holds a graph and a listing, and maintains the listing. Made of the edges and a folder."""
-
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Delete and insert edges in one transaction."""
-
-    def rows(self) -> int:
-        """Return the number of rows of the listing."""
-        raise NotImplementedError
-
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and return what one takes besides time."""
-        for change in more:
-            self.change(*change)
-        return {}
-
-    def close(self) -> None:
-        """Close the system."""
-
-
-Maker = Callable[[np.ndarray, Path], Keeper]
+System = Any
+Maker = Callable[[np.ndarray, Path], System]
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
@@ -52,78 +65,72 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     singles, batches = (40, 6) if quick else (400, 20)
 
     def load(make: Maker) -> int:
-        keeper = make(edges, folder)
-        found = keeper.rows()
-        keeper.close()
-        return found
+        with closing(make(edges, folder)) as system:
+            return int(system.rows())
 
     loads = [Side(name, partial(load, make)) for name, make in systems().items()]
-    yield Row("triangles loaded and listed", loads, 1 if quick else 3, unit="s", scale=1)
-    ours: dict[str, Maker] = {"ivm": Ours}
-    limit: dict[str, Maker] = {"by hand (limit)": ByHand} if graphs.can_compile() else {}
+    yield Row("triangles loaded and listed", loads, 1 if quick else 3, "s", 1)
+    limit: dict[str, Maker] = {"by hand (limit)": _ByHand} if installed("numba") else {}
+    alone: dict[str, Maker] = {"ivm": Ours} | limit | systems()
     synced: dict[str, Maker] = {
         "ivm": partial(Ours, sync="full"),
-        "SQLite triggers": partial(SqliteTriggers, sync="full"),
+        "SQLite triggers": partial(_SqliteTriggers, sync="full"),
     }
-    on_two: dict[str, Maker] = {"ivm, two threads": partial(Ours, threads=2)}
-    of_cliques: dict[str, Maker] = {"ivm": partial(Ours, task=CLIQUES)}
+    on_two: dict[str, Maker] = {"ivm": Ours, "ivm, two threads": partial(Ours, threads=2), **alone}
     one = "maintained, one edge a transaction"
-    for name, batch, makers, rounds, stretch in (
-        (f"triangles {one}", 1, ours | limit | systems(), singles, 50),
+    for row, batch, makers, rounds, stretch in (
+        (f"triangles {one}", 1, alone, singles, 50),
         (f"triangles {one}, synced", 1, synced, singles // 2, 50),
-        (f"triangles maintained, {BATCH:,} edges a transaction", BATCH, ours | on_two | limit | systems(), batches, 10),
-        (f"4-cliques {one}", 1, of_cliques, singles, 50),
+        (f"triangles maintained, {BATCH:,} edges a transaction", BATCH, on_two, batches, 10),
+        (f"4-cliques {one}", 1, {"ivm": partial(Ours, task=CLIQUES)}, singles, 50),
     ):
-        yield from _maintaining(name, batch, makers, edges, folder, rounds, stretch)
+        opened: dict[str, System] = {}
+        most = max(part.shape[1] for part in next(changes(edges, batch)))
+        sides = [_side(name, makers[name], opened, edges, folder, batch) for name in makers]
+        yield Row(row, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges"))
+        found = {name: system.rows() for name, system in opened.items()}
+        if len(set(found.values())) > 1:
+            raise Disagreement(f"rows after the same changes: {found}")
+        for system in opened.values():
+            system.close()
 
 
 def systems() -> dict[str, Maker]:
     """Return what makes this project's and the other systems that are installed, by name."""
-    found: dict[str, Maker] = {"ivm": Ours, "SQLite triggers": SqliteTriggers}
-    return found | ({"DuckDB, delta by hand": DuckdbDelta} if importlib.util.find_spec("duckdb") else {})
+    found: dict[str, Maker] = {"ivm": Ours, "SQLite triggers": _SqliteTriggers}
+    return found | ({"DuckDB, delta by hand": _DuckdbDelta} if installed("duckdb") else {})
 
 
-def _maintaining(
-    name: str, batch: int, makers: dict[str, Maker], edges: np.ndarray, folder: Path, rounds: int, stretch: int
-) -> Iterator[Row]:
-    """Yield a row in which every side makes the same changes to a system of its own; compare the listings after it."""
-    opened: dict[str, Keeper] = {}
+def _side(name: str, make: Maker, opened: dict[str, System], edges: np.ndarray, folder: Path, batch: int) -> Side:
+    """Return a side that makes the changes that all sides make, to a system of its own."""
+    rest = changes(edges, batch)
 
-    def side(system: str, make: Maker) -> Side:
-        rest = changes(edges, batch)
+    def system() -> System:
+        if name not in opened:
+            opened[name] = make(edges, folder)
+            for warming in islice(rest, WARMING):
+                opened[name].change(*warming)
+        return opened[name]
 
-        def keeper() -> Keeper:
-            if system not in opened:
-                opened[system] = make(edges, folder)
-                for warming in islice(rest, WARMING):
-                    opened[system].change(*warming)
-            return opened[system]
+    def counts() -> dict[str, float]:
+        totals: Counter[str] = Counter()
+        for change in islice(rest, COUNTED):
+            totals.update(opened[name].counted(*change))
+        means = {kind: total / COUNTED for kind, total in totals.items()}
+        return {kind: round(mean, 1 if mean < 100 else None) for kind, mean in means.items()}
 
-        def counts() -> dict[str, float]:
-            return keeper().counts([*islice(rest, COUNTED)])
-
-        return Side(system, lambda: keeper().change(*next(rest)), keeper, counts)
-
-    largest = max(part.shape[1] for part in next(changes(edges, batch)))
-    size = 1 if largest == 1 else 2 * largest
-    yield Row(name, [side(*each) for each in makers.items()], rounds, stretch=stretch, things=(size, "edges"))
-    found = {system: keeper.rows() for system, keeper in opened.items()}
-    if len(set(found.values())) > 1:
-        raise Disagreement(f"rows after the same changes: {found}")
-    for keeper in opened.values():
-        keeper.close()
+    return Side(name, lambda: system().change(*next(rest)), system, counts)
 
 
-class Ours(Keeper):
+class Ours:
     """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
-    def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, **options: Any) -> None:
-        options = {"sync": "off", "threads": 1, **options}
-        file = folder / f"maintained-{options['threads']}.pages"
+    def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, threads: int = 1, **how: Any) -> None:
+        file = folder / f"maintained-{threads}.pages"
         file.unlink(missing_ok=True)
-        self.workspace = workspace_with(edges, file, **options)
+        self.workspace = workspace_with(file, DECLARED, {"edge": [*edges]}, threads=threads, **how)
         self.workspace.install(task.rule.format(name="q"), name="view")
-        self.close = self.workspace.close  # type: ignore[method-assign]
+        self.close = self.workspace.close
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """Delete and insert edges in one transaction."""
@@ -137,115 +144,71 @@ class Ours(Keeper):
         """Return the number of rows of the listing."""
         return len(self.workspace["q"])
 
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and return what one takes besides time."""
-        totals: Counter[str] = Counter()
-        for change in more:
-            with Meter(self.workspace.store) as meter:
-                self.change(*change)
-            totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
-        means = {name: total / len(more) for name, total in totals.items()}
-        rounded = {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
-        return {**rounded, "MB": megabytes(self.workspace.store.path)}
+    def counted(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        """Make a change, and return what it takes besides time."""
+        with Meter(self.workspace.store) as meter:
+            self.change(gone, new)
+        return {"operations": self.workspace.stats("q")["operations"], **meter.counts}
 
 
-class ByHand(Keeper):
+class _ByHand:
     """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.adjacency = graphs.Adjacency(edges)
-        self.change = self.adjacency.change  # type: ignore[method-assign]
+        self.change = self.counted = self.adjacency.change
+
+    def close(self) -> None: ...
 
     def rows(self) -> int:
-        """Return the number of rows of the listing."""
         return int(self.adjacency.triangles)
 
 
-class SqliteTriggers(Keeper):
+class _SqliteTriggers:
     """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these need."""
 
-    SCHEMA = """
-        create table edge(x integer, y integer, primary key(x, y)) without rowid;
-        create index edge_back on edge(y, x);
-        create table triangle(x integer, y integer, z integer, primary key(x, y, z)) without rowid;
-        create index triangle_yz on triangle(y, z);
-        create index triangle_xz on triangle(x, z);
-    """
-    TRIGGERS = """
-        create trigger edge_new after insert on edge begin
-            insert into triangle
-                select new.x, new.y, b.y from edge b join edge c on c.x = new.x and c.y = b.y
-                where b.x = new.y union all
-                select a.x, new.x, new.y from edge a join edge c on c.x = a.x and c.y = new.y
-                where a.y = new.x union all
-                select new.x, a.y, new.y from edge a join edge b on b.x = a.y and b.y = new.y
-                where a.x = new.x;
-        end;
-        create trigger edge_gone after delete on edge begin
-            delete from triangle where x = old.x and y = old.y;
-            delete from triangle where x = old.x and z = old.y;
-            delete from triangle where y = old.x and z = old.y;
-        end;
-    """
-
     def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
-        self.file = folder / "sqlite"
         for file in folder.glob("sqlite*"):
             file.unlink()
-        self.db = sqlite3.connect(self.file, isolation_level=None)
+        self.db = sqlite3.connect(folder / "sqlite", isolation_level=None)
         for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={sync}"):
             self.db.execute(f"pragma {setting}")
-        self.db.executescript(self.SCHEMA)
-        self.db.execute("begin")
-        self.db.executemany("insert into edge values(?, ?)", edges.T.tolist())
+        self.db.executescript(SCHEMA)
+        self.change(edges[:, :0], edges)
         self.db.execute(f"insert into triangle {TRIANGLES.sql} order by 1, 2, 3")
-        self.db.execute("commit")
-        self.db.executescript(self.TRIGGERS)
-        self.close = self.db.close  # type: ignore[method-assign]
+        self.db.executescript(TRIGGERS)
+        self.close, self.counted = self.db.close, self.change
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Delete and insert edges in one transaction."""
         self.db.execute("begin")
         self.db.executemany("delete from edge where x = ? and y = ?", gone.T.tolist())
         self.db.executemany("insert into edge values(?, ?)", new.T.tolist())
         self.db.execute("commit")
 
     def rows(self) -> int:
-        """Return the number of rows of the listing."""
         return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
-    def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and return what one takes besides time."""
-        return {**super().counts(more), "MB": megabytes(*self.file.parent.glob("sqlite*"))}
 
-
-class DuckdbDelta(Keeper):
+class _DuckdbDelta:
     """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds the listing's delta."""
-
-    DELTA = """
-        select a.x, a.y, b.y z from d a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
-        select a.x, b.x, b.y from d b join edge a on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
-        select c.x, a.y, c.y from d c join edge a on a.x = c.x join edge b on b.x = a.y and b.y = c.y
-    """
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.db = duckdb_with({"edge": as_columns(edges)})
         self.db.execute(f"create table triangle as {TRIANGLES.sql}")
-        self.close = self.db.close  # type: ignore[method-assign]
+        self.close, self.counted = self.db.close, self.change
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Delete and insert edges in one transaction."""
         run = self.db.execute
         run("begin")
         if gone.size:
             self.db.register("d", pa.table(as_columns(gone)))
-            run(f"create or replace temp table changed as {self.DELTA}")
+            run(f"create or replace temp table changed as {DELTA}")
             run("delete from triangle t using changed d where t.x = d.x and t.y = d.y and t.z = d.z")
             run("delete from edge e using d where e.x = d.x and e.y = d.y")
         if new.size:
             self.db.register("d", pa.table(as_columns(new)))
             run("insert into edge select * from d")
-            run(f"insert into triangle {self.DELTA}")
+            run(f"insert into triangle {DELTA}")
         run("commit")
 
-    rows: Any = SqliteTriggers.rows
+    rows: Any = _SqliteTriggers.rows

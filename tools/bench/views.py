@@ -1,23 +1,17 @@
-"""`ivm bench`: joins from scratch, maintained views, and what needs a process of its own: memory, a kill, first use.
-
-    python -m pagestore_tools.bench.views WHAT FOLDER SYSTEM
-
-runs one of CHILDREN on the graph in the folder, and prints a line of JSON: the `figure`, and other numbers to report
-with it.
-"""
+"""`ivm bench`: joins from scratch, maintained views, and what needs a process of its own: memory, a kill, first use."""
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -25,14 +19,18 @@ import ivm
 
 from . import joins, upkeep
 from .graphs import changes, even, skewed
-from .harness import Figures, Row, Side, Work, output, peak_bytes, timed
+from .harness import SPAWN, Row, Side, Work, apart, output, peak_bytes, timed
 
 WARM = 10  # changes that are not counted, before those that are
 WRITING_SECONDS = 0.3  # before the kill
 SINGLES, BATCHES = 100, 5  # changes that a process makes before its memory is measured
-STARTED = "writing"
-GRAPH = "graph.npy"
-VIEW = "maintained-1.pages"
+GRAPH, VIEW = "graph.npy", "maintained-1.pages"
+ANSWER = f"""
+import sys, ivm
+with ivm.open(sys.argv[1] + "/{VIEW}", mode="r") as ws:
+    next(iter(ws["q"]))
+"""
+Figures = dict[str, float]
 
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
@@ -47,20 +45,30 @@ def _process_rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]
     sizes, rounds = ([2_000, 20_000], 20) if quick else ([10_000, 100_000, 1_000_000], 200)
     sides = [Side(f"ivm, {size:,} edges", partial(_median_change, folder, size, rounds)) for size in sizes]
     yield Row("growth: triangles maintained, one edge a transaction", sides, 1, told=True)
-    sides = [_side(name, partial(_child, "memory", folder, name)) for name in upkeep.systems()]
+    sides = [_side(name, partial(apart, _memory, folder, make)) for name, make in upkeep.systems().items()]
     yield Row("peak memory of a process: loaded, listed, maintained", sides, 1, "MB", 1, told=True)
-    sides = [_side("ivm", partial(_reopened, folder))]
-    yield Row("reopened after kill -9, to the end of a first maintained change", sides, 3, "s", 1, told=True)
-
-    def lay() -> None:
-        if not (folder / VIEW).exists():  # it does if rows before this one were measured
-            upkeep.Ours(edges, folder).close()
-
-    side = _side("ivm", partial(_since_start, "answer", folder))
-    side.before = lay
-    yield Row("import, open and a first answer, kernels cached", [side], 3, "s", 1, told=True)
+    reopened = _side("ivm", partial(_reopened, folder))
+    yield Row("reopened after kill -9, to the end of a first maintained change", [reopened], 3, "s", 1, told=True)
+    if not (folder / VIEW).exists():  # it does if rows before this one were measured
+        upkeep.Ours(edges, folder).close()
+    answer = Side("ivm", partial(output, [sys.executable, "-c", ANSWER, folder]))
+    yield Row("import, open and a first answer, kernels cached", [answer], 3, "s", 1)
     if not quick:
-        yield _first_use(folder)
+        used = cache(partial(_first_use, folder))
+        names = {"ivm, first triangle": "triangle", "ivm, all that is measured here": "figure"}
+        sides = [Side(name, lambda figure=figure: used()[figure]) for name, figure in names.items()]  # type: ignore[misc]
+        yield Row("first use ever, kernels compiled", sides, 1, "s", 1, told=True)
+
+
+def _side(name: str, ask: Callable[[], Figures]) -> Side:
+    """Return a side whose run returns the `figure` of what it asks; the other numbers are reported as counts."""
+    others: Figures = {}
+
+    def run() -> float:
+        others.update(ask())
+        return others.pop("figure")
+
+    return Side(name, run, counts=lambda: others)
 
 
 def _median_change(folder: Path, size: int, rounds: int) -> float:
@@ -72,66 +80,35 @@ def _median_change(folder: Path, size: int, rounds: int) -> float:
     return statistics.median(times[WARM:])
 
 
+def _first_use(folder: Path) -> Figures:
+    """Return what `first_use` reports, as seconds since its process was started, which has no kernels in its cache."""
+    with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
+        began = time.monotonic()
+        return {name: moment - began for name, moment in apart(first_use, folder).items()}
+
+
 def _reopened(folder: Path) -> Figures:
     """Let one process change a view until it is killed, and another one open the file."""
-    with subprocess.Popen(_command("write", folder, "ivm"), stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout
-        for line in writer.stdout:
-            if line.strip() == STARTED:
-                time.sleep(WRITING_SECONDS)
-                writer.kill()
-    return _child("reopen", folder)
-
-
-def _first_use(folder: Path) -> Row:
-    """Return a row with an empty cache of kernels."""
-
-    @cache
-    def told() -> Figures:
-        with tempfile.TemporaryDirectory(prefix="ivm-bench-") as kernels:
-            return _since_start("first_use", folder, NUMBA_CACHE_DIR=kernels)
-
-    names = {"ivm, first triangle": "triangle", "ivm, all that is measured here": "figure"}
-    sides = [Side(name, lambda figure=figure: told()[figure]) for name, figure in names.items()]  # type: ignore[misc]
-    return Row("first use ever, kernels compiled", sides, 1, "s", 1, told=True)
-
-
-def _side(name: str, ask: Callable[[], Figures]) -> Side:
-    """Return a side whose run returns a child's figure; its other numbers are reported as counts."""
-    others: Figures = {}
-
-    def run() -> float:
-        others.update(ask())
-        return others.pop("figure")
-
-    return Side(name, run, counts=lambda: others)
-
-
-def _since_start(what: str, folder: Path, **environment: str) -> Figures:
-    """Return the moments that a child reports, as seconds since it was started."""
-    began = time.monotonic()
-    return {name: moment - began for name, moment in _child(what, folder, **environment).items()}
-
-
-def _child(what: str, folder: Path, system: str = "ivm", **environment: str) -> Figures:
-    """Return the numbers that a child reports. It may cache bytecode, as an installed package does."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
-    figures: Figures = json.loads(output(_command(what, folder, system), environment).splitlines()[-1])
+    started, starting = SPAWN.Pipe(duplex=False)
+    writer = SPAWN.Process(target=_write, args=(folder, starting))
+    writer.start()
+    starting.close()
+    started.recv()
+    time.sleep(WRITING_SECONDS)
+    writer.kill()
+    writer.join()
+    figures: Figures = apart(_reopen, folder)
     return figures
 
 
-def _command(what: str, folder: Path, system: str) -> list[str]:
-    return [sys.executable, "-m", f"{__package__}.views", what, str(folder), system]
+# -- what these processes do
 
 
-# -- what children do
-
-
-def _memory(folder: Path, system: upkeep.Maker) -> Figures:
+def _memory(folder: Path, make: upkeep.Maker) -> Figures:
     """Return the MB at the peak of loading a graph, listing its triangles, and changing it."""
     imports = peak_bytes()
     edges = np.load(folder / GRAPH)
-    keeper = system(edges, folder)
+    keeper = make(edges, folder)
     for batch, times in ((1, SINGLES), (upkeep.BATCH, BATCHES)):
         for change in islice(changes(edges, batch), times):
             keeper.change(*change)
@@ -139,18 +116,17 @@ def _memory(folder: Path, system: upkeep.Maker) -> Figures:
     return {"figure": peak_bytes() >> 20, "of it imports": imports >> 20}
 
 
-def _write(folder: Path, system: upkeep.Maker) -> Figures:
+def _write(folder: Path, starting: Connection) -> None:
     """Change a view until the process is killed."""
     edges = np.load(folder / GRAPH)
-    keeper = system(edges, folder)
+    keeper = upkeep.Ours(edges, folder)
     for done, change in enumerate(changes(edges, 1)):
         keeper.change(*change)
         if done == SINGLES:
-            print(STARTED, flush=True)
-    raise AssertionError
+            starting.send("writing")
 
 
-def _reopen(folder: Path, system: upkeep.Maker) -> Figures:
+def _reopen(folder: Path) -> Figures:
     """Return the seconds to open a view whose process was killed, and to maintain one more change."""
     edge = np.load(folder / GRAPH)[:, :1]
     began = time.perf_counter()
@@ -162,14 +138,7 @@ def _reopen(folder: Path, system: upkeep.Maker) -> Figures:
     return told
 
 
-def _answer(folder: Path, system: upkeep.Maker) -> Figures:
-    """Return the moment at which the first triangle of a view on disk has been read."""
-    with ivm.open(folder / VIEW, mode="r") as workspace:
-        next(iter(workspace["q"]))
-        return {"figure": time.monotonic()}
-
-
-def _use_first(folder: Path, system: upkeep.Maker) -> Figures:
+def first_use(folder: Path) -> Figures:
     """Return when the first triangle has been read, and when all work of the benchmark has been done."""
     edges, folder = skewed(200), Path(tempfile.mkdtemp(dir=folder))
     keeper = upkeep.Ours(edges, folder)
@@ -189,8 +158,3 @@ def _use_first(folder: Path, system: upkeep.Maker) -> Figures:
 
 WORK = Work("ivm bench", rows, 7_000, 1_000, skewed)
 arguments, run = WORK.arguments, WORK.run
-CHILDREN = {"memory": _memory, "write": _write, "reopen": _reopen, "answer": _answer, "first_use": _use_first}
-
-if __name__ == "__main__":
-    what, place, system = sys.argv[1:]
-    print(json.dumps(CHILDREN[what](Path(place), upkeep.systems()[system])), flush=True)

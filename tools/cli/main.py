@@ -16,9 +16,12 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType, ModuleType
+
+from .examples import epilog
 
 PAGESTORE = {
     "info": "what a store's file is, and what is in it",
@@ -40,6 +43,7 @@ PAGESTORE = {
     "drop": "remove a relation",
     "rename": "give a relation another name",
     "truncate": "remove all rows of a relation",
+    "completion": "a script that completes this program's commands in bash, zsh or fish",
 }
 IVM = {
     "install": "install the rules of a file: fill their views, and maintain them from then on",
@@ -50,11 +54,14 @@ IVM = {
     "declare": "the relations of a store, as rules know them",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
+    "why": "why a row is in a view, or why not; which edits changed a view",
+    "check": "compile rules and print what is wrong with them; nothing is installed",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
     "bench": "these joins and views compared with others, if installed",
+    "completion": "a script that completes this program's commands in bash, zsh or fish",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
 OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
@@ -63,6 +70,8 @@ MODULES = {
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
+    ("pagestore", "completion"): "cli.completion",
+    ("ivm", "completion"): "cli.completion",
 }  # all others are in the program's folder of commands, named like the command
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
 
@@ -132,7 +141,11 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     for name, summary in commands.items():
         command = choices.add_parser(name, help=summary, description=summary)
         if words[:1] == [name]:
-            _module(program, name).arguments(command)
+            chosen = _module(program, name)
+            command.formatter_class = _Help
+            chosen.arguments(command)
+            command.epilog = epilog(program, name, command.epilog or "")
+            command.set_defaults(program=program, tree=partial(_tree, program, commands))
     options = parser.parse_args([words[0], *map(_as_text, words[1:])] if words[:1] == ["exec"] else words)
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
@@ -167,6 +180,20 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     except MemoryError as error:
         complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
         return getattr(module, "FAILED", 1)
+
+
+def _tree(program: str, commands: Mapping[str, str]) -> dict[str, tuple[str, list[str]]]:
+    """Return what each command does, and its options."""
+    from .completion import options_of
+
+    return {name: (summary, options_of(_module(program, name).arguments)) for name, summary in commands.items()}
+
+
+class _Help(argparse.HelpFormatter):
+    """Fills a description, and leaves the lines of examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 class _Version(argparse.Action):

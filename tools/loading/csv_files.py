@@ -71,6 +71,7 @@ class _Csv:
     def __init__(self, file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> None:
         self.file, self.wanted, self.problems = file, wanted, problems
         self.source: TextStream | None = None
+        self.foreign = False  # whether bytes were found that are not UTF-8
         head = self._head(dialect.encoding)
         given = dialect.delimiter or ("\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None)
         self.dialect = dialect._replace(delimiter=given or _commonest(head, dialect.quote))
@@ -139,8 +140,9 @@ class _Csv:
                 if texts.null_count < len(texts):
                     values.add(name)
                     guesses[name] = [kind for kind in guesses[name] if self._takes(texts, kind)]
+        unknown = pa.string() if self.foreign else pa.null()  # a problem already, more than having no values
         for name in open_:
-            found[name] = pa.null() if name not in values else next(iter(guesses[name]), pa.string())
+            found[name] = unknown if name not in values else next(iter(guesses[name]), pa.string())
         return found
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
@@ -204,7 +206,10 @@ class _Csv:
             self.source = source
             watched = _Watched(source, self.dialect)
             try:
-                yield from self._read(watched, columns, problems)
+                for block in self._read(watched, columns, problems):
+                    if watched.foreign:  # by the last bytes, which the block has
+                        break
+                    yield block
             except (pa.ArrowInvalid, OSError) as error:
                 if not watched.foreign:
                     self._refuse_quotes(watched.suspect)
@@ -212,6 +217,7 @@ class _Csv:
                     why = f"a row has more than {BLOCK >> 20} MiB" if "straddling" in str(error) else why
                     raise DatasetError(f"{self.file}: {why}: mend the file") from None
             if watched.foreign:
+                self.foreign = True
                 self._find_foreign(problems)
             self._refuse_quotes(watched.suspect or watched.inside)
 

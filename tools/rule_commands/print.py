@@ -36,7 +36,7 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     """Return the names of installed blocks, and each relation and view with its number of rows."""
     with workspace.store.snapshot() as snap:
         predicates = {
-            name: {"kind": "relation" if p.extensional else "view", "rows": len(snap[name])}
+            name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
             for name, p in workspace.predicates.items()
             if name in snap  # a relation that no rule reads may have been dropped
         }

@@ -9,16 +9,20 @@ The steps of a schedule alternate: the queue of a group of trees (a relation, it
 whose relations changed is probed, and the bindings found go into the queues of its heads. A step that fails or finds
 too many bindings is left to Python, and so are all later steps.
 
+A plan that scans a relation needs no probe: SCAN finds the changed rows that its conditions let pass, for one plan
+after the other, and these are its bindings.
+
 Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/types.py).
 """
 
 from typing import NamedTuple
 
 from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
+from ivm.maintenance.kernels.reach import Conditions, holds
 from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, Table, Words, flush_queue, kernel
 
 # columns of `steps`: its kind, and the number of its group or plan
-FLUSH, FOLLOW = range(2)
+FLUSH, FOLLOW, SCAN = range(3)
 KIND, OF = range(2)
 # columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
 # of its heads; how many columns a binding has
@@ -42,6 +46,9 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
             if queues.waits[of] and not flush_queue(pages, accounts, queues, room, apply, of):
+                return s
+        elif schedule.steps[s, KIND] == SCAN:
+            if not scan(queues, schedule, working, of):
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
@@ -74,6 +81,31 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
     if n < 0 or not run.progress[COMPOSED] or not queue(plan, schedule, n, composed, queues):
         return False
     working.operations[p] = run.progress[OPERATIONS]
+    return True
+
+
+@kernel
+def scan(queues, schedule, working, p):
+    """Queue the changes of a relation that plan p lets pass; if they are too many, queue nothing and return False."""
+    plan, heads, copies = schedule.plans[p], schedule.heads, schedule.copies
+    waiting, waits, t = queues.waiting, queues.waits, schedule.sources[plan[SOURCES]]
+    n, actions, rows = queues.tallies[t, CHANGES], queues.deltas[t, 0], queues.deltas[t, 1:]
+    working.operations[p] = n
+    for h in range(plan[HEADS], plan[HEADS_END]):
+        if waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > waiting.shape[2]:
+            return False
+    for i in range(n):
+        if not holds(schedule.conditions, plan[PROBES], rows, i):
+            continue
+        for h in range(plan[HEADS], plan[HEADS_END]):
+            head = heads[h]
+            edits, at, width = waiting[head[GROUP]], waits[head[GROUP]], head[COPIED_END] - head[COPIED]
+            for c in range(width):
+                edits[1 + c, at] = rows[copies[head[COPIED] + c], i]
+            edits[0, at] = ADD if head[COUNTED] else actions[i]
+            if head[COUNTED]:
+                edits[1 + width, at] = 1 if actions[i] == INSERT else -1
+            waits[head[GROUP]] = at + 1
     return True
 
 
@@ -122,7 +154,8 @@ class ScheduleTable(NamedTuple):
     """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
 
     steps[S, 2], plans[P, 9] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words `static`
-    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings.
+    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings, and conditions
+    are those of the plans that scan.
     """
 
     static: Words
@@ -133,6 +166,7 @@ class ScheduleTable(NamedTuple):
     sources: Words
     heads: Table
     copies: Words
+    conditions: Conditions
 
 
 class ScheduleRoom(NamedTuple):

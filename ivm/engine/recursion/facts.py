@@ -137,6 +137,10 @@ class Facts:
         """Return how many facts there are."""
         return sum(self._txn.tree(name).count for name in self.stored)
 
+    def nbytes(self) -> int:
+        """Return the bytes of all words of the facts."""
+        return sum(8 * tree.count * tree.spec.columns for tree in map(self._txn.tree, self.stored))
+
     def keys(self, name: str) -> int:
         """Return how many key words a fact has."""
         return self.stored[name].layout.keys

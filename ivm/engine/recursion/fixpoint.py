@@ -24,6 +24,7 @@ from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Facts, Limi
 from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.engine.recursion.in_memory import FlatRounds
 from ivm.errors import RangeError
+from ivm.join.join import MemoryUse, within_memory
 from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
@@ -37,6 +38,7 @@ Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
 STEPS_FREE, STEP_ROWS = 64, 1000
 BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
 PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
+ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
 
@@ -80,6 +82,10 @@ class Fixpoint:
 
         Raises MaintainError.
         """
+        with within_memory(ROUNDS, self.facts.count):
+            self._fill(base)
+
+    def _fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
         parts, of = [], {body.plan: body for body in self._bodies}
         for plan, bindings in base:
             parts += [self._propose(of[plan], rows, rank=0) for rows in bindings]
@@ -121,6 +127,10 @@ class Fixpoint:
         ranks = np.concatenate([words[-1] for words in found.values()])
         self.work.rows = np.bincount(ranks)[1:].tolist()
         self.work.operations += flat.operations
+        if flat.unfinished is not None:  # memory was short: rounds over pages go on from what was derived
+            self._steps_left = WORD_MAX
+            self._spread(_joined(self._adopt(first), flat.unfinished), counted=True)
+            self._refuse_failures()
         return True
 
     @property
@@ -153,9 +163,7 @@ class Fixpoint:
             rows = self._changed(body, old, new, deltas, INSERT)
             if rows.shape[1]:
                 gained.append(self._propose(body, rows))
-        fresh = self._adopt(self._gather(gained))
-        for name, keys in back.items():
-            fresh[name] = distinct(np.concatenate([fresh[name], keys], axis=1)) if name in fresh else keys
+        fresh = _joined(self._adopt(self._gather(gained)), back)
         if not self._spread(fresh, new) or not self.ordered:
             return False
         self._refuse_failures()
@@ -222,6 +230,7 @@ class Fixpoint:
         Return whether the fixpoint was reached; stop after `most` operations, if given, or when no steps are left.
         """
         below = below if below is not None else self._below()
+        memory = MemoryUse(step=ROUNDS).begin()
         self._trail = None
         while total(fresh):
             self._steps_left -= 1
@@ -229,6 +238,7 @@ class Fixpoint:
                 return False
             self.work.rows.append(total(fresh))
             self._limits.check(self.work.rows, self.facts.count())
+            memory.hold(self.facts.count(), self.facts.nbytes())
             rank = len(self.work.rows) if counted else None
             fresh = self._adopt(self._gather(self._consequences(fresh, below, rank)))
             if not self.ordered and self.facts.adds_only:
@@ -368,6 +378,12 @@ class Fixpoint:
         for name, proposal in back.items():
             self.facts.rank(name, proposal)
         return {name: proposal.keys for name, proposal in back.items() if proposal.keys.shape[1]}
+
+
+def _joined(some: Keys, others: Keys) -> Keys:
+    """Return the keys of both."""
+    both = {name: [keys[name] for keys in (some, others) if name in keys] for name in (*some, *others)}
+    return {name: distinct(np.concatenate(parts, axis=1)) for name, parts in both.items()}
 
 
 class Candidates:

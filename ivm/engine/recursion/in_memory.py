@@ -21,12 +21,12 @@ from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.engine.recursion.kernels import shared_rounds as shared
-from ivm.join.join import memory_left
+from ivm.join.join import memory_allowed, memory_left
 from pagestore.compiled import Table, TypedKernel, Words
 from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
 
 FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
-GROWTH = 4
+GROWTHS = 4, 2  # by which the capacity may grow, the first for which there is memory
 SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
 
@@ -40,8 +40,11 @@ Base = Sequence[tuple[str, np.ndarray]]  # facts derived from no others: a view,
 class FlatFacts:
     """The facts derived from given base facts, or from a range of them."""
 
-    def __init__(self, bodies: FlatBodies, arrays: rounds.Bodies, base: Base, limits: Limits, threads: int) -> None:
+    def __init__(
+        self, bodies: FlatBodies, arrays: rounds.Bodies, base: Base, limits: Limits, threads: int, memory: int
+    ) -> None:
         self._bodies, self._arrays, self._base, self._threads = bodies, arrays, base, threads
+        self._memory = memory
         self._progress = progress = np.zeros(kernel.PROGRESS, np.int64)
         progress[kernel.SIZE_MAX] = limits.rows_max or WORD_MAX
         progress[kernel.RANK_MAX] = (0 if bodies.fold else limits.rounds_max) or WORD_MAX
@@ -112,6 +115,13 @@ class FlatFacts:
         table = np.ascontiguousarray(rows[:, [*range(bodies.keys[p]), *values, bodies.words + kernel.RANK]].T)
         return table.take(sort_order(table[: bodies.keys[p]]), axis=1)
 
+    def waiting(self, p: int) -> np.ndarray:
+        """Return the keys int64[K, n] of a predicate's facts that were not joined with others yet."""
+        bodies, facts, (wait, begin) = self._bodies, self._facts, self._progress[[kernel.WAIT, kernel.RING]].tolist()
+        rows = facts.rows[facts.ring[(begin + np.arange(wait)) % len(facts.ring)]]
+        keys: np.ndarray = rows[rows[:, bodies.words + kernel.PREDICATE] == p, : bodies.keys[p]].T
+        return keys
+
     def _number(self) -> None:
         """Number facts by their words, if all words lie in a span that is small enough."""
         bodies, arrays = self._bodies, self._arrays
@@ -140,10 +150,15 @@ class FlatFacts:
         """Increase the capacity, if there is memory for that and as much again for the trees that facts become."""
         old, progress = self._facts, self._progress
         nbytes = old.rows.nbytes + old.nexts.nbytes + old.begins.nbytes
-        if len(old.rows) >= FACTS_MAX or 2 * GROWTH * nbytes >= memory_left():
+        most = min(self._memory, memory_left() // 2)
+        growth = next((growth for growth in GROWTHS if growth * nbytes < most), 0)
+        if len(old.rows) >= FACTS_MAX or not growth:
             return None
         size, wait, begin = progress[[kernel.SIZE, kernel.WAIT, kernel.RING]].tolist()
-        self._facts = new = self._room(GROWTH * len(old.rows))
+        try:
+            self._facts = new = self._room(growth * len(old.rows))
+        except MemoryError:
+            return None
         new.rows[:size] = old.rows[:size]
         new.ring[:wait] = np.roll(old.ring, -begin)[:wait]
         progress[kernel.RING] = 0
@@ -165,55 +180,67 @@ class FlatRounds:
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are not numbers of rounds
         self._bodies, self._limits, self._threads = bodies, limits, threads
+        self._memory = memory_allowed()
         self.below = bodies.below  # how many rows are read into memory
         self.operations = 0
+        self.unfinished: dict[str, np.ndarray] | None = None  # if memory was short: facts to be joined with others
 
     def run(self, base: Base) -> dict[str, np.ndarray] | None:
         """Derive all facts from `base`, by view: words int64[K, n], a value if aggregated, then the rank.
 
-        Return None if a value overflows, is better than one that it derives from, or memory is short. Raises
-        LimitError.
+        If memory is short, return those that were derived, and set `unfinished` to the keys int64[K, n] of those whose
+        consequences were not; facts of `base` may be missing. Return None if a value overflows or is better than one
+        that it derives from. Raises LimitError.
         """
         arrays = self._bodies.arrays()
         column = min(self._bodies.kept, default=None)
-        found = None if column is None else self._ranges(arrays, base, column)
-        if not found:
-            found = [FlatFacts(self._bodies, arrays, base, self._limits, self._threads)]
+        found, status = ([], kernel.LIMIT) if column is None else self._ranges(arrays, base, column)
+        if status not in (kernel.DONE, kernel.GROW):
+            found = [self._facts(arrays, base, self._threads)]
             status = found[0].derive()
             if status == kernel.LIMIT:
                 by_rank = np.bincount(found[0].ranks)[1:].tolist()
                 self._limits.check([*by_rank, 1], found[0].count + 1)
-            if status != kernel.DONE:
-                return None
-        self.operations = sum(facts.operations for facts in found)
-        return {name: self._table(found, p, column) for p, name in enumerate(self._bodies.names)}
+        if status not in (kernel.DONE, kernel.GROW):
+            return None
+        self.operations, names = sum(facts.operations for facts in found), [*enumerate(self._bodies.names)]
+        if status == kernel.GROW:
+            self.unfinished = {name: np.concatenate([f.waiting(p) for f in found], axis=1) for p, name in names}
+        return {name: self._table(found, p, column) for p, name in names}
 
-    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int) -> list[FlatFacts]:
-        """Derive facts for each range of a column that every fact copies from its parent.
+    def _facts(self, arrays: rounds.Bodies, base: Base, threads: int) -> FlatFacts:
+        return FlatFacts(self._bodies, arrays, base, self._limits, threads, self._memory // (self._threads // threads))
 
-        Return [] if threads do not help, or if a range cannot be evaluated.
+    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int) -> tuple[list[FlatFacts], int]:
+        """Derive facts for each range of a column that every fact copies from its parent; return why that stopped.
+
+        That is LIMIT if threads do not help, or if a range cannot be evaluated.
         """
         words = np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
         cuts = _cuts(words, RANGES * self._threads)
         if self._threads == 1 or self._limits.rows_max is not None or len(cuts) < self._threads:
-            return []
+            return [], kernel.LIMIT
         left = deque(pairwise([WORD_MIN, *cuts, WORD_MAX]))
         found: dict[int, FlatFacts] = {}
 
-        def work() -> bool:
-            """Evaluate ranges until none is left; return whether all could be evaluated."""
+        def work() -> int:
+            """Evaluate ranges until none is left; return why the last one stopped."""
             while True:
                 try:
                     low, high = left.popleft()
                 except IndexError:
-                    return True
+                    return kernel.DONE
                 chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
-                found[low] = FlatFacts(self._bodies, arrays, chosen, self._limits, threads=1)
-                if found[low].derive() != kernel.DONE:
-                    return False
+                found[low] = self._facts(arrays, chosen, threads=1)
+                status = found[low].derive()
+                if status != kernel.DONE:
+                    left.clear()
+                    return status
 
-        done = all(together([work] * self._threads))
-        return [facts for _, facts in sorted(found.items())] if done else []
+        ends = {*together([work] * self._threads)}
+        others = ends - {kernel.DONE, kernel.GROW}
+        status = min(others) if others else max(ends)
+        return [facts for _, facts in sorted(found.items())], status
 
     def _table(self, found: list[FlatFacts], p: int, column: int | None) -> np.ndarray:
         """Return all facts of a predicate, sorted: words and ranks int64[C, n]."""

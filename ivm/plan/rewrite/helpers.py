@@ -18,6 +18,12 @@ else connects are rewritten; others just filter bindings that are joined anyway.
 variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is not a failure
 here, since no stored value equals it.
 
+Keep the rows of facts in a helper view, which is filled and never maintained.
+
+    p("tea", 3). p("cake", 4).
+
+    p$facts0(x, y) <- x = "tea", y = 3 ; x = "cake", y = 4.          p(x, y) <- p$facts0(x, y).
+
 Give a body without a positive atom, which holds once or not at all, a helper view of one row.
 
     p(x) <- x = 3, !q(x).
@@ -54,6 +60,7 @@ them fails. So the result depends neither on which literals are helper views nor
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 
 from ivm.errors import ConstructError
 from ivm.lang.ir import (
@@ -72,6 +79,7 @@ from ivm.lang.ir import (
     Var,
     as_read,
     atoms,
+    is_table,
     tied,
     variables,
 )
@@ -137,6 +145,9 @@ def lift_constants(program: Program) -> Program:
     """Put helper views of one row before the rules that have a conjunction without a positive atom, which read them."""
     predicates, rules = dict(program.predicates), list[Rule]()
     for rule in program.rules:
+        if is_table(rule):
+            rules += _table(rule, predicates)
+            continue
         bare = [not any(isinstance(x, Atom) for x in disjunct) for disjunct in rule.body]
         if not any(bare):
             rules.append(rule)
@@ -151,6 +162,16 @@ def lift_constants(program: Program) -> Program:
         body = tuple((one, *disjunct) if lone else disjunct for lone, disjunct in zip(bare, rule.body, strict=True))
         rules.append(replace(rule, body=body))
     return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def _table(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """Yield the rule of a helper view with the rows of facts, and the rule that reads it."""
+    (head,) = rule.heads
+    name = next(name for n in count() if (name := f"{head.predicate}$facts{n}") not in predicates)
+    table = replace(rule, heads=(replace(head, predicate=name),))
+    _define(table.heads[0], table, predicates)
+    yield table
+    yield replace(rule, body=(table.heads,))
 
 
 def lift_negations(program: Program) -> Program:

@@ -14,31 +14,23 @@ they are numbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
-from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.lang.ir import Value
-from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions, Subqueries
+from ivm.sql.queries.folds import Aggregate, Group, Made, wanted
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import ONE, Body, Builder, Column, Table, column_of
-from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Not, Rule, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, VARCHAR, SqlType
+from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
+from ivm.sql.types import INTEGER
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
 WINDOW_ONLY = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
     exp.PercentRank, exp.CumeDist,
 )  # fmt: skip
-MOMENTS: dict[type[exp.Expr], str] = {
-    exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop", exp.Variance: "variance",
-    exp.VariancePop: "var_pop",
-}  # fmt: skip
 
 
 def aggregates_in(nodes: Sequence[exp.Expr | None]) -> list[exp.Expr]:
@@ -81,48 +73,16 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, AGGREGATES) and not isinstance(node, WINDOW_ONLY)
 
 
-class Made(NamedTuple):
-    """An aggregate as a function of the group; `total` if each group has a row, else `default` is the value."""
-
-    table: Table
-    total: bool
-    default: Lit
-
-
-class Wanted(NamedTuple):
-    """An aggregate without FILTER and the like: the function, its argument, and what surrounds it."""
-
-    node: exp.Expr
-    condition: exp.Expr | None
-    distinct: bool
-    order: list[exp.Ordered]
-
-
-def wanted(node: exp.Expr) -> Wanted:
-    """Take an aggregate apart."""
-    condition, order = None, list[exp.Ordered]()
-    if isinstance(node, exp.Filter):
-        condition, node = node.expression.this, node.this
-    if isinstance(node, exp.IgnoreNulls):
-        node = node.this
-    if isinstance(node, exp.WithinGroup):
-        order, node = node.expression.expressions, node.this
-    inner = node.this
-    if isinstance(inner, exp.Order):
-        order, inner = inner.expressions, inner.this
-    distinct = isinstance(inner, exp.Distinct)
-    return Wanted(node, condition, distinct, order)
-
-
-class Grouping:
+class Grouping(Group):
     """The groups of a body, and the aggregates over them."""
 
     def __init__(
         self, builder: Builder, scope: Scope, subqueries: Subqueries, groups: list[Typed], single: bool,
     ) -> None:  # fmt: skip
         """`groups` are the values of GROUP BY; if `single`, there is one group even without rows."""
-        self.builder, self.scope, self.subqueries, self.single = builder, scope, subqueries, single
         body = scope.body
+        super().__init__(builder, body, [])
+        self.scope, self.subqueries, self.single = scope, subqueries, single
         self.groups = [builder.define(body, one) for one in groups]
         self._dummy = False
         if single and not builder.carried(body):
@@ -139,12 +99,6 @@ class Grouping:
         """Return a variable of the query around, which is not null if this query requires it."""
         value = column_of(self.scope.body.outer, name)
         return value._replace(nullable=value.nullable and name not in self.scope.body.required)
-
-    def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the group."""
-        names = [f"g{n}" for n in range(len(self.key))]
-        null = [self.builder.may_be_null(self.scope.body, one) for one in self.key]
-        return tuple(Column(n, one.type, b) for n, one, b in zip(names, self.key, null, strict=True))
 
     def evaluate(self, nodes: Sequence[exp.Expr]) -> tuple[Body, dict[str, Typed], list[Typed]]:
         """Return a body of one row for each group, its aggregates by their text, and the groups' columns."""
@@ -227,318 +181,4 @@ class Grouping:
         values = Expressions(self.builder, scope, self.subqueries)
         if one.condition is not None:
             body.literals += values.condition(one.condition)
-        return _Aggregate(self, body, values, one).made()
-
-    def table_of(self, type_: SqlType, nullable: bool = False) -> Table:
-        """Return a new function of the group."""
-        columns = (*self.columns(), Column("value", type_, nullable))
-        return Table(self.builder.helper(), columns, (*range(len(self.key)),), function=True)
-
-
-class _Aggregate:
-    """One aggregate: how its value follows from the rows of a body."""
-
-    def __init__(self, grouping: Grouping, body: Body, values: Expressions, one: Wanted) -> None:
-        self.grouping, self.body, self.values, self.one = grouping, body, values, one
-        self.builder = grouping.builder
-        self.key: list[Typed] = grouping.key
-        self.total = one.condition is None and not grouping.single
-
-    def made(self) -> Made:
-        node = self.one.node
-        for kinds, make in _KINDS:
-            if isinstance(node, kinds):
-                return make(self)
-        shown = node.sql(dialect="duckdb")
-        raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
-
-    # -- arguments
-
-    def arguments(self) -> list[exp.Expr]:
-        """Return the arguments as written."""
-        inner = self.one.node.this
-        if isinstance(inner, exp.Order):
-            inner = inner.this
-        return list(inner.expressions) if isinstance(inner, exp.Distinct) else [inner]
-
-    def argument(self, type_: SqlType | None = None) -> Typed:
-        """Return the argument as a variable that is not null, of distinct values if these are wanted."""
-        return self.variables(self.arguments()[:1], type_)[0]
-
-    def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
-        """Return arguments as variables, none of which is null."""
-        found = []
-        for node in nodes:
-            value = self.values.value(node)
-            value = convert(value, type_, node) if type_ is not None else value
-            found.append(self._present(value))
-        if self.one.distinct:
-            return self._distinct(found)
-        return found
-
-    def _present(self, value: Typed) -> Typed:
-        if self.builder.may_be_null(self.body, value):
-            self.total = False
-        return self.builder.require(self.body, self.builder.define(self.body, value))
-
-    def _distinct(self, found: list[Typed]) -> list[Typed]:
-        around = len(self.grouping.around)
-        outputs = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *found])]
-        self.body, columns = self.builder.as_atom(self.body, outputs, distinct=True)
-        self.key = [*self.key[:around], *columns[: len(self.key) - around]]
-        return columns[len(self.key) - around :]
-
-    def number(self, node: exp.Expr) -> Typed:
-        """Return the argument, which must be a number."""
-        value = self.argument()
-        if not value.type.is_number:
-            raise SqlError(f"{node.key} takes numbers, and this is {value.type}: CAST it", node)
-        return value
-
-    # -- rules
-
-    def fold(self, op: str, type_: SqlType, *args: Term, default: Value = None) -> Made:
-        """Return a function by one aggregate of the rules."""
-        table = self.grouping.table_of(type_)
-        self.emit(table, Fold(op, "r", args))
-        return Made(table, self.total, Lit(default, type_.store))
-
-    def emit(self, table: Table, fold: Fold) -> None:
-        """Add the rule of an aggregate."""
-        result = self.builder.variable(BIGINT, False).term
-        assert isinstance(result, Var)
-        head = Atom(table.name, tuple(one.term for one in self.key), (result,))
-        self.builder.rule(head, self.body, (Fold(fold.op, result.name, fold.args, fold.place),))
-
-    def weighed(self, value: Typed) -> Term:
-        """Return a number times the multiplicity of its row, as a variable."""
-        weight = self.builder.weight(self.body)
-        if weight is None:
-            return self.builder.define(self.body, value).term
-        factor = Call("float", (weight,)) if value.type.is_float else weight
-        product = Typed(Call("*", (value.term, factor)), value.type, value.nullable)
-        return self.builder.define(self.body, product).term
-
-    def numbered(self, outputs: list[Typed]) -> list[Typed]:
-        """Return variables of a body without multiplicities: rows that occur several times are numbered."""
-        if not self.body.weights:
-            return outputs
-        around = len(self.grouping.around)
-        listed = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *outputs])]
-        self.body, columns = copies(self.builder, self.body, listed)
-        self.key = [*self.key[:around], *columns[: len(self.key) - around]]
-        return columns[len(self.key) - around :]
-
-    def computed(self, type_: SqlType, parts: list[Made], term: Callable[..., Term], *, default: Value = None) -> Made:
-        """Return a function that is computed from other functions of the group."""
-        table = self.grouping.table_of(type_)
-        body, values = Body(), list[Term]()
-        keys = [self.builder.variable(c.type, c.nullable) for c in table.columns[:-1]]
-        for part in parts:
-            values.append(self.builder.scan(part.table, body, keys)[-1].term)
-        result = self.builder.define(body, Typed(term(*values), type_, False))
-        head = Atom(table.name, tuple(k.term for k in keys), (result.term,))
-        self.builder.emit(Rule((head,), tuple(body.literals)))
-        return Made(table, self.total, Lit(default, type_.store))
-
-
-def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tuple[Body, list[Typed]]:
-    """Return a body that has each row as often as it occurs, by numbering equal rows from 1."""
-    around = builder.carried(body, [one.term for _, one in outputs])
-    table = builder.stored(body, outputs)
-    if not table.weighs:
-        return builder.again(table, body.outer, around)
-    name = builder.helper()
-    columns = (*table.columns, Column("n", BIGINT, False))
-    copy = Table(name, columns, (*range(len(columns)),))
-    numbers = _numbers(builder, table)
-    body_, number = Body(), builder.variable(BIGINT, False)
-    row = builder.scan(table, body_)
-    body_.literals.append(Atom(numbers, (number.term,)))
-    body_.literals.append(Test(Call("<=", (number.term, body_.weights[0]))))
-    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(body_.literals)))
-    found, values = builder.again(copy, body.outer, around)
-    return found, values[:-1]
-
-
-def _numbers(builder: Builder, table: Table) -> str:
-    """Return a helper view of the numbers from 1 to the greatest multiplicity of a table."""
-    builder.uses_one = True
-    most, name, rows = builder.helper(), builder.helper(), Body()
-    builder.scan(table, rows)
-    one, greatest, number, after = (builder.variable(BIGINT, False).term for _ in range(4))
-    assert isinstance(one, Var) and isinstance(greatest, Var) and isinstance(number, Var) and isinstance(after, Var)
-    fold = Fold("max", greatest.name, (rows.weights[0],))
-    builder.emit(Rule((Atom(most, (one,), (greatest,)),), (*rows.literals, Atom(ONE, (one,))), (fold,)))
-    builder.emit(Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(1, "int64")))))))
-    more = (
-        Atom(name, (number,)),
-        Atom(most, (one,), (greatest,)),
-        Test(Call("<", (number, greatest))),
-        Define(after, Call("+", (number, Lit(1, "int64")))),
-    )
-    builder.emit(Rule((Atom(name, (after,)),), more))
-    return name
-
-
-# -- the aggregates by name
-
-
-def _count(one: _Aggregate) -> Made:
-    nodes = one.arguments()
-    if not isinstance(nodes[0], exp.Star) and not (len(nodes) == 1 and isinstance(nodes[0], exp.Literal)):
-        one.variables(nodes)
-    weight = one.builder.weight(one.body)
-    if weight is None:
-        return one.fold("count", BIGINT, default=0)
-    return one.fold("sum", BIGINT, weight, default=0)
-
-
-def _count_if(one: _Aggregate) -> Made:
-    one.total = False
-    one.body.literals += one.values.condition(one.one.node.this)
-    weight = one.builder.weight(one.body)
-    return one.fold("count", HUGEINT, default=0) if weight is None else one.fold("sum", HUGEINT, weight, default=0)
-
-
-def _sum(one: _Aggregate) -> Made:
-    value = one.argument()
-    if value.type == BOOLEAN:
-        value = one.builder.define(one.body, convert(value, INTEGER))
-    if not value.type.is_number:
-        raise SqlError(f"sum takes numbers, and this is {value.type}: CAST it", one.one.node)
-    type_ = SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT
-    if value.type.is_float:
-        return one.fold("total", DOUBLE, one.weighed(value))
-    return one.fold("sum", type_, one.weighed(value))
-
-
-def _avg(one: _Aggregate) -> Made:
-    value = one.number(one.one.node)
-    weight = one.builder.weight(one.body)
-    if weight is None:
-        return one.fold("avg", DOUBLE, value.term)
-    op = "total" if value.type.is_float else "sum"
-    total = one.fold(op, value.type, one.weighed(value))
-    count = one.fold("sum", BIGINT, weight)
-    float_ = value.type.is_float
-    return one.computed(
-        DOUBLE, [total, count],
-        lambda s, n: Call("/", (s if float_ else Call("float", (s,)), Call("float", (n,)))),
-    )  # fmt: skip
-
-
-def _extreme(one: _Aggregate) -> Made:
-    op = "min" if isinstance(one.one.node, exp.Min) else "max"
-    value = one.argument()
-    if value.type == BOOLEAN:
-        return _of_truths(one, value, op)
-    return one.fold(op, value.type, value.term)
-
-
-def _of_truths(one: _Aggregate, value: Typed, op: str) -> Made:
-    number = one.builder.define(one.body, convert(value, INTEGER))
-    made = one.fold(op, INTEGER, number.term)
-    return one.computed(BOOLEAN, [made], lambda n: Call("=", (n, Lit(1, "int64"))))
-
-
-def _every(one: _Aggregate) -> Made:
-    value = one.argument()
-    return _of_truths(one, value, "min" if isinstance(one.one.node, exp.LogicalAnd) else "max")
-
-
-def _moment(one: _Aggregate) -> Made:
-    op = MOMENTS[type(one.one.node)]
-    value = one.numbered([one.number(one.one.node)])[0]
-    if op in ("stddev", "variance"):
-        one.total = False  # a group of one row has none
-    return one.fold(op, DOUBLE, value.term)
-
-
-def _median(one: _Aggregate) -> Made:
-    return _middle(one, one.numbered([one.number(one.one.node)])[0])
-
-
-def _middle(one: _Aggregate, value: Typed) -> Made:
-    """Return a median; that of decimals is one, cut after its last digit."""
-    made = one.fold("median", DOUBLE, value.term)
-    if not value.type.is_decimal:
-        return made
-    type_ = value.type
-    half = Lit(Decimal(5).scaleb(-type_.scale - 1), f"decimal(18,{type_.scale + 1})")
-    zero = Lit(Decimal(0).scaleb(-type_.scale), type_.store)
-
-    def cut(middle: Term) -> Term:
-        finer = Call("decimal", (middle, Lit(type_.scale + 1, "int64")))
-        down, up = (Call("decimal", (Call(op, (finer, half)), Lit(type_.scale, "int64"))) for op in "-+")
-        above, below = (Call(op, (middle, Lit(0.0, "float64"))) for op in "><")
-        return Call("if", (above, down, Call("if", (below, up, zero))))
-
-    return one.computed(type_, [made], cut)
-
-
-def _quantile(one: _Aggregate) -> Made:
-    node = one.one.node
-    if one.one.order:
-        share, argument = node.this, one.one.order[0].this
-        if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):  # a median is in the middle
-            raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
-    else:
-        share, argument = node.args.get("quantile") or node.expression, node.this
-    if not isinstance(share, exp.Literal):
-        raise SqlError("the share of a quantile is a constant", node)
-    value = one.numbered(one.variables([argument]))[0]
-    if isinstance(node, exp.PercentileCont):
-        if float(share.this) != 0.5:
-            raise SqlError("quantile_cont is kept for 0.5 only; quantile_disc takes any share", node)
-        return _middle(one, value)
-    return one.fold("quantile", value.type, value.term, Lit(float(share.this), "float64"))
-
-
-def _joined(one: _Aggregate) -> Made:
-    node = one.one.node
-    separator = node.args.get("separator")
-    text = separator.this if isinstance(separator, exp.Literal) else ","
-    orders = one.one.order
-    if any(o.args.get("desc") for o in orders):
-        raise SqlError("string_agg is kept in ascending order only", node)
-    arguments = one.variables([*one.arguments(), *(o.this for o in orders)])
-    if arguments[0].type != VARCHAR:
-        arguments[0] = one.builder.define(one.body, convert(arguments[0], VARCHAR, node))
-    if not one.one.order:
-        raise SqlError(
-            "string_agg without ORDER BY has no order that is kept: write string_agg(x, ',' ORDER BY y)", node
-        )
-    arguments = one.numbered(arguments)
-    return one.fold("concat", VARCHAR, *(a.term for a in arguments), Lit(text, "string"))
-
-
-def _arg_extreme(one: _Aggregate) -> Made:
-    op = "argmin" if isinstance(one.one.node, exp.ArgMin) else "argmax"
-    value, by = one.variables([one.one.node.this, one.one.node.expression])
-    return one.fold(op, value.type, value.term, by.term)
-
-
-def _any(one: _Aggregate) -> Made:
-    if one.one.order:
-        raise SqlError("any_value with ORDER BY is not kept: write arg_min(x, y) or arg_max(x, y)", one.one.node)
-    value = one.argument()
-    if value.type == BOOLEAN:
-        return _of_truths(one, value, "min")
-    return one.fold("min", value.type, value.term)
-
-
-_KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[_Aggregate], Made]]] = [
-    ((exp.Count,), _count),
-    ((exp.CountIf,), _count_if),
-    ((exp.Sum,), _sum),
-    ((exp.Avg,), _avg),
-    ((exp.Min, exp.Max), _extreme),
-    ((exp.LogicalAnd, exp.LogicalOr), _every),
-    ((*MOMENTS,), _moment),
-    ((exp.Median,), _median),
-    ((exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _quantile),
-    ((exp.GroupConcat,), _joined),
-    ((exp.ArgMax, exp.ArgMin), _arg_extreme),
-    ((exp.AnyValue,), _any),
-]
+        return Aggregate(self, body, values, one).made()

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Needs, Scope
 from ivm.sql.rules import Body, Builder, Table
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     def named(self, names: list[str], node: exp.Expr) -> Rows:
         """Return rows with the names that an alias gives their columns, as in `AS t(a, b)`."""
         if len(names) > len(self.columns):
-            raise SqlError(f"{len(names)} names for {len(self.columns)} columns", node)
+            raise SqlError(f"{counted(len(names), 'name')} for {counted(len(self.columns), 'column')}", node)
         own = [name for name, _ in self.columns]
         given = [*names, *own[len(names) :]]
         return self._replace(columns=[(n, v) for n, (_, v) in zip(given, self.columns, strict=True)])
@@ -57,9 +57,7 @@ class Translator(Protocol):
     def table(self, node: exp.Table, outer: Scope | None) -> Rows:
         """Return the rows of a table, a view or a CTE."""
 
-    def expressions(
-        self, scope: Scope, replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None
-    ) -> Expressions:
+    def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
         """Return a translator of expressions in a scope."""
 
 
@@ -75,12 +73,20 @@ class Clauses:
         self.builder = queries.builder
         self.items = list(node.expressions)
         self.replaced: dict[str, Typed] = {}
-        self.grouped: dict[Term, Typed] | None = None
         self.needs: Needs | None = None  # the columns that the query names
+
+    @property
+    def grouped(self) -> dict[Term, Typed] | None:
+        """The columns of the groups, by the terms that they group; None before GROUP BY."""
+        return self.scope.grouped
+
+    @grouped.setter
+    def grouped(self, grouped: dict[Term, Typed]) -> None:
+        self.scope.grouped = grouped
 
     def expressions(self) -> Expressions:
         """Return a translator of expressions after the clauses so far."""
-        return self.queries.expressions(self.scope, self.replaced, self.grouped)
+        return self.queries.expressions(self.scope, self.replaced)
 
     def evaluate(self, node: exp.Expr) -> Typed:
         """Return the value of an expression after the clauses so far."""
@@ -88,7 +94,7 @@ class Clauses:
 
     def go_on(self, body: Body) -> None:
         """Let the clauses that follow read another body."""
-        self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases)
+        self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases, self.grouped)
 
     def named(self, node: exp.Expr, clause: str) -> exp.Expr:
         """Return what a number or the name of an expression means in GROUP BY."""
@@ -97,7 +103,7 @@ class Clauses:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(self.items):
-                raise SqlError(f"{clause} {place}: the select list has {len(self.items)} columns", node)
+                raise SqlError(f"{clause} {place}: the select list has {counted(len(self.items), 'column')}", node)
             return unaliased(self.items[place - 1])
         if isinstance(node, exp.Column) and not node.table and self.scope.own(node) is None:
             return self.scope.aliases.get(node.name.lower(), node)
@@ -108,7 +114,7 @@ class Clauses:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(columns):
-                raise SqlError(f"ORDER BY {place}: the select list has {len(columns)} columns", node)
+                raise SqlError(f"ORDER BY {place}: the select list has {counted(len(columns), 'column')}", node)
             return columns[place - 1][1]
         if isinstance(node, exp.Column) and not node.table:
             for name, value in columns:

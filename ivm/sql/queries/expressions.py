@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
+from ivm.sql.functions import scalar as fn
 from ivm.sql.literals import constant
-from ivm.sql.queries import functions as fn
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
@@ -37,15 +37,13 @@ class Subqueries(NamedTuple):
 class Expressions:
     """Translates expressions in a scope; `replaced` are expressions that have values already, by their text.
 
-    If `grouped` is given, columns must be among the grouped terms, which have these values.
+    If the scope is grouped, columns must be among the grouped terms, which have these values.
     """
 
     def __init__(
-        self, builder: Builder, scope: Scope, subqueries: Subqueries,
-        replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None,
-    ) -> None:  # fmt: skip
-        self.builder, self.scope, self.subqueries = builder, scope, subqueries
-        self.replaced, self.grouped = replaced or {}, grouped
+        self, builder: Builder, scope: Scope, subqueries: Subqueries, replaced: dict[str, Typed] | None = None
+    ) -> None:
+        self.builder, self.scope, self.subqueries, self.replaced = builder, scope, subqueries, replaced or {}
         self._aliases: list[str] = []  # that are being expanded
 
     @property
@@ -73,35 +71,37 @@ class Expressions:
             raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
         if (literal := constant(node)) is not None:
             return literal
+        if (listed := _listed(node)) is not None:
+            return self.value(listed)
         if operation := COMPARE.get(type(node)):
             return self._compared(node, operation)
         return fn.translate(node, self.value)
 
     def _column(self, node: exp.Column) -> Typed:
         """Return a column, or the expression of the select list that has its name."""
-        found, expression = None, self.scope.aliases.get(node.name.lower()) if not node.table else None
+        expression = self.scope.aliases.get(node.name.lower()) if not node.table else None
         try:
-            found = self.scope.column(node)
+            found, scope = self.scope.column(node)
         except SqlError:
             if expression is None or node.name.lower() in self._aliases:
                 raise
-        if found is None:
-            assert expression is not None
             self._aliases.append(node.name.lower())
             try:
                 return self.value(expression)
             finally:
                 self._aliases.pop()
         term = self.builder.resolve(found.term)
-        if self.grouped is not None:
-            if term in self.grouped:
-                return self.grouped[term]
-            if self.scope.own(node) is not None:
+        if scope.grouped is not None:
+            if term not in scope.grouped:
                 raise SqlError(
                     f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or write "
                     f"any_value({node.name})",
                     node,
                 )
+            found = scope.grouped[term]
+            term = found.term
+        if scope is not self.scope:
+            return self.builder.bound(scope.body, found)
         return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
 
     def _compared(self, node: exp.Expr, operation: str) -> Typed:
@@ -180,13 +180,15 @@ class Expressions:
                 return self._null(node.this, wanted)
             case exp.Exists():
                 return self.subqueries.exists(node.this, self.scope, wanted)
-            case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple) and wanted:
-                return self.subqueries.exists(_of_tuple(node), self.scope, True)
+            case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple):
+                return self.subqueries.exists(_of_tuple(node, wanted), self.scope, wanted)
             case exp.In() if node.args.get("query"):
                 return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
             case exp.In():
                 return self._listed(node, wanted)
         if isinstance(node.args.get("expression"), exp.Any | exp.All):
+            if (listed := _listed(node)) is not None:
+                return self.condition(listed, wanted)
             return self._quantified(node, wanted)
         if operation := COMPARE.get(type(node)):
             return self._comparison(node, operation if wanted else FLIPPED[operation])
@@ -262,6 +264,15 @@ class Expressions:
         return [Test(value.term if wanted else negated(value.term))]
 
 
+def _listed(node: exp.Expr) -> exp.In | None:
+    """Return `x = ANY([a, b])` as `x IN (a, b)`; None for another node."""
+    other = node.args.get("expression")
+    if not isinstance(node, exp.EQ) or not isinstance(other, exp.Any):
+        return None
+    inner = other.this.unnest()
+    return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
+
+
 def negated(term: Term) -> Term:
     """Return the opposite of a condition."""
     if isinstance(term, Call) and term.name in FLIPPED:
@@ -287,8 +298,8 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
     return [Either(tuple(flat))]
 
 
-def _of_tuple(node: exp.In) -> exp.Select:
-    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS."""
+def _of_tuple(node: exp.In, wanted: bool) -> exp.Select:
+    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS; of NOT EXISTS, where null may be any value."""
     query = node.args["query"]
     inner = (query.this if isinstance(query, exp.Subquery) else query).copy()
     if len(inner.selects) != len(node.this.expressions):
@@ -297,7 +308,10 @@ def _of_tuple(node: exp.In) -> exp.Select:
         one.replace(exp.alias_(one.unalias(), f"in_{place}"))
     rows = exp.select("1").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
     for place, value in enumerate(node.this.expressions):
-        rows = rows.where(exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows")))
+        same: exp.Expr = exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows"))
+        if not wanted:
+            same = exp.Or(this=same, expression=exp.Is(this=same.copy(), expression=exp.Null()))
+        rows = rows.where(same)
     return rows
 
 

@@ -11,7 +11,7 @@ from ivm.sql.queries.aggregates import Grouping
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import union
-from ivm.sql.terms import Lit, Typed
+from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT
 
 SETS_MAX = 64
@@ -42,11 +42,12 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         parts.append((body, row))
     body, columns = union(builder, scope.body.outer, parts)
     select.go_on(body)
-    select.grouped = {}
+    grouped: dict[Term, Typed] = {}
     select.replaced = {}
     for key, value, new in zip(keys, values, columns, strict=False):
-        select.grouped[builder.resolve(value.term)] = new
+        grouped[builder.resolve(value.term)] = new
         select.replaced[key.sql()] = new
+    select.grouped = grouped
     for node, new in zip([*found, *markers], columns[len(keys) :], strict=True):
         select.replaced[node.sql()] = new
 

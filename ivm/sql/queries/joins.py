@@ -69,18 +69,16 @@ class Joins:
         """Join one table more."""
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
         if (node.method or "").upper() == "ASOF":
-            raise SqlError("ASOF JOIN is not kept by SQL: rules say it with last(), see docs/rules.md", node)
+            self.join(self._nearest(node))
+            return
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return
         lateral = isinstance(node.this, exp.Lateral) or (isinstance(node.this, exp.Subquery) and _is_lateral(node.this))
         if side in ("LEFT", "RIGHT", "FULL") and not (lateral and _always_matches(node, side)):
-            if lateral:
-                raise SqlError(f"{side} JOIN LATERAL is kept for aggregates without GROUP BY, ON TRUE: write a join "
-                               "of grouped rows", node)  # fmt: skip
-            self._outer(node, side)
+            self._lateral(node, side) if lateral else self._outer(node, side)
             return
-        body, sources = self._item(node.this, lateral or isinstance(node.this, exp.Unnest))
+        body, sources = self._item(node.this, lateral or _is_function(node.this))
         if lateral:
             body.outer = self.scope.body.outer
         using = self._using(node, sources)
@@ -136,7 +134,74 @@ class Joins:
             inner = inner.where(one)
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
 
+    def _conditions(self, node: exp.Join, alias: str) -> list[exp.Expr]:
+        """Return the conditions of an ASOF JOIN; the last column of USING is that of the inequality."""
+        names = [one.name for one in node.args.get("using") or ()]
+        found: list[exp.Expr] = []
+        for place, name in enumerate(names):
+            sources = (s.alias for s in self.sources if s.find(name) is not None and name.lower() not in s.merged)
+            kind = exp.GTE if place == len(names) - 1 else exp.EQ
+            found.append(kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias)))
+        if on := node.args.get("on"):
+            found += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
+        return found
+
+    def _nearest(self, node: exp.Join) -> exp.Join:
+        """Return an ASOF JOIN as a lateral join with the nearest row, the least by its key among equally near ones."""
+        table, alias = node.this, node.this.alias_or_name
+        conditions, using = self._conditions(node, alias), [one.name for one in node.args.get("using") or ()]
+        bounds = [place for place, one in enumerate(conditions) if type(one) in _BACK]
+        if len(bounds) != 1:
+            raise SqlError("ASOF JOIN takes one inequality, as in t.time >= u.time, and equations", node)
+        bound = conditions[bounds[0]]
+        if not _is_of(bound.expression, alias):
+            bound = conditions[bounds[0]] = _BACK[type(bound)](this=bound.expression, expression=bound.this)
+        if not _is_of(bound.expression, alias):
+            raise SqlError(f"ASOF JOIN: name the tables of the columns, as in t.time >= {alias}.time", node)
+        names = [n for n, _ in relations.rows(self.queries, table, self.scope.parent).columns]
+        hidden = {name.lower() for name in using}
+        wanted = [exp.column(n, alias, quoted=True) for n in names
+                  if self.needs.wants(alias, n) and n.lower() not in hidden]  # fmt: skip
+        order = exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
+        items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
+        query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
+        self.builder.notes.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
+        lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias)))
+        return exp.Join(this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true())
+
     # -- outer joins
+
+    def _lateral(self, node: exp.Join, side: str) -> None:
+        """LEFT JOIN LATERAL: the rows joined, and those for which the subquery has none, with nulls."""
+        if side != "LEFT":
+            raise SqlError(f"{side} JOIN LATERAL is not SQL: the left side comes first", node)
+        outer, builder = self.scope.body.outer, self.builder
+        body, sources = self._item(node.this, lateral=True)
+        left = [(s, n, v) for s in self.sources for n, v in s.columns if self.needs.wants(s.alias, n)]
+        right = [(s, n, v) for s in sources for n, v in s.columns if self.needs.wants(s.alias, n)]
+        joined, kept = self.scope.body.copy(), self.scope.body
+        body.outer = outer
+        joined.extend(body)
+        if on := node.args.get("on"):
+            scope = Scope(joined, [*self.sources, *sources], self.scope.parent)
+            self.queries.expressions(scope).require(on)
+        identity = builder.identity(kept)
+        matched = builder.stored(joined, [(f"k{n}", v) for n, v in enumerate(identity)], distinct=True)
+        around = builder.carried(joined, [v.term for v in identity])
+        inner = Body(kept)
+        builder.scan(matched, inner, [*(column_of(outer, n) for n in around), *identity])
+        lacking = kept.copy()
+        lacking.literals.append(Not(tuple(inner.literals)))
+        own = [*(v for _, _, v in left), *identity]
+        nulls = [Typed(Lit(None, v.type.store), v.type, True) for _, _, v in right]
+        parts = [(joined, [*own, *(v for _, _, v in right)]), (lacking, [*own, *nulls])]
+        self.scope.body, values = union(builder, outer, parts)
+        listed = [*left, *((None, "", v) for v in identity), *right]
+        found = {s.alias: Source(s.alias, [], set(s.merged)) for s in (*self.sources, *sources)}
+        for (source, name, _), value in zip(listed, values, strict=True):
+            if source is not None:
+                found[source.alias].columns.append((name, value))
+        self.scope.sources = [*found.values()]
 
     def _outer(self, node: exp.Join, side: str) -> None:
         right_body, right = self._item(node.this)
@@ -297,6 +362,14 @@ class _OuterJoin:
             theirs.merged.add(name.lower())
 
 
+_BACK: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.LT: exp.GT}
+
+
+def _is_of(node: exp.Expr, alias: str) -> bool:
+    """Return whether an expression has columns of one table alone, by its name."""
+    return {column.table.lower() for column in node.find_all(exp.Column)} == {alias.lower()}
+
+
 def _always_matches(node: exp.Join, side: str) -> bool:
     """Return whether a lateral LEFT JOIN has exactly one match for each row."""
     query = node.this.this
@@ -304,6 +377,10 @@ def _always_matches(node: exp.Join, side: str) -> bool:
         query = query.this
     on = node.args.get("on")
     return side == "LEFT" and (on is None or on == exp.true()) and has_one_row(query)
+
+
+def _is_function(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Unnest) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Func))
 
 
 def _is_lateral(node: exp.Subquery) -> bool:

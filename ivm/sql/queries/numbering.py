@@ -17,10 +17,9 @@ from sqlglot import exp
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
-from ivm.sql.queries.aggregates import copies
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.rules import Body, Builder, Column, Table, column_of
-from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Test, Typed, Var
+from ivm.sql.rules import ONE, Body, Builder, Column, Table, outer_value
+from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
 
 MOST = 10**15  # rows of a partition
@@ -50,9 +49,9 @@ def numbered(
     around = [outer_value(body, name) for name in builder.carried(body)]
     groups = [*around, *(builder.define(inner, p) for p in partition)]
     upward = not (keys and all(k.desc for k in keys))
-    by = [term for key in keys for term in _ordered_terms(builder, inner, key, upward)]
+    by = [term for key in keys for term in ordered_terms(builder, inner, key, upward)]
     ids = [builder.define(inner, one) for one in identity]
-    parts = [_told_apart(builder, inner, one) for one in ids]
+    parts = [told_apart(builder, inner, one) for one in ids]
     by += [term for own in parts for term in own]
     by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
     group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
@@ -71,7 +70,7 @@ def numbered(
             columns = (*group_columns, Column("n", BIGINT, False), Column("v", type_, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
-        found.append(_put_together(builder, rows, values))
+        found.append(put_together(builder, rows, values))
     name = builder.helper()
     own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
     builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
@@ -80,7 +79,7 @@ def numbered(
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
 
 
-def _told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
+def told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
     """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null."""
     if not builder.may_be_null(body, value):
         return [value.term]
@@ -89,20 +88,15 @@ def _told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
     return [builder.define(body, Typed(term, value.type, False)).term for term in (flag, filled)]
 
 
-def _put_together(builder: Builder, body: Body, values: list[Typed]) -> Typed:
-    """Return the value that `_told_apart` gave in parts."""
+def put_together(builder: Builder, body: Body, values: list[Typed], define: bool = True) -> Typed:
+    """Return the value that `told_apart` gave in parts."""
     if len(values) == 1:
         return values[0]
     flag, filled = values
     null = Lit(None, filled.type.store)
     term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), null, filled.term))
-    return builder.define(body, Typed(term, filled.type, True))
-
-
-def outer_value(body: Body, name: str) -> Typed:
-    """Return a variable of a body around this one, which is not null if this body requires it."""
-    value = column_of(body.outer, name)
-    return value._replace(nullable=value.nullable and name not in body.required)
+    found = Typed(term, filled.type, True)
+    return builder.define(body, found) if define else found
 
 
 def _least(type_: SqlType) -> Lit:
@@ -113,7 +107,7 @@ def _least(type_: SqlType) -> Lit:
     return found
 
 
-def _ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
+def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
     """Return variables whose order, all upward or all downward, is that of a key."""
     value = builder.define(body, key.value)
     if value.type == BOOLEAN:
@@ -212,10 +206,16 @@ def first_of_each(
 ) -> list[tuple[str, Typed]]:
     """DISTINCT ON: keep the first row of each group."""
     builder = select.builder
-    body = select.scope.body
-    if body.weights:
-        raise SqlError("DISTINCT ON of rows that may be equal is not kept: add the key", select.node)
     ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
+    if select.scope.body.weights:
+        wanted = {v.term: v for v in (*(v for _, v in columns), *keys, *(k.value for k in ordered))}
+        body, values = copies(builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(wanted.values())])
+        copied = dict(zip(wanted, values, strict=True))
+        columns = [(n, copied[v.term]) for n, v in columns]
+        keys = [copied[v.term] for v in keys]
+        ordered = [k._replace(value=copied[k.value.term]) for k in ordered]
+        select.go_on(body)
+    body = select.scope.body
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
     table = numbered(builder, body, keys, ordered, identity)
@@ -223,3 +223,45 @@ def first_of_each(
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
     return columns
+
+
+# -- rows that are equal
+
+
+def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tuple[Body, list[Typed]]:
+    """Return a body that has each row as often as it occurs, by numbering equal rows from 1."""
+    around = builder.carried(body, [one.term for _, one in outputs])
+    table = builder.stored(body, outputs)
+    if not table.weighs:
+        return builder.again(table, body.outer, around)
+    name = builder.helper()
+    columns = (*table.columns, Column("n", BIGINT, False))
+    copy = Table(name, columns, (*range(len(columns)),))
+    numbers = _numbers(builder, table)
+    body_, number = Body(), builder.variable(BIGINT, False)
+    row = builder.scan(table, body_)
+    body_.literals.append(Atom(numbers, (number.term,)))
+    body_.literals.append(Test(Call("<=", (number.term, body_.weights[0]))))
+    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(body_.literals)))
+    found, values = builder.again(copy, body.outer, around)
+    return found, values[:-1]
+
+
+def _numbers(builder: Builder, table: Table) -> str:
+    """Return a helper view of the numbers from 1 to the greatest multiplicity of a table."""
+    builder.uses_one = True
+    most, name, rows = builder.helper(), builder.helper(), Body()
+    builder.scan(table, rows)
+    one, greatest, number, after = (builder.variable(BIGINT, False).term for _ in range(4))
+    assert isinstance(one, Var) and isinstance(greatest, Var) and isinstance(number, Var) and isinstance(after, Var)
+    fold = Fold("max", greatest.name, (rows.weights[0],))
+    builder.emit(Rule((Atom(most, (one,), (greatest,)),), (*rows.literals, Atom(ONE, (one,))), (fold,)))
+    builder.emit(Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(1, "int64")))))))
+    more = (
+        Atom(name, (number,)),
+        Atom(most, (one,), (greatest,)),
+        Test(Call("<", (number, greatest))),
+        Define(after, Call("+", (number, Lit(1, "int64")))),
+    )
+    builder.emit(Rule((Atom(name, (after,)),), more))
+    return name

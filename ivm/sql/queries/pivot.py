@@ -1,4 +1,4 @@
-"""PIVOT: rewritten to GROUP BY, with one aggregate under a condition for each value."""
+"""PIVOT, rewritten to GROUP BY with one aggregate under a condition for each value, and UNPIVOT, to UNION ALL."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 
 
-def rewritten(node: exp.Expr, source: exp.Expr, columns: list[str]) -> exp.Select:
-    """Return a query with the rows of `table PIVOT (aggregates FOR column IN (values))`.  Raises SqlError.
+def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
+    """Return a query with the rows of `table PIVOT (aggregates FOR column IN (values))`, or of the statement PIVOT.
 
-    `source` is the table without its PIVOT, and `columns` the names of its columns.
+    `source` is the table without its PIVOT, and `columns` are the names of its columns.  Raises SqlError.
     """
-    if len(node.args["pivots"]) != 1:
-        raise SqlError("several PIVOTs of one table: write a subquery for each", node)
-    pivot = node.args["pivots"][0]
     if pivot.args.get("unpivot"):
-        raise SqlError("UNPIVOT is not evaluated: write a UNION ALL of one query for each column", pivot)
-    if not pivot.args.get("fields"):
-        raise SqlError("PIVOT without IN takes its columns from the data: list the values with IN (...)", node)
-    aggregates = list(pivot.expressions)
-    used = {c.name.lower() for one in (*aggregates, *pivot.args["fields"]) for c in one.find_all(exp.Column)}
+        return _unpivoted(pivot, source, columns)
+    fields = pivot.args.get("fields") or pivot.expressions  # of the clause, and of the statement
+    aggregates = list(pivot.expressions if pivot.args.get("fields") else pivot.args.get("using") or ())
+    aggregates = aggregates or [exp.Count(this=exp.Star())]
+    if not fields or not all(isinstance(one, exp.In) for one in fields):
+        raise SqlError("PIVOT without IN takes its columns from the data: list the values with IN (...)", pivot)
+    used = {c.name.lower() for one in (*aggregates, *fields) for c in one.find_all(exp.Column)}
     group = pivot.args.get("group")
     keys = [one.name for one in group.expressions] if group else [n for n in columns if n.lower() not in used]
-    select = exp.select(*(exp.column(k, quoted=True) for k in keys)).from_(source)
-    if len(pivot.args["fields"]) != 1:
-        raise SqlError("PIVOT over several columns: write one PIVOT for each", node)
-    field = pivot.args["fields"][0]
+    select = exp.select(*(exp.column(k, quoted=True) for k in keys)).from_(source.copy())
+    if len(fields) != 1:
+        raise SqlError("PIVOT over several columns: write one PIVOT for each", pivot)
+    (field,) = fields
     for value in field.expressions:
         shown = value.alias if isinstance(value, exp.PivotAlias | exp.Alias) else value.name
         plain = value.this if isinstance(value, exp.PivotAlias | exp.Alias) else value
@@ -39,3 +38,29 @@ def rewritten(node: exp.Expr, source: exp.Expr, columns: list[str]) -> exp.Selec
             filtered = exp.Filter(this=inner.copy(), expression=condition)
             select = select.select(exp.alias_(filtered, name, quoted=True))
     return select.group_by(*(exp.column(k, quoted=True) for k in keys)) if keys else select
+
+
+def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
+    """Return a query with a row for each row and column of a table, with the column's name and its value."""
+    into, fields = pivot.args.get("into"), pivot.args.get("fields")
+    if fields:
+        listed, name, value = fields[0].expressions, fields[0].this.name, pivot.expressions[0].name
+    else:
+        listed = pivot.expressions
+        name, value = (into.this.name, into.expressions[0].name) if into else ("name", "value")
+    if not all(isinstance(one, exp.Column) and not isinstance(one.this, exp.Star) for one in listed):
+        raise SqlError("UNPIVOT takes names of columns", pivot)
+    taken = {one.name.lower() for one in listed}
+    kept = [exp.column(c, quoted=True) for c in columns if c.lower() not in taken]
+    parts: list[exp.Select] = []
+    for one in listed:
+        shown = next((c for c in columns if c.lower() == one.name.lower()), one.name)
+        items = (exp.alias_(exp.Literal.string(shown), name), exp.alias_(exp.column(shown, quoted=True), value))
+        part = exp.select(*(c.copy() for c in kept), *items).from_(source.copy())
+        if not pivot.args.get("include_nulls"):
+            part = part.where(exp.Not(this=exp.Is(this=exp.column(shown, quoted=True), expression=exp.Null())))
+        parts.append(part)
+    found: exp.Query = parts[0]
+    for part in parts[1:]:
+        found = exp.union(found, part, distinct=False)
+    return found

@@ -16,14 +16,14 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.names import output_name
-from ivm.sql.queries import grouping_sets, numbering, recursion, relations, sets, subqueries, windows
+from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, unique
-from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Table
 from ivm.sql.terms import Term, Typed
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -64,6 +64,9 @@ class Queries:
                 return sets.rows(self, node, outer, top)
             if isinstance(node, exp.Select):
                 return Select(self, relations.spread(node), outer, top).rows()
+            if isinstance(node, exp.Pivot):
+                names = [name for name, _ in relations.rows(self, node.this, outer).columns]
+                return self.query(pivot.rewritten(node, node.this, names), outer, top)
             if isinstance(node, exp.Values):
                 return self._values(node, outer)
             if isinstance(node, exp.Table):
@@ -137,11 +140,9 @@ class Queries:
         values = self.builder.scan(table, body)
         return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
 
-    def expressions(
-        self, scope: Scope, replaced: dict[str, Typed] | None = None, grouped: dict[Term, Typed] | None = None
-    ) -> Expressions:
+    def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
         """Return a translator of expressions in a scope."""
-        return Expressions(self.builder, scope, self.subqueries, replaced, grouped)
+        return Expressions(self.builder, scope, self.subqueries, replaced)
 
 
 class Select(Clauses):
@@ -296,6 +297,8 @@ class Select(Clauses):
                 extra.append(value)
         if extra and (self.top or self._limited()):
             raise SqlError("with DISTINCT, ORDER BY takes columns of the select list", self.node)
+        if len(columns) > KEYS_MAX and self.builder.is_set(self.scope.body, [v.term for _, v in columns]):
+            return columns
         body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
         new = [(name, value) for (name, _), value in zip(columns, values, strict=True)]
         terms = {self.builder.resolve(old.term): value for (_, old), value in zip(columns, values, strict=True)}

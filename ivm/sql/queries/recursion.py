@@ -2,8 +2,11 @@
 
     WITH RECURSIVE r AS (SELECT ... UNION SELECT ... FROM r ...)      two rules for one view
 
-`UNION ALL` keeps equal rows of different derivations apart, which a recursive view does not: it is evaluated only where
-no row can be derived twice.
+`UNION ALL` keeps equal rows of different derivations apart, which a recursive view does not.  Unless each step follows
+from one row alone, its rows get a column more, the keys of the rows that they follow from:
+
+    v:part1(x, path) <- ..., path = string[k].
+    v:part1(x, more) <- v:part1(_, path), ..., more = string:concat[path, "/", string[k]].
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
-from ivm.sql.rules import KEYS_MAX, Body, Column, Table
-from ivm.sql.terms import Atom
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table
+from ivm.sql.terms import Atom, Call, Lit, Term, Typed, variables
+from ivm.sql.types import VARCHAR
+
+PATH = Column("path", VARCHAR, False)
 
 
 def reads_itself(cte: exp.CTE) -> bool:
@@ -32,44 +38,72 @@ def cte(queries: Translator, node: exp.CTE, names: list[str], outer: Scope | Non
     if not isinstance(union, exp.Union):
         raise SqlError(f"{node.alias} reads itself: write `first rows UNION further rows`", node)
     builder = queries.builder
-    first = queries.query(union.this, None).named(names, node)
-    step = union.expression
-    if not union.args.get("distinct"):
-        _refuse_repeated(node, step)
+    first, step = queries.query(union.this, None).named(names, node), union.expression
     if any(isinstance(one, exp.AggFunc | exp.Window) for one in step.walk()):
         raise SqlError(f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node)
+    paths = not union.args.get("distinct") and not _follows_from_one(node, step)
     columns = tuple(Column(n, v.type, builder.may_be_null(first.body, v)) for n, v in first.columns)
-    if len(columns) > KEYS_MAX:
-        raise SqlError(f"{node.alias} has {len(columns)} columns, and {KEYS_MAX} is the most")
-    table = Table(builder.helper(), columns, (*range(len(columns)),))
+    if len(columns) + paths > KEYS_MAX:
+        raise SqlError(f"{node.alias} has {len(columns)} columns, and {KEYS_MAX - paths} is the most")
+    table = Table(builder.helper(), (*columns, *[PATH] * paths), (*range(len(columns) + paths),))
+    before: list[Typed] = []  # the paths of the rows that a step reads
 
     def rows(scope: Scope | None) -> Rows:
         body = Body(scope.body if scope else None)
         values = builder.scan(table, body)
-        return Rows(body, [(c.name, v) for c, v in zip(columns, values, strict=True)])
+        before.extend(values[len(columns) :])
+        return Rows(body, [(c.name, v) for c, v in zip(columns, values, strict=False)])
 
-    name = node.alias.lower()
-    before = queries.ctes.get(name)
-    queries.ctes[name] = rows
-    try:
-        further = queries.query(step, None)
-    finally:
-        if before is not None:
-            queries.ctes[name] = before
+    further = _further(queries, node.alias.lower(), step, rows)
     if len(further.columns) != len(columns):
-        raise SqlError(f"{node.alias} has {len(columns)} columns first and {len(further.columns)} after", node)
-    for part in (first, further):
+        raise SqlError(
+            f"{node.alias} has {counted(len(columns), 'column')} first and {len(further.columns)} after", node
+        )
+    for part, own_paths in ((first, []), (further, [*before])):
         body = part.body.copy()
-        values = [convert(v, c.type, node) for (_, v), c in zip(part.columns, columns, strict=True)]
+        values = [_widest(convert(v, c.type, node)) for (_, v), c in zip(part.columns, columns, strict=True)]
+        if paths:
+            body, values = _with_path(builder, node, body, values, own_paths)
         terms = tuple(own(builder, body, value).term for value in values)
         builder.rule(Atom(table.name, terms), body)
     return rows
 
 
-def _refuse_repeated(node: exp.CTE, step: exp.Expr) -> None:
-    """Raise SqlError for UNION ALL, unless each step follows from one row alone."""
-    tables = [t.name.lower() for t in step.find_all(exp.Table)]
-    if tables != [node.alias.lower()]:
-        raise SqlError(
-            f"{node.alias} by UNION ALL may derive a row several times, which is not kept: write UNION", node
-        )
+def _widest(value: Typed) -> Typed:
+    """Return a decimal as one of all digits, which the sums of further rows are."""
+    if not value.type.is_decimal:
+        return value
+    return value._replace(term=Call("decimal", (value.term, Lit(value.type.scale, "int64"))))
+
+
+def _further(queries: Translator, name: str, step: exp.Expr, rows: Callable[[Scope | None], Rows]) -> Rows:
+    """Return the rows of the step, in which the name of the CTE has `rows`."""
+    before = queries.ctes.get(name)
+    queries.ctes[name] = rows
+    try:
+        return queries.query(step, None)
+    finally:
+        if before is not None:
+            queries.ctes[name] = before
+
+
+def _with_path(
+    builder: Builder, node: exp.CTE, body: Body, values: list[Typed], before: list[Typed]
+) -> tuple[Body, list[Typed]]:  # fmt: skip
+    """Return rows with their path as one value more: the paths of the rows before, and the keys of the others."""
+    if body.weights:
+        raise SqlError(f"{node.alias} by UNION ALL reads rows that may be equal, which is not kept: write UNION", node)
+    known = {v for one in before for v in variables(builder.resolve(one.term))}
+    parts: list[Term] = [builder.resolve(one.term) for one in before]
+    for one in builder.identity(body):
+        if not {*variables(one.term)} & known:
+            shown = convert(one, VARCHAR, node).term
+            parts.append(Call("coalesce", (shown, Lit("\\N", "string"))) if one.nullable else shown)
+    spaced = [term for part in parts for term in (Lit("/", "string"), part)]
+    path = Call("string:concat", (*spaced, Lit("/", "string")))
+    return body, [*values, builder.define(body, Typed(path, VARCHAR, False))]
+
+
+def _follows_from_one(node: exp.CTE, step: exp.Expr) -> bool:
+    """Return whether each step follows from one row alone, so that UNION ALL derives what UNION does."""
+    return [t.name.lower() for t in step.find_all(exp.Table)] == [node.alias.lower()]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.functions import times
+from ivm.sql.literals import constant, converted
 from ivm.sql.names import text
 from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
+from ivm.sql.rules import Body, Column, Table
+from ivm.sql.terms import Atom, Call, Define, Lit, Test, Typed, Var, variables
+from ivm.sql.types import BIGINT, DATE, TIMESTAMP, sql_type
 
 SERIES_MAX = 10_000
 
@@ -21,7 +29,9 @@ def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
                 source = node.copy()
                 source.set("pivots", None)
                 names = [name for name, _ in rows(queries, source, outer).columns]
-                return queries.query(pivot.rewritten(node, source, names), outer)
+                if len(node.args["pivots"]) != 1:
+                    raise SqlError("several PIVOTs of one table: write a subquery for each", node)
+                return queries.query(pivot.rewritten(node.args["pivots"][0], source, names), outer)
             raise SqlError(f"{what} is not evaluated", node)
     match node:
         case exp.Table() if isinstance(node.this, exp.Func):
@@ -59,12 +69,15 @@ def spread(node: exp.Select) -> exp.Select:
 
 
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
-    """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])` with constants, as VALUES."""
+    """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])`: constants as VALUES, others by the rows around."""
     inner = node.expressions[0] if isinstance(node, exp.Unnest) else node
     name = "unnest"
-    if isinstance(inner, exp.GenerateSeries):
+    if isinstance(inner, exp.GenerateSeries | exp.GenerateDateArray | exp.GenerateTimestampArray):
         name = "range" if inner.args.get("is_end_exclusive") else "generate_series"
-        items = _series(inner)
+        bounds = [inner.args.get(key) for key in ("start", "end", "step")]
+        if any(one is not None and one.find(exp.Column) for one in bounds):
+            return _counted_up(queries, inner, outer, name)
+        items = _series(inner) if not _is_moment(bounds[0]) else _moments(inner)
     elif isinstance(inner, exp.Array):
         items = list(inner.expressions)
     else:
@@ -76,25 +89,98 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     return found._replace(columns=[(name, value) for _, value in found.columns])
 
 
-def _series(node: exp.GenerateSeries) -> list[exp.Expr]:
+def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: str) -> Rows:
+    """Return the numbers from a value of the rows around to another, by a view that reads itself.
+
+    v:part1(low, high, n) <- rows(low, high), low <= high, n = low.
+    v:part1(low, high, m) <- v:part1(low, high, n), n < high, m = n + 1.
+    """
+    builder = queries.builder
+    if outer is None:
+        raise SqlError("generate_series of columns needs a table before it in FROM", node)
+    step = _whole(node.args.get("step"), 1, node)
+    if step != 1:
+        raise SqlError("generate_series of columns is kept with a step of 1", node)
     bounds = []
-    for key in ("start", "end", "step"):
-        one = node.args.get(key)
-        if one is None:
-            bounds.append(1 if key == "step" else 0)
-            continue
-        negative = isinstance(one, exp.Neg)
-        literal = one.this if negative else one
-        if not isinstance(literal, exp.Literal) or literal.is_string:
-            raise SqlError("generate_series takes constant whole numbers", node)
-        bounds.append(-int(literal.this) if negative else int(literal.this))
-    start, end, step = bounds
+    for key in ("start", "end"):
+        given = node.args.get(key)
+        value = queries.expressions(outer).value(given) if given is not None else Typed(Lit(0, "int64"), BIGINT, False)
+        if not value.type.is_integer:
+            raise SqlError(f"generate_series takes whole numbers, and this is {value.type}", node)
+        if key == "end" and node.args.get("is_end_exclusive"):
+            value = value._replace(term=Call("-", (value.term, Lit(1, "int64"))))
+        bounds.append(builder.bound(outer.body, value))
+    helper, columns = builder.helper(), tuple(Column(n, BIGINT, False) for n in ("low", "high", "n"))
+    first = Body()
+    n, more = (builder.variable(BIGINT, False).term for _ in range(2))
+    assert isinstance(n, Var) and isinstance(more, Var)
+    values = builder.stored(outer.body, [("low", bounds[0]), ("high", bounds[1])], distinct=True)
+    around = len(values.columns) - 2
+    low, high = (v.term for v in builder.scan(values, first)[around:])
+    first.required |= {v for term in (low, high) for v in variables(term)}
+    first.literals += [Test(Call("<=", (low, high))), Define(n, low)]
+    builder.rule(Atom(helper, (low, high, n)), first)
+    table, again = Table(helper, columns, (0, 1, 2)), Body()
+    low, high, last = (v.term for v in builder.scan(table, again))
+    again.literals += [Test(Call("<", (last, high))), Define(more, Call("+", (last, Lit(1, "int64"))))]
+    builder.rule(Atom(helper, (low, high, more)), again)
+    body = Body(outer.body)
+    return Rows(body, [(name, builder.scan(table, body, bounds)[-1])])
+
+
+def _whole(node: exp.Expr | None, default: int, where: exp.Expr) -> int:
+    """Return a constant whole number.  Raises SqlError."""
+    if node is None:
+        return default
+    literal = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        raise SqlError("generate_series takes constant whole numbers", where)
+    return -int(literal.this) if isinstance(node, exp.Neg) else int(literal.this)
+
+
+def _series(node: exp.Expr) -> list[exp.Expr]:
+    start, end, step = (_whole(node.args.get(key), 1 if key == "step" else 0, node) for key in ("start", "end", "step"))
     if step == 0:
         raise SqlError("generate_series has a step of 0", node)
     end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
-    numbers = range(start, end, step)
-    if len(numbers) > SERIES_MAX:
-        raise SqlError(f"generate_series of {len(numbers):,} rows: at most {SERIES_MAX:,}, or a table", node)
+    numbers = _limited(range(start, end, step), node)
     bigint = exp.DataType.build("BIGINT")
     plain = (exp.Literal.number(n) if n >= 0 else exp.Neg(this=exp.Literal.number(-n)) for n in numbers)
     return [exp.Cast(this=one, to=bigint) for one in plain]
+
+
+def _limited(numbers: Sequence[int], node: exp.Expr) -> Sequence[int]:
+    if len(numbers) > SERIES_MAX:
+        raise SqlError(f"generate_series of {len(numbers):,} rows: at most {SERIES_MAX:,}, or a table", node)
+    return numbers
+
+
+def _is_moment(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Cast) and sql_type(node.to) in (DATE, TIMESTAMP)
+
+
+def _moments(node: exp.Expr) -> list[exp.Expr]:
+    """Return the timestamps from one to another by an interval."""
+    start, end = (_timestamp(node.args[key]) for key in ("start", "end"))
+    step = node.args.get("step")
+    if not isinstance(step, exp.Interval):
+        raise SqlError("generate_series of dates takes an INTERVAL", node)
+    unit, count = times.constant_interval(step)
+    if count <= 0:
+        raise SqlError("generate_series of dates goes forward, by a constant INTERVAL", node)
+    found: list[exp.Expr] = []
+    while len(found) <= SERIES_MAX:
+        now = times.later(start, unit, count * len(found))
+        if now > end or (now == end and node.args.get("is_end_exclusive")):
+            break
+        found.append(exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP")))
+    _limited(range(len(found)), node)
+    return found
+
+
+def _timestamp(node: exp.Expr) -> datetime:
+    value = constant(node.this if isinstance(node, exp.Cast) else node)
+    term = None if value is None else converted(value, TIMESTAMP, node).term
+    if not isinstance(term, Lit) or not isinstance(term.value, datetime):
+        raise SqlError("generate_series of dates takes constants", node)
+    return term.value

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Body
-from ivm.sql.terms import Typed
+from ivm.sql.terms import Term, Typed
 
 
 @dataclass
@@ -35,13 +35,14 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     parent: Scope | None = None
     aliases: dict[str, exp.Expr] = field(default_factory=dict)  # of the select list
+    grouped: dict[Term, Typed] | None = None  # after GROUP BY: the columns of the groups, by what they group
 
-    def column(self, node: exp.Column) -> Typed:
-        """Return what a column stands for.  Raises SqlError for a name that is unknown or ambiguous."""
+    def column(self, node: exp.Column) -> tuple[Typed, Scope]:
+        """Return what a column means, and the scope that has it.  Raises SqlError for an unknown or ambiguous name."""
         scope: Scope | None = self
         while scope is not None:
             if found := scope.own(node):
-                return found
+                return found, scope
             scope = scope.parent
         raise self._unknown(node)
 

@@ -17,9 +17,11 @@ from ivm.sql.conversions import common_type, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table, column_of
+from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table, chunks, column_of
 from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, INTEGER
+from ivm.sql.types import BIGINT, INTEGER, NULL
+
+TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 
 
 def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: bool) -> Rows:
@@ -32,9 +34,9 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
             inner.set(key, None)
         wrapped = wrapped.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows"))))
         return queries.query(wrapped, outer, top)
-    if node.args.get("by_name"):
-        raise SqlError("BY NAME is not evaluated: name the columns in one order", node)
     left, right = queries.query(node.this, outer), queries.query(node.expression, outer)
+    if node.args.get("by_name"):
+        left, right = _by_name(left, right), _by_name(right, left, left)
     parts = _alike([left, right], node)
     every = not node.args.get("distinct")
     if isinstance(node, exp.Union):
@@ -43,6 +45,14 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
         return _distinct(queries, parts)
     keep = isinstance(node, exp.Intersect)
     return _with_multiplicities(queries, parts, keep) if every else _compared(queries, parts, keep)
+
+
+def _by_name(own: Rows, other: Rows, first: Rows | None = None) -> Rows:
+    """Return rows with the columns of both queries, those of the `first` first; null where a query has none."""
+    order = {n.lower(): n for rows_ in (first or own, other, own) for n, _ in rows_.columns}
+    values = {n.lower(): v for n, v in own.columns}
+    null = Typed(Lit(None, "int64"), NULL, True)
+    return own._replace(columns=[(shown, values.get(n, null)) for n, shown in order.items()])
 
 
 def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
@@ -74,24 +84,40 @@ def union(
     """Return a body of the rows of several bodies, with a number for each; none is needed if they are `disjoint`."""
     around = list(dict.fromkeys(n for body, values in parts for n in builder.carried(body, [v.term for v in values])))
     columns = _columns(builder, parts, outer, around)
-    name, sets = builder.helper(), []
-    sized = len(columns) + (not disjoint) <= KEYS_MAX
-    if not sized:
-        raise SqlError(f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the most: "
-                       "select fewer columns")  # fmt: skip
-    for body, values in parts:
-        sets.append(builder.is_set(body, [v.term for v in values]))
-    weighs = not all(sets)
-    keys = (*columns,) if disjoint else (Column("part", INTEGER, False), *columns)
-    table = Table(name, keys, (*range(len(keys)),), weighs=weighs)
-    if weighs and disjoint:
-        return union(builder, outer, parts)
+    weighs = not all(builder.is_set(body, [v.term for v in values]) for body, values in parts)
+    if len(columns) + (not disjoint) > KEYS_MAX or (weighs and disjoint):
+        return _in_parts(builder, outer, parts, columns, around) if disjoint is False else union(builder, outer, parts)
+    keys = (*columns,) if disjoint else (TAG, *columns)
+    table = Table(builder.helper(), keys, (*range(len(keys)),), weighs=weighs)
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
     found = Body(outer)
     given: list[Typed | None] = [column_of(outer, n) for n in around]
     row = builder.scan(table, found, given if disjoint else [None, *given])
     return found, row[len(given) + (not disjoint) :]
+
+
+def _in_parts(
+    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], columns: list[Column],
+    around: list[str],
+) -> tuple[Body, list[Typed]]:  # fmt: skip
+    """Return a union whose columns are too many for one relation: several, after what determines the rows."""
+    key = sorted({p for body, values in parts for p in builder.determining(body, [v.term for v in values])})
+    own, first = columns[len(around) :], (TAG, *columns[: len(around)])
+    if len(first) + len(key) >= KEYS_MAX:
+        raise SqlError(f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the most that "
+                       "tell rows apart: select fewer columns")  # fmt: skip
+    weighs = any(body.weights or not builder.determines(body, [v.term for v in values]) for body, values in parts)
+    made: list[tuple[Table, tuple[int, ...]]] = []
+    for places in chunks(len(own), key, len(first) + weighs):
+        shown = (*first, *(own[p] for p in places))
+        table = Table(builder.helper(), shown, (*range(len(first) + len(key)),), weighs=weighs and not made)
+        for number, (body, values) in enumerate(parts):
+            _part(builder, table, body.copy(), [values[p] for p in places], around, number, False)
+        made.append((table, (*range(len(first)), *(len(first) + p for p in places))))
+    identity = (*range(len(first)), *(len(first) + p for p in key))
+    whole, found = Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made)), Body(outer)
+    return found, builder.scan(whole, found, [None, *(column_of(outer, n) for n in around)])[len(first) :]
 
 
 def _columns(

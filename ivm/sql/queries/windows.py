@@ -6,20 +6,24 @@ edit numbers the partitions that it changes anew, and changes the rows whose num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import alike, convert
 from ivm.sql.errors import SqlError
-from ivm.sql.queries.aggregates import MOMENTS, copies
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.queries.numbering import Key, numbered, ordering, outer_value
+from ivm.sql.queries.expressions import Expressions
+from ivm.sql.queries.folds import PAIRS, Aggregate, Group, Wanted, wanted
+from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import Body, Column, Table
-from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Rule, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, DOUBLE, HUGEINT, INTEGER, NULL, SqlType
+from ivm.sql.queries.sets import own
+from ivm.sql.rules import KEYS_MAX, Body, Column, Table, outer_value
+from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Test, Typed, Var
+from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
 
+NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
 _PLACED = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead)
 
 
@@ -89,11 +93,11 @@ class _Partition:
 
     def __init__(self, select: Clauses, by: list[exp.Expr], order: list[exp.Expr]) -> None:
         self.select, self.builder, self.body = select, select.builder, select.scope.body
-        self.by = [self.builder.define(self.body, select.evaluate(one)) for one in by]
+        self.by = [self.builder.bound(self.body, select.evaluate(one)) for one in by]
         self.keys = [
             Key(*ordering(select.evaluate(one.this if isinstance(one, exp.Ordered) else one), one)) for one in order
         ]
-        self.keys = [k._replace(value=self.builder.define(self.body, k.value)) for k in self.keys]
+        self.keys = [k._replace(value=self.builder.bound(self.body, k.value)) for k in self.keys]
         self.identity = self.builder.identity(self.body)
         self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
         self._number: Typed | None = None
@@ -147,6 +151,8 @@ class _Partition:
         function = node.this
         if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, _PLACED):
             return self._last_known(function.this, node)
+        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.NthValue):
+            raise SqlError("nth_value with IGNORE NULLS is not kept", node)
         if isinstance(function, exp.RespectNulls):
             function = function.this
         match function:
@@ -217,7 +223,9 @@ class _Partition:
 
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(function.this))
-        low, high = self._frame(node)
+        low, high, exclude = self._frame(node)
+        if exclude:
+            raise SqlError(f"EXCLUDE is kept for aggregates, and not for {function.key}", node)
         null = Typed(Lit(None, value.type.store), value.type, True)
         if isinstance(function, exp.LastValue):
             place = high if high is not None else self.count()
@@ -237,20 +245,19 @@ class _Partition:
     def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
         """IGNORE NULLS: read the nearest row of the frame, or before or after the own, whose value is not null."""
         value, number = self.builder.define(self.body, self.select.evaluate(function.this)), self.number()
-        low, high = self._frame(node)
+        low, high, exclude = self._frame(node)
+        if exclude:
+            raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
         if isinstance(function, exp.Lag | exp.Lead):
             if function.args.get("offset") is not None or function.args.get("default") is not None:
                 raise SqlError("IGNORE NULLS is kept for lag and lead of one row, without a default", node)
             back = isinstance(function, exp.Lag)
             beside = Typed(Call("-" if back else "+", (number.term, Lit(1, "int64"))), BIGINT, False)
             low, high = (None, beside) if back else (beside, None)
-        source, none = self.body.copy(), Lit(None, "int64")
-        self.builder.require(source, self.builder.define(source, value))
-        op = "max" if isinstance(function, exp.LastValue | exp.Lag) else "min"
-        if low is None and high is None:
-            place = self._whole(op, BIGINT, number, source, none)
-        else:
-            place = self._framed(op, BIGINT, number, source, none, low, high)
+        fold = exp.Max if isinstance(function, exp.LastValue | exp.Lag) else exp.Min
+        known = exp.Not(this=exp.Is(this=function.this.copy(), expression=exp.Null()))
+        one = Wanted(fold(this=NUMBER), known, False, [])
+        place = self._whole(one, {NUMBER.sql(): number}) if low is high is None else self._framed(one, low, high)
         return self._read(value, place, Typed(Lit(None, value.type.store), value.type, True))
 
     def _read(self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()) -> Typed:
@@ -286,113 +293,148 @@ class _Partition:
 
     # -- aggregates over frames
 
-    def _frame(self, node: exp.Window) -> tuple[Typed | None, Typed | None]:
-        """Return the numbers of the first and the last row of the frame; None for the partition's own."""
+    def _frame(self, node: exp.Window) -> tuple[Typed | None, Typed | None, str]:
+        """Return the numbers of the first and the last row of the frame, None for the partition's own, and EXCLUDE."""
         spec = node.args.get("spec")
         if spec is None:
-            return None, self.peers("max") if self.keys else None
-        if spec.args.get("exclude"):
-            raise SqlError("EXCLUDE is not kept in windows", node)
+            return None, self.peers("max") if self.keys else None, ""
         kind = (spec.args.get("kind") or "RANGE").upper()
         start, start_side = spec.args.get("start"), spec.args.get("start_side")
         end, end_side = spec.args.get("end"), spec.args.get("end_side")
         end = "CURRENT ROW" if end is None else end
-        return self._bound(kind, start, start_side, node, "min"), self._bound(kind, end, end_side, node, "max")
+        low, high = self._bound(kind, start, start_side, node, "min"), self._bound(kind, end, end_side, node, "max")
+        exclude = str(spec.args.get("exclude") or "").upper()
+        return low, high, "" if exclude == "NO OTHERS" else exclude
 
     def _bound(self, kind: str, bound: object, side: object, node: exp.Window, op: str) -> Typed | None:
         if bound == "UNBOUNDED":
             return None
         if bound == "CURRENT ROW":
             return self.number() if kind == "ROWS" else (self.peers(op) if self.keys else None)
-        if kind != "ROWS":
-            raise SqlError(f"{kind} with an offset is not kept in windows: rules say it, see docs/rules.md", node)
         assert isinstance(bound, exp.Expr)
+        back = str(side).upper() == "PRECEDING"
+        if kind == "RANGE":
+            return self._reached_by_value(bound, back, node, op)
         offset = self.select.evaluate(bound).term
         if not isinstance(offset, Lit) or not isinstance(offset.value, int):
             raise SqlError("a frame has constant bounds", node)
-        sign = "-" if str(side).upper() == "PRECEDING" else "+"
-        return Typed(Call(sign, (self.number().term, offset)), BIGINT, False)
+        own = self._dense() if kind == "GROUPS" else self.number()
+        limit = Typed(Call("-" if back else "+", (own.term, offset)), BIGINT, False)
+        return limit if kind == "ROWS" else self._reached(own, limit, ">=" if op == "min" else "<=", op)
+
+    def _reached_by_value(self, bound: exp.Expr, back: bool, node: exp.Window, op: str) -> Typed:
+        """Return the number of the first or last row of a frame of RANGE with an offset."""
+        order = node.args["order"].expressions if node.args.get("order") else []
+        if len(order) != 1:
+            raise SqlError("RANGE with an offset needs one expression in ORDER BY", node)
+        key = self.keys[0]
+        moved = (exp.Sub if back != key.desc else exp.Add)(this=order[0].this.copy(), expression=bound.copy())
+        own, limit = alike(node, key.value, self.select.evaluate(moved))
+        own = self.builder.bound(self.body, own)
+        found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op)
+        if not self.builder.may_be_null(self.body, own):
+            return found
+        nulls = Call("if", (Call("is_null", (own.term,)), self.peers(op).term, found.term))
+        return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
+
+    def _reached(self, value: Typed, limit: Typed, comparison: str, op: str) -> Typed:
+        """Return the first (min) or last (max) number in the partition of a row on one side of a limit."""
+        one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
+
+        def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
+            return [Call(comparison, (row["own"].term, point[0].term))]
+
+        found = self._over(one, [limit], {"own": value}, test)
+        none = Lit(MOST if op == "min" else 0, "int64")
+        return self.builder.bound(self.body, Typed(Call("coalesce", (found.term, none)), BIGINT, False))
 
     def _aggregate(self, function: exp.Expr, node: exp.Window) -> Typed:
-        condition = None
-        if isinstance(function, exp.Filter):
-            condition, function = function.expression.this, function.this
-        if isinstance(function, exp.IgnoreNulls):
-            function = function.this
-        low, high = self._frame(node)
-        if _counts_distinct(function) and condition is None and low is None and high is None:
-            return self._distinct_count(function)
-        op, type_, value = self._operation(function, node)
-        empty = Lit(0 if isinstance(function, exp.Count) else None, type_.store)
+        low, high, exclude = self._frame(node)
+        one = wanted(function)
+        return self._whole(one) if low is high is None and not exclude else self._framed(one, low, high, exclude)
+
+    def _translator(self, body: Body, replaced: dict[str, Typed]) -> Expressions:
+        scope = replace(self.select.scope, body=body)
+        return self.select.queries.expressions(scope, {**self.select.replaced, **replaced})
+
+    def _whole(self, one: Wanted, replaced: dict[str, Typed] | None = None) -> Typed:
+        """Return an aggregate of the whole partition."""
+        source, zero = self.body.copy(), Typed(Lit(0, "int64"), INTEGER, False)
+        values = self._translator(source, replaced or {})
+        if one.condition is not None:
+            source.literals += values.condition(one.condition)
+        keys = [*self.groups] or [self.builder.define(source, zero)]
+        group = Group(self.builder, source, keys, self.builder.carried(self.body))
+        made = Aggregate(group, source, values, one).made()
+        keys = [*self.groups] or [self.builder.define(self.body, zero)]
+        if made.total:
+            return self.builder.scan(made.table, self.body, keys)[-1]
+        return self._or_empty(made.table, keys, made.default)
+
+    def _framed(self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = "") -> Typed:
+        """Return an aggregate of the rows whose numbers are in a range, but for those that EXCLUDE names."""
+        bounds = [b for b in (low, high) if b is not None]
+        own = [self.number()] if exclude in ("CURRENT ROW", "TIES") else []
+        equals = [self.peers("min"), self.peers("max")] if exclude in ("GROUP", "TIES") and self.keys else []
+
+        def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
+            n, terms = row["n"].term, [p.term for p in point]
+            found: list[Term] = [Call(">=", (n, terms[0]))] if low is not None else []
+            found += [Call("<=", (n, terms[len(bounds) - 1]))] if high is not None else []
+            if exclude == "CURRENT ROW":
+                found.append(Call("!=", (n, terms[len(bounds)])))
+            elif equals:
+                first, last = terms[-2:]
+                beside: list[Term] = [Call("<", (n, first)), Call(">", (n, last))]
+                found.append(Call("or", (*beside, *(Call("=", (n, terms[len(bounds)])) for _ in own))))
+            return found
+
+        return self._over(one, [*bounds, *own, *equals], {}, test)
+
+    def _over(
+        self, one: Wanted, points: Sequence[Typed], more: dict[str, Typed],
+        test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
+    ) -> Typed:  # fmt: skip
+        """Return an aggregate of the rows of the partition that pass a test of them and of the row's own `points`.
+
+        The test takes the points as variables and the values of a row: its number "n", and those in `more`.
+        """
+        builder, groups, number = self.builder, self.groups, self.number()
+        points = [builder.bound(self.body, p) for p in points]
         source = self.body.copy()
-        if condition is not None:
-            scope = Scope(source, self.select.scope.sources, self.select.scope.parent, self.select.scope.aliases)
-            translator = self.select.queries.expressions(scope, self.select.replaced, self.select.grouped)
-            source.literals += translator.condition(condition)
-        if value is not None:
-            value = self.builder.require(source, self.builder.define(source, value))
-        if low is None and high is None:
-            return self._whole(op, type_, value, source, empty)
-        return self._framed(op, type_, value, source, empty, low, high)
+        values = self._translator(source, {NUMBER.sql(): number})
+        if one.condition is not None:
+            source.literals += values.condition(one.condition)
+        inputs = {node.sql(): builder.define(source, values.value(node)) for node in _inputs(one)}
+        names = [*(f"g{n}" for n in range(len(groups))), "n", *more, *(f"v{n}" for n in range(len(inputs)))]
+        rows = self._relation(source, names, [*groups, number, *more.values(), *inputs.values()], len(groups) + 1)
+        names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
+        frame = Body()
+        point = builder.scan(self._relation(self.body, names, [*groups, *points], len(names)), frame)
+        row = builder.scan(rows, frame, point[: len(groups)])[len(groups) :]
+        known = {"n": row[0], **dict(zip(more, row[1:], strict=False))}
+        frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
+        replaced = dict(zip(inputs, row[1 + len(more) :], strict=True))
+        translator = self.select.queries.expressions(Scope(frame), replaced)
+        made = Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None)).made()
+        return self._or_empty(made.table, [*groups, *points], made.default)
 
-    def _distinct_count(self, function: exp.Expr) -> Typed:
-        """COUNT(DISTINCT x) of the whole partition."""
-        source = self.body.copy()
-        value = self.builder.define(source, self.select.evaluate(function.this.expressions[0]))
-        outputs = [*self.by, self.builder.require(source, value)]
-        distinct, columns = self.builder.as_atom(source, [(f"c{n}", v) for n, v in enumerate(outputs)], distinct=True)
-        return self._whole("count", BIGINT, None, distinct, Lit(0, "int64"), [*self.around, *columns[:-1]])
+    def _relation(self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int) -> Table:
+        """Return a helper view of some variables of a body, whose first `key` columns tell its rows apart."""
+        body = body.copy()
+        values = [own(self.builder, body, v) for v in values]
+        columns = tuple(
+            Column(n, v.type, self.builder.may_be_null(body, v)) for n, v in zip(names, values, strict=True)
+        )
+        if len(columns) > KEYS_MAX:
+            raise SqlError(f"a window needs {len(columns)} columns in one step, and {KEYS_MAX} is the most")
+        name = self.builder.helper()
+        self.builder.rule(Atom(name, tuple(v.term for v in values)), body)
+        return Table(name, columns, (*range(key),))
 
-    def _operation(self, function: exp.Expr, node: exp.Window) -> tuple[str, SqlType, Typed | None]:
-        if isinstance(function, exp.Count):
-            if isinstance(function.this, exp.Star) or function.this is None:
-                return "count", BIGINT, None
-            if isinstance(function.this, exp.Distinct):
-                raise SqlError("DISTINCT is not kept in windows", node)
-            return "count", BIGINT, self.select.evaluate(function.this)
-        if not isinstance(function, (exp.Sum, exp.Avg, exp.Min, exp.Max, *MOMENTS)):
-            raise SqlError(f"{function.sql(dialect='duckdb')[:40]} is not kept as a window function", node)
-        if isinstance(function.this, exp.Distinct):
-            raise SqlError("DISTINCT is not kept in windows", node)
-        value = self.select.evaluate(function.this)
-        if isinstance(function, exp.Min | exp.Max):
-            return ("min" if isinstance(function, exp.Min) else "max"), value.type, value
-        if not value.type.is_number:
-            raise SqlError(f"{function.key} takes numbers, and this is {value.type}", node)
-        if isinstance(function, exp.Sum):
-            if value.type.is_float:
-                return "total", DOUBLE, value
-            return "sum", SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT, value
-        return ("avg" if isinstance(function, exp.Avg) else MOMENTS[type(function)]), DOUBLE, value
-
-    def _whole(
-        self,
-        op: str,
-        type_: SqlType,
-        value: Typed | None,
-        source: Body,
-        empty: Lit,
-        groups: Sequence[Typed] | None = None,
-    ) -> Typed:
-        """Return an aggregate of the whole partition; `groups` are the partition's values in `source`."""
-        result, name = self.builder.variable(type_, False).term, self.builder.helper()
-        assert isinstance(result, Var)
-        keys = [*(self.groups if groups is None else groups)] or [
-            self.builder.define(source, Typed(Lit(0, "int64"), INTEGER, False))
-        ]
-        fold = Fold(op, result.name, () if value is None else (value.term,))
-        self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), source, (fold,))
-        columns = tuple(Column(f"g{n}", k.type, self.builder.may_be_null(source, k)) for n, k in enumerate(keys))
-        table = Table(name, (*columns, Column("value", type_, False)), (*range(len(keys)),), True)
-        keys = [*self.groups]
-        if not keys:
-            zero = self.builder.define(self.body, Typed(Lit(0, "int64"), INTEGER, False))
-            keys = [zero]
-        return self._or_empty(table, keys, type_, empty)
-
-    def _or_empty(self, table: Table, keys: Sequence[Typed], type_: SqlType, empty: Lit) -> Typed:
+    def _or_empty(self, table: Table, keys: Sequence[Typed], empty: Lit) -> Typed:
         """Return the value of a function of some keys of the body, `empty` where it has none."""
-        builder, name = self.builder, self.builder.helper()
+        builder, name, value = self.builder, self.builder.helper(), table.columns[-1]
         there = self.body.copy()
         found = builder.scan(table, there, [*keys])[-1]
         terms = tuple(k.term for k in keys)
@@ -400,51 +442,26 @@ class _Partition:
         missing, none = self.body.copy(), Body()
         builder.scan(table, none, [*keys])
         missing.literals.append(Not(tuple(none.literals)))
-        other = builder.variable(type_, True).term
+        other = builder.variable(value.type, True).term
         assert isinstance(other, Var)
         missing.literals.append(Define(other, empty))
         builder.rule(Atom(name, terms, (other,)), missing)
         columns = tuple(Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys))
-        full = Table(name, (*columns, Column("value", type_, empty.value is None)), (*range(len(keys)),), True)
+        nullable = empty.value is None or value.nullable
+        full = Table(name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True)
         return builder.scan(full, self.body, [*keys])[-1]
 
-    def _framed(
-        self, op: str, type_: SqlType, value: Typed | None, source: Body, empty: Lit,
-        low: Typed | None, high: Typed | None,
-    ) -> Typed:  # fmt: skip
-        """Return an aggregate of the rows whose numbers are in a range."""
-        builder, groups, number = self.builder, self.groups, self.number()
-        bounds = [builder.define(self.body, b) for b in (low, high) if b is not None]
-        group_columns = tuple(Column(f"g{n}", g.type, builder.may_be_null(self.body, g)) for n, g in enumerate(groups))
-        rows = builder.helper()
-        if value is None:
-            value = builder.define(source, Typed(Lit(1, "int64"), INTEGER, False))
-        builder.rule(Atom(rows, (*(g.term for g in groups), number.term), (value.term,)), source)
-        points = builder.helper()
-        bound_terms = tuple(b.term for b in bounds)
-        builder.rule(Atom(points, (*(g.term for g in groups), *bound_terms)), self.body)
-        frame = Body()
-        point_columns = (*group_columns, *(Column(f"b{n}", BIGINT, False) for n in range(len(bounds))))
-        point = builder.scan(Table(points, point_columns, (*range(len(point_columns)),)), frame)
-        table = Table(rows, (*group_columns, Column("n", BIGINT, False), Column("v", value.type, False)),
-                      (*range(len(groups) + 1),), True)  # fmt: skip
-        *_, n, argument = builder.scan(table, frame, point[: len(groups)])
-        ends = point[len(groups) :]
-        if low is not None:
-            frame.literals.append(Test(Call(">=", (n.term, ends[0].term))))
-        if high is not None:
-            frame.literals.append(Test(Call("<=", (n.term, ends[-1].term))))
-        result, name = builder.variable(type_, False).term, builder.helper()
-        assert isinstance(result, Var)
-        fold = Fold(op, result.name, () if op == "count" else (argument.term,))
-        builder.emit(Rule((Atom(name, tuple(v.term for v in point), (result,)),), tuple(frame.literals), (fold,)))
-        folded = Table(name, (*point_columns, Column("value", type_, False)), (*range(len(point_columns)),), True)
-        return self._or_empty(folded, [*groups, *bounds], type_, empty)
 
-
-def _counts_distinct(function: exp.Expr) -> bool:
-    distinct = function.this if isinstance(function, exp.Count) else None
-    return isinstance(distinct, exp.Distinct) and len(distinct.expressions) == 1
+def _inputs(one: Wanted) -> list[exp.Expr]:
+    """Return the expressions that an aggregate reads, without constants."""
+    inner = one.node.this
+    inner = inner.this if isinstance(inner, exp.Order) else inner
+    parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
+    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *PAIRS)) or isinstance(one.node.expression, exp.Column):
+        parts = [*parts, one.node.expression]
+    found = [part for one_ in parts for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])]
+    found += [o.this for o in one.order]
+    return [node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)]
 
 
 def _float(term: Term) -> Term:

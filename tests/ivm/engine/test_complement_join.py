@@ -1,7 +1,7 @@
 """t(x, y), !s(x, y) where s is a subset of t: always the slow truth's rows, and O(missing log n) where it pays."""
 
 import tempfile
-from math import log2
+from math import inf, log2
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +53,7 @@ def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance)
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(evaluation, "pays", lambda whole, part, passed: part <= whole)
-        patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
+        patch.setattr(engine.Engine, "_propagating", lambda *_: inf)
         patch.setattr(engine, "LARGE_FROM", 0)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}", maintenance=maintenance)
         names = ["t", "bad", "f", *(["s"] if "s" in mirror.workspace else [])]

@@ -23,7 +23,12 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "a view of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(x, z) <- u(x, z), edge(x, z).", 5, 5),
     "values": ("v(x, y, t) <- edge(x, y), mark(y), cost[x] = t.", 3, 3),
     "negation": ("v(x, y) <- edge(x, y), !mark(y), mark(x).", 3, 3),
-    "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 3, 5),
+    "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = max(z)>> u(x, z).", 3, 5),
+    "a count above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 5, 5),
+    "scans of a relation": ("u(x) <- edge(x, y), y < 9, x != 3. v[x] = n <- agg<<n = count()>> edge(x, 9).", 5, 5),
+    "a filter of what is joined": ("v(x, y) <- edge(x, y), cost[x] = t, t != y.", 0, 3),
+    "a scan of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(z) <- u(x, z), x > 4.", 5, 5),
+    "a scan whose filter may fail": ("v(y) <- edge(x, y), x * y > 4.", 0, 3),
     "a filter above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x * y < 9.", 3, 5),
     "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
 }  # fmt: skip

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from math import inf
 from unittest.mock import Mock
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import ivm
 from ivm.engine import engine, fill
 from ivm.engine import fill as head_edits
-from ivm.errors import RoomError
+from ivm.errors import LimitError, OptionError, RoomError
 from ivm.join import join
 from ivm.join.join import Limit
 
@@ -82,7 +83,7 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     monkeypatch.setattr(join, "limits", lambda: SCARCE)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
-    monkeypatch.setattr(engine, "RELATION_SHARE_MAX", 0.0)  # both versions are evaluated
+    monkeypatch.setattr(engine.Engine, "_propagating", lambda *_: inf)  # the view is evaluated anew
     monkeypatch.setattr(engine, "LARGE_FROM", 0)
     with pytest.raises(RoomError, match="^pairs:1:1: "), ws.transaction() as txn:
         txn.delete("a", [np.arange(100)])
@@ -230,3 +231,31 @@ def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
         before, behind = (np.bincount(y, other, minlength=200) for y, other in (pairs[::-1], pairs))
         assert list(ws["n"]) == [*enumerate(out * before + into * behind)]
         assert rows <= 200 * len(call.args[2]) if many else rows == (into * out).sum()
+
+
+def test_a_workspace_that_may_take_little(ws, tmp_path, monkeypatch):
+    """`memory` bounds questions, installations, transactions and checks; a smaller answer is no error."""
+    monkeypatch.undo()
+    path = ws.store.path
+    ws.install("on(x) -> int(x). p(x, y, z) <- a(x), a(y), on(z).", name="p", maintenance="probe")
+    ws.close()
+    allowed = r"[\d,]+ rows so far take [\d.]+ MB; one evaluation may take 4.0 MB \(memory=4000000 when it was opened\)"
+    with ivm.open(path, sync="off", memory=4_000_000) as small:
+        for doing in (
+            lambda: small.query("q" + PAIRS),
+            lambda: small.sql("select a.x, b.x as y from a, a b"),
+            lambda: small.install("q" + PAIRS, name="q"),
+            lambda: small.install("q" + PAIRS, name="q", maintenance="match"),
+            lambda: small.exec("+on(1)."),
+        ):
+            with pytest.raises(LimitError, match=allowed) as raised:
+                doing()
+            assert isinstance(raised.value, RoomError)
+        assert len(small.query("q(x, y) <- a(x), a(y), x < 100.")) == 100_000
+        with pytest.raises(RoomError, match=allowed), small.store.transaction() as txn:
+            txn["on"].insert([(1,)])
+    with ivm.open(path, sync="off", memory=1 << 30) as ample:
+        ample.exec("+on(1).")
+        assert len(ample["p"]) == 1_000_000
+    with pytest.raises(OptionError, match="memory=0: it is a whole number of bytes"):
+        ivm.open(path, memory=0)

@@ -53,13 +53,13 @@ def test_a_caret_stands_under_its_place_in_any_line():
         ("p(x) <- q(x)", "1:13", "expected `,`, `.` or `;` before the text ends"),
         ("p(x) <- q(x) edge(x, _).", "1:14", "expected `,`, `.` or `;` but found `edge`"),
         ("p(x) <- edge(x y).", "1:16", "but found `y`"),
-        ("p(x) <- ,", "1:9", "expected `.`, `agg<<` or an atom, a comparison but found `,`"),
-        ("p(x) <- q(x), .", "1:15", "expected an atom, a comparison but found `.`"),
+        ("p(x) <- ,", "1:9", "expected `.`, `agg<<`, a comparison or an atom but found `,`"),
+        ("p(x) <- q(x), .", "1:15", "expected a comparison or an atom but found `.`"),
         ("p(x)\n<- q(x)),\n q(x).", "2:8", "but found `)`"),
-        ("x", "1:2", "expected `(` or `[` before the text ends"),
+        ("x", "1:2", "expected `(`, `=`, `[` or a comparison before the text ends"),
         (".", "1:1", "expected a rule, a declaration or an edit but found `.`"),
-        ("p[x] <- q(x).", "1:6", "expected `=` but found `<-`"),
-        ("p(x) -> int x.", "1:13", "expected `(`, `?` or `[` but found `x`"),
+        ("p[x] <- q(x).", "1:1", "a function in the head of a rule has a value, as in f[x] = y"),
+        ("p(x) -> int x.", "1:13", "expected `(`, `=`, `[` or a comparison but found `x`"),
         ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `,` or `>>` but found `q`"),
         ("p(x) <- q(x), x = 'a'.", "1:19", "strings are written in double quotes"),
         ('p(x) <- q(x), x = "a.\n', "1:19", "does not end on its line"),
@@ -83,7 +83,6 @@ def test_a_caret_stands_under_its_place_in_any_line():
         ("p(x) <- not q(x).", "1:9", "`not` is written `!`"),
         ("p(x) <- q(x), NOT r(x).", "1:15", "`NOT` is written `!`"),
         ("p(x) <- q(x), x = &.", "1:19", "`&` has no meaning here"),
-        ("p(1, 2).", "1:1", "to insert a row write +p"),
         ("+edge(1, x).", "1:10", "an edit holds constants only"),
     ],
 )
@@ -130,7 +129,7 @@ def test_arity(text, at, says):
     [
         # joins
         ("p(x) <- price[x] = _, q(x).", "1:25", "x is string elsewhere in the rule but int64 in q"),
-        ("p(i) <- price[i] = p, rate[i] = p.", "1:33", "decimals of different scales are not compared"),
+        ("p(i) <- price[i] = p, rate[i] = p.", "1:33", "a variable has one scale: use two variables, and compare them"),
         # literals
         ('p(x) <- edge(x, "a").', "1:17", '"a" is of type string, where int64 is wanted'),
         ("p(x) <- edge(x, 1.5).", "1:17", "1.5 is of type decimal(18,1), where int64 is wanted"),
@@ -147,16 +146,10 @@ def test_arity(text, at, says):
         # comparisons
         ("p(x) <- flag[x] < true.", "1:9", "`<` is not evaluated over bool, only = and != are"),
         ("p(x) <- q(x), mass[x] < x.", "1:15", "float64 < int64: the sides of a comparison need one type"),
-        ("p(i) <- price[i] < rate[i].", "1:9", "need one type, and decimals one scale"),
         ("p(x) <- born[x] = d, d = x.", "1:22", "date = int64: the sides of a comparison need one type"),
         # arithmetic
         ("p(y) <- mass[x] = m, y = m + x.", "1:28", "there is no float64 + int64: numbers do not convert"),
-        (
-            "p(y) <- price[i] = p, rate[i] = r, y = p + r.",
-            "1:42",
-            "decimals of different scales are not added",
-        ),
-        ("p(y) <- price[i] = _, y = i + i.", "1:29", "there is no string + string"),
+        ("p(y) <- price[i] = _, y = i * i.", "1:29", "there is no string * string"),
         ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
         ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
         ("p(x) <- q(x), x > 1 / 2.5.", "1:15", "int64 > float64"),
@@ -169,7 +162,7 @@ def test_arity(text, at, says):
             "column x of p is string here, but int64 by the rule at",
         ),
         # declarations
-        ("z(x) -> text(x).", "1:9", "text is not a type: there are int, uint64, float"),
+        ("z(x) -> string[8](x).", "1:9", "string[8] is not a type: there are int, uint64, float"),
         ("z(x) -> decimal(19, 2)(x).", "1:9", "decimal(19,2) does not fit a word"),
         ("z(x) -> int(y).", "1:9", "y is not a column of z, which has x"),
         ("z(x, y) -> int(x).", "1:1", "column y of z has no type: add int(y)"),
@@ -278,8 +271,7 @@ def test_recursion_through_a_semilattice_passes_values_on(body, at, says):
     [
         ("edge(x, y) -> int(x), int(y).", "1:1", "edge is declared at rules:1:18 already: use another name"),
         ("z(x) -> int(x). z(y) -> int(y).", "1:17", "z is declared at my.logic:1:1 already"),
-        ("edge(x, y) <- edge(y, x).", "1:1", "so its rows come from transactions: a view has no declaration"),
-        ("z(x) <- q(x). z(x) -> int(x).", "1:1", "z is declared at my.logic:1:15"),
+        ("edge(x, y) <- edge(y, x).", "1:1", "in another text: put its rules there, or derive a view of another name"),
         ("z(x, x) -> int(x).", "1:1", "z has two columns named x"),
         ("z(x) -> int(x), float(x).", "1:17", "column x of z is given two types"),
         ("v(x) <- q(x). +v(1).", "1:16", "v is a view: edit the relations that its rules read"),
@@ -294,7 +286,7 @@ def test_redefinition(text, at, says):
     [
         ("d[x] = n <- agg<<n = mean(m)>> mass[x] = m.", "1:22", "mean is not an aggregate: there are count, sum"),
         ("d[x] = n <- agg<<n = sum()>> mass[x] = m.", "1:22", "sum takes one argument, as in sum(x)"),
-        ("d(x, n) <- agg<<n = count()>> q(x).", "1:1", "one head, a function with n as its value: f[x] = n"),
+        ("d[x] = n, e(n) <- agg<<n = count()>> q(x).", "1:1", "one head, a function with n as its value: f[x] = n"),
         ("d[x] = n, e[x] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
         ("d[n] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
         ("d[x] = n <- agg<<n = count()>> edge(x, n).", "1:18", "n is the result, so the body cannot use it"),

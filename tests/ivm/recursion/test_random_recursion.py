@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -137,6 +138,18 @@ def test_random_recursions_evaluated_in_memory(monkeypatch, numbers, parts):
     in_memory(monkeypatch, numbers, parts)
     for seed in range(2 * PART):
         follow(seed)
+
+
+@pytest.mark.parametrize(("left", "parts"), [(0, 1), (1500, 1), (0, 2), (1500, 3)])
+def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
+    """Rounds over pages go on from what was derived in memory, also in several ranges of which some were not begun."""
+    in_memory(monkeypatch, 0, parts)
+    monkeypatch.setattr(flat_facts, "memory_left", lambda: left)
+    short = Mock(wraps=flat_facts.FlatFacts.waiting)
+    monkeypatch.setattr(flat_facts.FlatFacts, "waiting", lambda *of: short(*of))
+    for seed in range(PART // 2):
+        follow(seed)
+    assert short.called
 
 
 @pytest.mark.campaign

@@ -303,3 +303,22 @@ def test_a_question_over_what_the_store_holds_is_recursive_and_explained(tmp_pat
         wanted = {("a", "b"), ("a", "c"), ("a", "é"), ("a", "zz"), ("b", "c"), ("b", "é"), ("b", "zz"), ("c", "é")}
         assert {*workspace["to"]} == wanted | {("c", "zz"), ("x", "y"), ("é", "zz")}
         assert workspace.check() == []
+
+
+def test_what_was_derived_in_memory_is_kept(tmp_path, monkeypatch):
+    """Where memory is short after most rounds, all but the last facts are joined once."""
+    with ivm.open(tmp_path / "store.pages", sync="off", threads=1) as workspace:
+        workspace.install("edge(x, y) -> int(x), int(y).")
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(x, y) for x in range(150) for y in (x + 1, x + 2)])
+        monkeypatch.setattr(in_memory, "FACTS_MIN", 1 << 10)
+        rules = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z)."
+        workspace.install(rules, "whole")
+        rows, whole = list(workspace["p"]), workspace.stats("p")["operations"]
+        workspace.uninstall("whole")
+        monkeypatch.setattr(in_memory, "memory_left", lambda: 1 << 20)
+        monkeypatch.setattr(fixpoint.Facts, "clear", None)
+        workspace.install(rules, "short")
+        assert list(workspace["p"]) == rows
+        assert workspace.stats("p")["operations"] < 1.5 * whole
+        assert not workspace.check()

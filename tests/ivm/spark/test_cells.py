@@ -227,6 +227,26 @@ def test_texts_dates_decimals_floats_and_nulls(cells: int, tmp_path: Path) -> No
     twins.close()
 
 
+@pytest.mark.parametrize("cells", CELLS)
+def test_a_view_unites_columns_with_and_without_nulls(cells: int, tmp_path: Path) -> None:
+    text = """
+    age[x] = a -> int(x), int?(a).  of(x) -> int(x).  size[x] = s -> int(x), int(s).
+    any(a) <- age[_] = a?.
+    any(s) <- size[_] = s, of(s).
+    either(x) <- of(x).
+    either(a) <- age[x] = a?, of(x).
+    """
+    chance = random.Random(cells)
+    twins = Twins(tmp_path, text, cells)
+    for _ in range(5):
+        edits: list[tuple[str, tuple, bool]] = [("of", (chance.randrange(4),), chance.random() < 0.7) for _ in range(3)]
+        edits += [("age", (chance.randrange(5), chance.choice([None, 1, 2])), True) for _ in range(3)]
+        edits += [("size", (chance.randrange(5), chance.randrange(3)), chance.random() < 0.7) for _ in range(3)]
+        twins.change(edits)
+    assert twins.cells.check() == []
+    twins.close()
+
+
 def test_a_hot_value_is_split(tmp_path: Path) -> None:
     """Without it, one of four cells would hold all; the rows are those of one store all the same."""
     text = """e(x, y) -> int(x), int(y).  f(x, z) -> int(x), int(z).

@@ -36,6 +36,9 @@ PROGRAMS = [
          e = count_distinct(v), f = quantile(v, 0.75)>> m[x, y] = v.""",
     "a[x] = r, va[x] = s, sd[x] = t, pv[x] = u, n2[x] = k <- agg<<r = avg(v), s = variance(v), t = stddev(v), "
     "u = stddev_pop(v), k = count()>> m[x, y] = v.",
+    "q[x] = r, q2[] = s <- agg<<r = quantile_cont(v, 0.3), s = quantile_cont(v, 0.95)>> p[x, y] = v.  "
+    "q3[] = k, q4[y] = u <- agg<<k = quantile_cont(v, 0.1), u = quantile_cont(v, 0)>> w[x, y] = v.  "
+    "q5[x] = k, q6[] = u <- agg<<k = quantile_cont(v, 0.25), u = quantile_cont(v, 1)>> m[x, y] = v.",
     "a[] = r, va[] = s, t[] = u, sd[y] = k, md[] = g <- agg<<r = avg(v), s = var_pop(v), u = total(v), k = stddev(v), "
     "g = median(v)>> w[x, y] = v.",
     "a[x] = r, va[] = s, md[x] = u, lo[] = k <- agg<<r = avg(v), s = variance(v), u = median(v), k = argmin(y, v)>> "

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import defaultdict
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
@@ -249,3 +250,15 @@ def test_blocks_that_read_texts_are_replaced_uninstalled_and_kept_from_earlier_r
 def _has_texts(ws: ivm.Workspace) -> bool:
     """Whether the store says that its rules read texts, which an earlier release would refuse."""
     return any(block.get("texts") for block in json.loads(ws.store.snapshot().properties[PROPERTY])["blocks"])
+
+
+@pytest.mark.parametrize(("type_", "value"), [("int", 3), ("string", "k"), ("datetime", datetime(2020, 1, 2))])
+def test_a_group_may_have_a_null_as_its_key(type_: str, value: object) -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install(f"of[x] = v -> int(x), {type_}?(v).  said(x, t) -> int(x), string(t).", "data")
+        ws.install('all[v] = r <- agg<<r = concat(t, "+")>> of[x] = v?, said(x, t).', "rules")
+        with ws.transaction() as txn:
+            txn.insert("of", [(1, None), (2, value)])
+            txn.insert("said", [(1, "a"), (1, "b"), (2, "c")])
+        assert [*ws["all"]] == [(None, "a+b"), (value, "c")]
+        assert (str(ws.rope("all", None)), str(ws.rope("all", value))) == ("a+b", "c")

@@ -229,3 +229,24 @@ def test_texts_that_come_while_a_relation_is_read_move_nothing(store, monkeypatc
                 found += [*zip(*rows.to_pydict().values(), strict=True)]
                 other.insert([(f"{where}{end}{step}",) for where in ("a", "key 0", "key 04", "z")])
             assert found == truth[::end]
+
+
+def test_columns_are_renamed_without_a_page_changing(tmp_path):
+    with pagestore.open(tmp_path / "r.pages") as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, s: string, v: int64", key="k", scans="sum:v").insert([(1, "a", 5), (2, "b", 6)])
+        root = store.snapshot()["r"].tree.root
+        with store.transaction() as txn:
+            txn.rename_column("r", "v", "w")
+            txn.rename_column("r", "k", "key")
+            assert txn["r"].schema.names == ("key", "s", "w")
+            for column, new in (("v", "x"), ("w", "s")):
+                with pytest.raises(SchemaError):
+                    txn.rename_column("r", column, new)
+        with store.snapshot() as snap:
+            assert snap["r"].tree.root == root and [*snap["r"].scans] == ["sum:w"]
+            assert [*snap["r"].to_arrow().column_names] == ["key", "s", "w"] and [*snap["r"]] == [
+                (1, "a", 5),
+                (2, "b", 6),
+            ]
+        assert store.check() == []

@@ -22,6 +22,7 @@ USES = {
     "drop": lambda txn: txn.drop("number"),
     "add_column": lambda txn: txn.add_column("number", "z: int64", 0),
     "drop_column": lambda txn: txn.drop_column("number", "y"),
+    "rename_column": lambda txn: txn.rename_column("number", "y", "z"),
     "refuse_nulls": lambda txn: txn.refuse_nulls("number", ["y"]),
     "rename": lambda txn: txn.rename("number", "amount"),
     "truncate": lambda txn: txn.truncate("number"),

@@ -105,6 +105,14 @@ def test_nothing_to_do_touches_nothing():
     assert apply_indexed(pager, [tree], ALONE, *empty)[0] == [tree] and not pager.live
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_edits_that_may_only_be_read_are_applied(n):
+    pager, rows = MemoryPager(), np.arange(3 * n).reshape(n, 3).T
+    rows.flags.writeable = False
+    (tree,), _ = apply_indexed(pager, [Tree.empty(SPEC)], ALONE, np.broadcast_to(INSERT, n), rows)
+    assert rows_of(pager.pages, tree) == [tuple(row) for row in rows.T.tolist()]
+
+
 def test_parts_of_a_large_batch_make_one_tree_of_a_growing_file(tmp_path):
     rng = np.random.default_rng(5)
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=2) as store:

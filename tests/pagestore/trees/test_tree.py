@@ -64,12 +64,12 @@ def changes(old, new):
 
 
 @st.composite
-def batches(draw):
+def batches(draw, sizes=(1, 2, 30, 2500), domains=(3, 40, 4000)):
     """A few batches over a small or a wide domain, seeded so that they can be large."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     found = []
     for _ in range(draw(st.integers(1, 6))):
-        n, domain = draw(st.sampled_from([1, 2, 30, 2500])), draw(st.sampled_from([3, 40, 4000]))
+        n, domain = draw(st.sampled_from(sizes)), draw(st.sampled_from(domains))
         keys = rng.integers(-domain, domain, (2, n))
         values = rng.integers(-(1 << draw(st.sampled_from([1, 20, 62]))), 1 << 20, (1, n))
         kinds = draw(st.sampled_from([[INSERT], [ERASE], [INSERT, ERASE, SET]]))
@@ -93,6 +93,34 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
         patch.setattr("pagestore.trees.edit.FEW", 0)  # few edits are never parted
         patch.setattr("pagestore.trees.edit.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
         follow_a_dict(steps, pager)
+
+
+@settings(max_examples=60)
+@given(batches((30, 2500), (40, 4000)), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_batches_after_the_last_record_against_a_dict(steps, after):
+    """Some batches come after all records, and are loaded on; the tree is then edited like any other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pagestore.trees.edit.APPENDED", 0)
+        for number, (step, appended) in enumerate(zip(steps, after, strict=False)):
+            step[1][0] += 10_000 * number * appended
+        follow_a_dict(steps, MemoryPager())
+
+
+def test_loading_on_writes_what_a_bulk_load_writes():
+    n, pager, whole = 300_000, MemoryPager(pages_max=1 << 13), MemoryPager(pages_max=1 << 13)
+    keys = np.arange(n)
+    rows = np.array([keys // 9, keys, np.random.default_rng(1).integers(-(1 << 62), 1 << 62, n)])
+    built = bulk(whole, SPEC, [rows])
+    tree, loaded = bulk(pager, SPEC, [rows[:, : n // 3]]), n // 3
+    for end in (n // 2, n):
+        before = len(pager.live)
+        tree, actions, delta = apply(pager, tree, np.full(end - loaded, SET), rows[:, loaded:end])
+        assert len(pager.retired) <= 2 * tree.height, "more than the last page of each level is replaced"
+        assert len(pager.live) - before <= len(whole.live) * (end - loaded) // n + 2 * tree.height
+        assert (actions == INSERT).all() and (delta == rows[:, loaded:end]).all()
+        loaded = end
+    assert (read(pager.pages, tree) == rows).all() and tree.height == built.height == 3
+    assert set(pages_of(pager.pages, tree).tolist()) == pager.live
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])

@@ -131,8 +131,8 @@ class Draw:
         others += random.sample([t for t in TAGS if t not in ("int", *others)], 2 - len(others))
         self.tags = ["int", *others]
         every = [
-            one for tag in dict.fromkeys((*self.tags, "float")) for one in stored_of(tag)
-        ]  # floats are what averages are
+            one for tag in dict.fromkeys((*self.tags, "float", "text")) for one in stored_of(tag)
+        ]  # averages are floats, and numbers become texts
         self.declared = {source.name: source for source, _ in every}
         self.declarations = {source.name: text for source, text in every}
         self.stored = [source for tag in self.tags for source, _ in stored_of(tag)]

@@ -17,11 +17,12 @@ from ivm.errors import RuleError
 from ivm.lang.program import Program
 from tests.support.mirror import Edit
 from tests.support.programs.composing import STORED_KINDS, TAGS, Source
-from tests.support.programs.constructs import FOLDS, Folds, Recursions, Rows
+from tests.support.programs.constructs import FOLDS, Folds, Lists, Recursions, Rows
 
 READERS = (
     "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "called",
     "function", "heads", *FOLDS, "range", "neighbours", "recursion", "extreme", "lattice",
+    "listed", "inside", "ordered",
 )  # fmt: skip
 ASKED, APART = "question", "another block"  # read by a query, by a block that is installed later
 PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in (*STORED_KINDS, *READERS)]
@@ -57,7 +58,7 @@ class Case:
         return "\n".join([ways, *self.stored.values(), *blocks, *(f"? {text}" for text in self.questions), edits])
 
 
-class Composer(Rows, Folds, Recursions):
+class Composer(Rows, Folds, Lists, Recursions):
     """Draws programs."""
 
     def view(self, name: str, reader: str) -> tuple[str, list[Source]] | None:
@@ -160,7 +161,9 @@ def shuffled(random: Random, views: list[str]) -> str:
 
 
 def _shuffled_rule(random: Random, rule: str) -> str:
-    head, _, body = rule.partition(" <- ")
+    head, arrow, body = rule.partition(" <- ")
+    if not arrow:
+        return rule
     fold, end, rest = body.partition(">> ") if body.startswith("agg<<") else ("", "", body)
     if any(f"{op}(" in fold for op in ("first", "last", "concat", "lastone")):
         return rule  # without an order, that of the variables counts
@@ -172,6 +175,8 @@ def _shuffled_body(random: Random, body: str) -> str:
         parts = _parts(body, separator)
         if len(parts) > 1:
             random.shuffle(parts)
+            while parts[0].startswith("agg<<"):  # there it would be of the whole body
+                random.shuffle(parts)
             return separator.join(_shuffled_body(random, part) for part in parts)
     negated = "!" * body.startswith("!(")
     if body.startswith(f"{negated}(") and body.endswith(")"):

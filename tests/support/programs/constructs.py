@@ -372,6 +372,91 @@ class Folds(Draw):
         return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, "neighbours", held, shown)]
 
 
+class Lists(Draw):
+    """Constructs that become rules of the others: numbers of a range, parts, aggregates in bodies, orders of rows."""
+
+    def listed(self, name: str) -> Any:
+        """The numbers or days of a range, bound or listed, also within a negation; the parts of a text."""
+        literals, held = self.joined(1)
+        ints = [v for v, t in held.items() if t == "int"]
+        texts = [v for v, t in held.items() if t == "text"]
+        shown = self.some(held, 2)
+        if texts and (not ints or self.once_in(2)):
+            literals.append(f'split({self.random.choice(texts)}, "{self.random.choice(("", "a", "b"))}", i, part)')
+            return f"{name}({', '.join([*shown, 'i', 'part'])}) <- {', '.join(literals)}.", [
+                self.made(name, "listed", {**held, "i": "int", "part": "text"}, [*shown, "i", "part"])
+            ]
+        if not ints:
+            return None
+        x, y = self.random.choice(ints), self.random.choice(ints)
+        literals.append(f"-5 < {x} < 9")  # ends of int64 make endless lists
+        literals += [f"-5 < {y} < 9"] * (x != y)
+        ends = self.random.choice(
+            (f"0, {x}", f"{x}, {y}", f"{x}, {y} + 2", f"{x} - 1, 3", f"{y}, -2, -2", f"{x}, 9, 3")
+        )
+        if self.once_in(3):
+            b = self.pick(lambda s: "int" in s.tags)
+            assert b
+            place = self.random.choice([n for n, t in enumerate(b.tags) if t == "int"])
+            inner = b.atom(["i" if n == place else "_" for n in range(len(b.tags))])
+            literals.append(self.random.choice((f"!(range({ends}, i), {inner})", f"!(range({ends}, i), !{inner})")))
+            return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, "listed", held, shown)]
+        literals.append(self.random.choice((f"range({ends}, i)", f"i = range[{ends}]")))
+        return f"{name}({', '.join([*shown, 'i'])}) <- {', '.join(literals)}.", [
+            self.made(name, "listed", {**held, "i": "int"}, [*shown, "i"])
+        ]
+
+    def inside(self, name: str) -> Any:
+        """An aggregate in a body, of an atom that shares variables with the rest or of values below one of its."""
+        literals, held = self.joined(1)
+        inner = {**held}
+        b = self.pick()
+        assert b
+        formula = self.bind(b, inner, join=0.6)
+        if any(f"{v}?" in formula for v in held):
+            return None
+        own = [v for v in inner if v not in held]
+        argument = self.random.choice(own) if own else None
+        able = [v for v, t in inner.items() if v in own and TAGS[t].ordered]
+        fold, tag = "count()", "int"
+        if able and self.once_in(2):
+            argument = self.random.choice(able)
+            fold, tag = f"{self.random.choice(('min', 'max'))}({argument})", inner[argument]
+        absent = " else 0" if fold == "count()" and self.once_in(2) else ""
+        below = [v for v in own if TAGS[inner[v]].ordered and inner[v] in held.values()]
+        if below and self.once_in(3):
+            other = self.random.choice([v for v, t in held.items() if t == inner[below[0]]])
+            formula = f"({formula}, {below[0]} < {other})"
+        literals.insert(self.random.randint(1, len(literals)), f"agg<<r = {fold}{absent}>> {formula}")
+        if tag == "int" and self.once_in(4):
+            literals.append("r < 3")
+        shown = self.some(held, 2)
+        return f"{name}({', '.join([*shown, 'r'])}) <- {', '.join(literals)}.", [
+            self.made(name, "inside", {**held, "r": tag}, [*shown, "r"])
+        ]
+
+    def ordered(self, name: str) -> Any:
+        """The rows of one or two sources that no other row replaces, or an equivalence of two columns."""
+        a = self.pick(lambda s: any(TAGS[t].ordered for t in s.tags) and len(s.tags) < 4)
+        assert a
+        tags = a.tags
+        b = self.pick(lambda s: s.tags == tags) if self.once_in(3) else None
+        names = [f"y{n}" for n in range(len(tags))]
+        heads = f"{name}({', '.join(names)})"
+        rules = [f"{heads} <- {one.atom(names)}." for one in (a, b) if one]
+        made = [Source(name, "ordered", tags, block=self.block)]
+        if len(tags) == 2 and tags[0] == tags[1] and self.once_in(3):
+            return "\n".join([*rules, f"lang:equivalence({name})."]), made
+        places = [n for n, t in enumerate(tags) if TAGS[t].ordered]
+        chosen = sorted(self.random.sample(places, min(len(places), self.random.choice((1, 1, 2)))))
+        others = [f"z{n}" if n in chosen else one for n, one in enumerate(names)]
+        signs = {n: self.random.choice(("<=", ">=")) for n in chosen}
+        if len(chosen) == 1:
+            signs = {chosen[0]: self.random.choice("<>")}
+        tests = ", ".join(f"z{n} {sign} y{n}" for n, sign in signs.items())
+        return "\n".join([*rules, f"{heads} <= {name}({', '.join(others)}) <- {tests}."]), made
+
+
 class Recursions(Draw):
     """Views that read themselves: plain, through min and max, and through a registered semilattice."""
 

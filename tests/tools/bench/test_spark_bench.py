@@ -14,8 +14,7 @@ from pagestore_tools.bench import cells, files, refresh
 def test_refreshed_views_are_those_that_spark_computes(spark, tmp_path: Path) -> None:
     tables = refresh.Tables(tmp_path, 4000)
     assert refresh.refreshed(spark, tables, strict=False) == 0
-    tables.change()
-    tables.show(spark)
+    tables.change(spark)
     assert refresh.refreshed(spark, tables, strict=True) > 0
     assert all(refresh.recomputed(spark, tables, name) > 0 for name in refresh.SQL)
     counts = refresh.compare(tables)

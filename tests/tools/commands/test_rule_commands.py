@@ -221,7 +221,7 @@ class TestShell:
         assert "3  4\n1 row\n" in out
         assert "3  1\n3 rows\n" in out
         assert "edge    relation     4" in out
-        assert ":explain NAME" in out
+        assert ".explain NAME" in out
         command(["print", file, "edge", "--json"])
         assert '{"x": 9' not in capsys.readouterr().out
 
@@ -230,7 +230,9 @@ class TestShell:
         assert command(["shell", file]) == 1
         out, err = capsys.readouterr()
         assert out.splitlines() == ["x", "1", "1 row"]
-        assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", "there is no ", ""]
+        assert [line.split(";")[0].split(":")[0] for line in err.splitlines()] == [
+            "exec", "there is no .nothing", "there is no .", ".print does not take 0 words",
+        ]  # fmt: skip
 
     def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
         more = tmp_path / "more.logiql"
@@ -269,9 +271,9 @@ class TestShell:
         with pytest.raises(TypeError, match="a fault within"):
             command(["shell", file])
         assert [line.split(";")[0] for line in capsys.readouterr().err.splitlines()] == [
-            ":explain does not take 0 words",
-            ":install does not take 0 words",
-            ":explain does not take 2 words",
+            ".explain does not take 0 words",
+            ".install does not take 0 words",
+            ".explain does not take 2 words",
         ]
 
 
@@ -441,3 +443,36 @@ def test_limits_of_recursion(tmp_path, capsys):
     assert "goes beyond rounds_max=9 rounds" in capsys.readouterr().err
     assert command(["explain", file, "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y)."]) == 0
     assert "needed    of p only rows that x = 1 leads to" in capsys.readouterr().out
+
+
+def test_why_tells_proofs_what_is_missing_and_edits(tmp_path, capsys) -> None:
+    path = str(tmp_path / "s.pages")
+    with ivm.open(path) as ws:
+        ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z).")
+        version = ws.exec("+edge(1, 2). +edge(2, 3).")
+        ws.exec("-edge(2, 3). +edge(2, 4).")
+    assert command(["why", path, "hop(1, 4)"]) == 0
+    assert "edge(2, 4)   since version 3" in capsys.readouterr().out
+    assert command(["why", path, "hop(1, 3)", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["insertions"] == [["+edge(2, 3)"]]
+    assert command(["why", path, "hop(1, 3)", "--at", str(version)]) == 0
+    capsys.readouterr()
+    assert command(["why", path, "hop", "--since", str(version)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "- 1, 3   by -edge(2, 3)",
+        "+ 1, 4   by +edge(2, 4)",
+        "2 rows changed",
+    ]
+
+
+def test_explain_begins_in_plain_words(file, capsys):
+    assert command(["explain", file, "tri"]) == 0
+    kept, cost, *plan = capsys.readouterr().out.splitlines()
+    assert kept == "tri keeps 1 row, and an index in another order."
+    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so what they match."
+    assert plan[0] == "tri: 1 row, 0 sensitivity intervals"
+    assert command(["explain", file, "degree"]) == 0
+    assert "edge(x, _)" in capsys.readouterr().out
+    assert command(["explain", file, "q(x) <- edge(x, y), y < 3.", "--html"]) == 0
+    html = capsys.readouterr().out
+    assert html.startswith("<!DOCTYPE html>") and "<h1>q(x) &lt;- edge(x, y), y &lt; 3.</h1>" in html

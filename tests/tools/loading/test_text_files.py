@@ -247,6 +247,8 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
         ("", 'id,"v\n1,2\n', (), "a.csv, line 1: a quote is not closed"),
         ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is not valid UTF-8: say what the file is written in"),
         ("", b"id,v\n1,\xfc\n", (), r"column v is not UTF-8 in line 2 (b'\xfc'): say what"),
+        ("", b"id,v\n1,a\n2,\xc3", ("--key", "id"), r": column v is not UTF-8 in line 3 (b'\xc3')"),
+        ("", b'id,v\n1,a\n2,"\xc3', (), "a.csv, line 3: a quote is not closed"),
         ("", b"id,v\n1,2\n", ("--encoding", "utf-16"), "is not written in utf-16"),
         ("", "id,v\n1,2,3\n", (), "3 values where the head has 2 columns in 1 row (1,2,3)"),
         ("", "id,id\n1,2\n", (), "has two columns id: name each in its first line"),

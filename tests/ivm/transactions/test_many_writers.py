@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import ivm
-from tests.ivm.service.histories import Done, faults
+from tests.ivm.transactions.histories import Done, faults
 
 CONTEXT = multiprocessing.get_context("fork")
 RULES = """

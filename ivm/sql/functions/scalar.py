@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from difflib import get_close_matches
+from math import pi
 
 from sqlglot import exp
 
 from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
 from ivm.sql.errors import SqlError
-from ivm.sql.queries import times
+from ivm.sql.functions import texts, times
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
-    BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -31,13 +32,15 @@ from ivm.sql.types import (
 Value = times.Value
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 
-_TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
-    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
-    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
-    exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
-    exp.Contains: ("string:contains", BOOLEAN),
+_FLOAT: dict[type[exp.Expr], str] = {
+    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan", exp.Asin: "asin",
+    exp.Acos: "acos", exp.Atan: "atan",
 }  # fmt: skip
-_FLOAT: dict[type[exp.Expr], str] = {exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln"}
+_BITS: dict[type[exp.Expr], str] = {
+    exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or", exp.BitwiseXor: "bit_xor", exp.BitwiseNot: "bit_not",
+    exp.BitwiseLeftShift: "shift_left", exp.BitwiseRightShift: "shift_right",
+}  # fmt: skip
+_SCALED: dict[type[exp.Expr], float] = {exp.Degrees: 180 / pi, exp.Radians: pi / 180}
 
 
 def translate(node: exp.Expr, value: Value) -> Typed:
@@ -51,8 +54,16 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
-    raise SqlError(f"{node.key.upper() if not isinstance(node, exp.Anonymous) else node.name}: this function is not "
-                   f"known, in {shown[:60]}; docs/sql.md lists those that are", node)  # fmt: skip
+    name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+    known = get_close_matches(name.lower(), names(), 1, 0.75)
+    hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
+    raise SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
+
+
+def names() -> list[str]:
+    """Return the names of the functions that are known, in lower case."""
+    kinds = {kind for own, _ in _FAMILIES for kind in own if issubclass(kind, exp.Func)}
+    return sorted({name.lower() for kind in kinds for name in kind.sql_names()} | {*_NAMED})
 
 
 # -- arithmetic
@@ -66,6 +77,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         type_: SqlType | None = right.type if left.type == NULL else left.type
         assert type_ is not None
         return Typed(Lit(None, type_.store), type_, True)
+    if operation == "*" and INTERVAL in (left.type, right.type):
+        return times.multiplied(left, right, node)
     if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
         return times.moved(operation, left, right, node)
     for one in (left, right):
@@ -108,10 +121,6 @@ def _decimal(operation: str, left: Typed, right: Typed, nullable: bool) -> Typed
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
-    if isinstance(left.term, Lit) and left.type.is_integer:
-        whole = max(second.precision - second.scale, len(str(left.term.value)))
-    if isinstance(right.term, Lit) and right.type.is_integer:
-        whole = max(first.precision - first.scale, len(str(right.term.value)))
     same = SqlType("DECIMAL", 38, scale)
     left, right = convert(left, same), convert(right, same)
     return Typed(
@@ -140,9 +149,18 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
 
 def _remainder(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
+    nullable = left.nullable or right.nullable
     if left.type.is_integer and right.type.is_integer:
-        return Typed(call("mod", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
-    raise SqlError("`%` takes integers", node)
+        return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
+    if left.type.is_float or right.type.is_float or not (left.type.is_number and right.type.is_number):
+        raise SqlError(f"`%` takes integers and decimals, and this is {left.type} and {right.type}", node)
+    first, second = as_decimal(left.type), as_decimal(right.type)
+    scale = max(first.scale, second.scale)
+    whole = max(first.precision - first.scale, second.precision - second.scale)
+    unit = Lit(10**scale, "int64")
+    units = [call("int", call("*", one.term, unit)) for one in (left, right)]
+    term = call("divide", call("mod", *units), unit, Lit(scale, "int64"))
+    return Typed(term, SqlType("DECIMAL", min(whole + scale, 38), scale), nullable)
 
 
 def _minus(node: exp.Expr, value: Value) -> Typed:
@@ -153,111 +171,6 @@ def _minus(node: exp.Expr, value: Value) -> Typed:
         return Typed(call("-", Lit(0, "int64"), inner.term), inner.type, inner.nullable)
     zero = Lit(0.0, "float64") if inner.type.is_float else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
     return Typed(call("-", zero, inner.term), inner.type, inner.nullable)
-
-
-# -- texts
-
-
-def _text(node: exp.Expr, value: Value) -> Typed:
-    name, type_ = _TEXT[type(node)]
-    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
-    args = [convert(one, VARCHAR, node) for one in args]
-    return Typed(call(name, *(one.term for one in args)), type_, any(one.nullable for one in args))
-
-
-def _substring(node: exp.Expr, value: Value) -> Typed:
-    text = convert(value(node.this), VARCHAR, node)
-    if isinstance(node, exp.Left):
-        args = [Typed(Lit(1, "int64"), BIGINT, False), value(node.expression)]
-    elif isinstance(node, exp.Right):
-        count = value(node.expression)
-        return Typed(call("string:right", text.term, count.term), VARCHAR, text.nullable or count.nullable)
-    else:
-        args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
-    nullable = text.nullable or any(one.nullable for one in args)
-    return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
-
-
-def _trim(node: exp.Expr, value: Value) -> Typed:
-    name = {"LEADING": "string:ltrim", "TRAILING": "string:rtrim"}.get(node.args.get("position") or "", "string:trim")
-    args = [convert(value(node.this), VARCHAR, node)]
-    if node.args.get("expression") is not None:
-        args.append(convert(value(node.expression), VARCHAR, node))
-    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
-
-
-def _concatenated(node: exp.Expr, value: Value) -> Typed:
-    if isinstance(node, exp.DPipe):
-        args = [convert(value(one), VARCHAR, node) for one in (node.this, node.expression)]
-        nullable = any(one.nullable for one in args)
-    else:  # concat ignores nulls
-        args = [convert(value(one), VARCHAR, node) for one in node.expressions]
-        empty = Lit("", "string")
-        args = [one if not one.nullable else one._replace(term=call("coalesce", one.term, empty)) for one in args]
-        nullable = False
-    term = args[0].term
-    for one in args[1:]:
-        term = call("string:concat", term, one.term)
-    return Typed(term, VARCHAR, nullable)
-
-
-def _joined(node: exp.Expr, value: Value) -> Typed:
-    """concat_ws: the texts that are not null, with a separator between them."""
-    separator, *texts = (convert(value(one), VARCHAR, node) for one in node.expressions)
-    empty, found = Lit("", "string"), list[Term]()
-    for one in texts:
-        term: Term = call("string:concat", separator.term, one.term)
-        found.append(call("coalesce", term, empty) if one.nullable else term)
-    whole = call("string:concat", *found) if len(found) > 1 else found[0]
-    after = call("+", call("string:length", separator.term), Lit(1, "int64"))
-    term = call("string:substring", whole, after)
-    if separator.nullable:
-        term = call("if", call("is_null", separator.term), Lit(None, "string"), term)
-    return Typed(term, VARCHAR, separator.nullable)
-
-
-def _split(node: exp.Expr, value: Value) -> Typed:
-    args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
-    place = args[2].term
-    if not isinstance(place, Lit) or not isinstance(place.value, int) or place.value < 1:
-        raise SqlError("split_part takes a constant number of the part, 1 or more", node)
-    return Typed(call("string:split_part", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
-
-
-def _repeated(node: exp.Expr, value: Value) -> Typed:
-    text, count = value(node.this), value(node.args["times"])
-    if not count.type.is_integer:
-        raise SqlError(f"repeat takes a whole number, and this is {count.type}", node)
-    term = call("string:repeat", convert(text, VARCHAR, node).term, count.term)
-    return Typed(term, VARCHAR, text.nullable or count.nullable)
-
-
-def _padded(node: exp.Expr, value: Value) -> Typed:
-    name = "string:lpad" if node.args.get("is_left") else "string:rpad"
-    args = [value(node.this), value(node.expression), value(node.args["fill_pattern"])]
-    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
-
-
-def _replaced(node: exp.Expr, value: Value) -> Typed:
-    args = [value(node.this), value(node.expression), value(node.args["replacement"])]
-    return Typed(call("string:replace", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
-
-
-def _position(node: exp.Expr, value: Value) -> Typed:
-    args = [value(node.this), value(node.args["substr"])]
-    return Typed(call("string:position", *(one.term for one in args)), BIGINT, any(one.nullable for one in args))
-
-
-def _like(node: exp.Expr, value: Value) -> Typed:
-    text, pattern = convert(value(node.this), VARCHAR, node), value(node.expression)
-    name = "string:like"
-    if isinstance(node, exp.ILike):
-        text = text._replace(term=call("string:lower", text.term))
-        pattern = pattern._replace(term=call("string:lower", pattern.term))
-    found = call(name, text.term, pattern.term)
-    if node.args.get("negate"):
-        found = call("not", found)
-    return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
 
 
 # -- choices
@@ -373,10 +286,20 @@ def _in(node: exp.Expr, value: Value) -> Typed:
 def _cast(node: exp.Expr, value: Value) -> Typed:
     assert isinstance(node, exp.Cast)
     inner, type_ = value(node.this), sql_type(node.to)
+    found = convert(inner, type_, node)
     if isinstance(node, exp.TryCast) and not _always_fits(inner.type, type_):
-        raise SqlError(f"TRY_CAST of {inner.type} to {type_} is not evaluated: write CAST, which refuses a value that "
-                       "does not fit", node)  # fmt: skip
-    return convert(inner, type_, node)
+        return Typed(call("try", found.term), type_, True)
+    return found
+
+
+def _tried(node: exp.Expr, value: Value) -> Typed:
+    """TRY: null where the expression has no value."""
+    found = value(node.this)
+    return Typed(call("try", found.term), found.type, True)
+
+
+def _type_of(node: exp.Expr, value: Value) -> Typed:
+    return Typed(Lit(str(value(node.this).type), "string"), VARCHAR, False)
 
 
 def _always_fits(own: SqlType, type_: SqlType) -> bool:
@@ -400,7 +323,10 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
     if number.type.is_integer:
         if places >= 0:
             return number
-        raise SqlError("round of an integer to tens or more is not evaluated", node)
+        tens = Lit(10**-places, "int64")
+        half = call("if", call("<", number.term, Lit(0, "int64")), Lit(-(10**-places) // 2, "int64"),
+                    Lit(10**-places // 2, "int64"))  # fmt: skip
+        return number._replace(term=call("*", call("/", call("+", number.term, half), tens), tens))
     type_ = number.type
     if type_.is_decimal:
         scale = min(places, type_.scale)
@@ -432,7 +358,14 @@ def _sign(node: exp.Expr, value: Value) -> Typed:
 
 def _float(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
-    return Typed(call(_FLOAT[type(node)], number.term), DOUBLE, number.nullable)
+    term = call(_FLOAT[type(node)], number.term)
+    return Typed(_of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable)
+
+
+def _of_zero(number: Term, logarithm: Term) -> Term:
+    """Return a logarithm that is -inf of 0."""
+    zero, least = Lit(0.0, "float64"), call("ratio", Lit(-1.0, "float64"), Lit(0.0, "float64"))
+    return call("if", call("=", number, zero), least, logarithm)
 
 
 def _logarithm(node: exp.Expr, value: Value) -> Typed:
@@ -441,10 +374,12 @@ def _logarithm(node: exp.Expr, value: Value) -> Typed:
         (node.this, node.expression) if node.args.get("expression") else (exp.Literal.number(10), node.this)
     )
     name = {"2": "log2", "10": "log10"}.get(base.name)
-    if name is None:
-        raise SqlError("log takes the base 2 or 10: write ln(x) / ln(base)", node)
     number = convert(value(argument), DOUBLE, node)
-    return Typed(call(name, number.term), DOUBLE, number.nullable)
+    if name is None:
+        other = convert(value(base), DOUBLE, node)
+        term = call("ratio", _of_zero(number.term, call("ln", number.term)), call("ln", other.term))
+        return Typed(term, DOUBLE, number.nullable or other.nullable)
+    return Typed(_of_zero(number.term, call(name, number.term)), DOUBLE, number.nullable)
 
 
 def _cut(node: exp.Expr, value: Value) -> Typed:
@@ -464,6 +399,41 @@ def _power(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
 
 
+def _scaled(node: exp.Expr, value: Value) -> Typed:
+    number = convert(value(node.this), DOUBLE, node)
+    return Typed(call("*", number.term, Lit(_SCALED[type(node)], "float64")), DOUBLE, number.nullable)
+
+
+def _pi(node: exp.Expr, value: Value) -> Typed:
+    return Typed(Lit(pi, "float64"), DOUBLE, False)
+
+
+def _angle(node: exp.Expr, value: Value) -> Typed:
+    y, x = (convert(value(one), DOUBLE, node) for one in (node.this, node.expression))
+    return Typed(call("atan2", y.term, x.term), DOUBLE, y.nullable or x.nullable)
+
+
+def _cube_root(node: exp.Expr, value: Value) -> Typed:
+    number = convert(value(node.this), DOUBLE, node)
+    root = call("pow", call("abs", number.term), Lit(1 / 3, "float64"))
+    sign = call("float", call("sign", number.term))
+    return Typed(call("*", sign, root), DOUBLE, number.nullable)
+
+
+def _bits(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
+    if any(not one.type.is_integer for one in args):
+        raise SqlError("operators of bits take integers", node)
+    type_ = _integer_type(*args) if len(args) > 1 else args[0].type
+    return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
+
+
+def _contained(node: exp.Expr, value: Value) -> Typed:
+    if not isinstance(node.this, exp.Array):
+        raise SqlError("list_contains takes a list of values that is written out", node)
+    return value(exp.In(this=node.expression, expressions=node.this.expressions))
+
+
 _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
     ((exp.Add, exp.Sub, exp.Mul), _arithmetic),
     ((exp.Div,), _divided),
@@ -471,17 +441,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Mod,), _remainder),
     ((exp.Neg,), _minus),
     *times.FAMILIES,
-    ((*_TEXT,), _text),
-    ((exp.Substring, exp.Left, exp.Right), _substring),
-    ((exp.Trim,), _trim),
-    ((exp.ConcatWs,), _joined),
-    ((exp.DPipe, exp.Concat), _concatenated),
-    ((exp.SplitPart,), _split),
-    ((exp.Repeat,), _repeated),
-    ((exp.Pad,), _padded),
-    ((exp.Replace,), _replaced),
-    ((exp.StrPosition,), _position),
-    ((exp.Like, exp.ILike), _like),
+    *texts.FAMILIES,
     ((exp.Case, exp.If), _case),
     ((exp.Coalesce,), _coalesce),
     ((exp.Nullif,), _nullif),
@@ -493,6 +453,14 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Between,), _between),
     ((exp.In,), _in),
     ((exp.Cast,), _cast),
+    ((exp.Try,), _tried),
+    ((exp.Typeof,), _type_of),
+    ((exp.ArrayContains,), _contained),
+    ((*_SCALED,), _scaled),
+    ((exp.Pi,), _pi),
+    ((exp.Atan2,), _angle),
+    ((exp.Cbrt,), _cube_root),
+    ((*_BITS,), _bits),
     ((exp.Round,), _rounded),
     ((exp.Floor, exp.Ceil), _stepped),
     ((exp.Abs,), _absolute),
@@ -502,7 +470,4 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Log,), _logarithm),
     ((exp.Trunc,), _cut),
 ]
-_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    "date_part": times.part,
-    "datepart": times.part,
-}
+_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {**times.NAMED, **texts.NAMED}

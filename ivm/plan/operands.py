@@ -1,0 +1,102 @@
+"""What functions of terms are given: columns of words, their types, and how words are values.
+
+A function that is computed in Python is called once for each distinct combination of its arguments.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ivm.lang.ir import Type
+from ivm.lang.types import scale
+from pagestore.host import float_values
+
+DAY = 86_400_000_000  # microseconds
+Mask = np.ndarray | None  # bool[n]; None if it is False everywhere
+Result = tuple[np.ndarray, np.ndarray]  # words int64[n], and where the function fails, bool[n]
+
+
+class Operands(NamedTuple):
+    """The arguments of a function in n bindings: words int64[n] and where they are null, their types, the result's."""
+
+    n: int
+    words: list[np.ndarray]
+    nulls: list[Mask]
+    types: tuple[Type, ...]
+    gives: Type
+    encode: Any  # plan/expression.py's Encoder
+
+    def only(self, which: np.ndarray) -> "Operands":
+        """Return the bindings that a mask bool[n] chooses, in which no argument is null."""
+        return self._replace(n=int(which.sum()), words=[w[which] for w in self.words], nulls=[None] * len(self.words))
+
+    def floats(self, place: int) -> np.ndarray:
+        """Return an argument's values as float64[n]."""
+        return as_floats(self.words[place], self.types[place])
+
+    def values(self, place: int) -> list[Any]:
+        """Return an argument's values as objects of Python."""
+        found: list[Any] = self.encode.decode(self.types[place], self.words[place]).to_pylist()
+        return found
+
+    def texts(self, place: int) -> Any:
+        """Return an argument's values, which are texts, as an Arrow array of strings."""
+        if self.types[place] == "string":
+            return self.encode.decode("string", self.words[place])
+        import pyarrow as pa
+
+        return pa.array([text_of(value) for value in self.values(place)], "string")
+
+    def none(self) -> np.ndarray:
+        """Return that nothing fails, bool[n]."""
+        return np.zeros(self.n, bool)
+
+
+def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
+    """Return the values of numbers as float64[n]."""
+    if type_ == "float64":
+        return float_values(words)
+    digits = scale(type_)
+    return words.astype(np.float64) if not digits else words / 10.0**digits
+
+
+def by_text(function: Callable[..., Any], x: Operands) -> Result:
+    """Evaluate a function of Python once for each distinct combination of arguments."""
+    rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
+    distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    columns = [x._replace(words=list(distinct)).values(n) for n in range(len(x.words))]
+    found, fails = list[Any](), np.zeros(distinct.shape[1], bool)
+    for place, row in enumerate(zip(*columns, strict=True)):
+        try:
+            found.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
+        except (ValueError, InvalidOperation, OverflowError):
+            found.append(None)
+            fails[place] = True
+    kept = [one for one, fail in zip(found, fails.tolist(), strict=True) if not fail]
+    words = np.zeros(distinct.shape[1], np.int64)
+    if kept:
+        words[~fails] = x.encode.words(x.gives, kept)
+    return words[inverse], fails[inverse]
+
+
+def text_of(value: bytes) -> str:
+    """Return bytes as a text; what is not UTF-8 among them is U+FFFD."""
+    return value.decode(errors="replace")
+
+
+def shown(value: Any) -> str:
+    """Return a value as SQL shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        return text_of(value)
+    return str(value)

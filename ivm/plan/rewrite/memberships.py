@@ -1,0 +1,68 @@
+"""Turn `x in (1, 5, 9)` into a join with a helper of these rows, so that the join seeks to each of them.
+
+    p(x, y) <- edge(x, y), x in (1, 5, 9).
+
+    p$among0(1). p$among0(5). p$among0(9).          p(x, y) <- p$among0(x), edge(x, y).
+
+It is so where the join seeks by x in any case: x is the first column of an atom, or in keys of several atoms.
+Elsewhere the condition filters rows.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ivm.lang.ir import Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
+from ivm.lang.program import Program
+from ivm.plan.plan import AMONG, is_membership
+
+
+def lift_memberships(program: Program) -> Program:
+    """Put the helpers of memberships before the rules, which then join with them."""
+    predicates, rules = dict(program.predicates), list[Rule]()
+    for rule in program.rules:
+        rules += _lifted(rule, predicates) if not rule.range and not rule.texts else [rule]
+    return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    body = []
+    for disjunct in rule.body:
+        found = list[Literal]()
+        for literal in disjunct:
+            chosen = _chosen(literal, disjunct)
+            if chosen is None:
+                found.append(literal)
+                continue
+            helper = _helper(rule, *chosen, predicates)
+            yield helper
+            found.append(helper.heads[0])
+        body.append(tuple(found))
+    yield replace(rule, body=tuple(body))
+
+
+def _chosen(literal: Literal, disjunct: Disjunct) -> tuple[Var, tuple[Const, ...]] | None:
+    """Return the variable of a membership and its constants, if the join seeks by the variable; else None."""
+    match literal:
+        case Compare("=", Call("in", (Var() as x, *among)), Const(True)) if all(isinstance(c, Const) for c in among):
+            values = {c.value: c for c in among if isinstance(c, Const) and c.value is not None}
+            return (x, tuple(values.values())) if values and _is_sought(x, disjunct) else None
+    return None
+
+
+def _is_sought(x: Var, disjunct: Disjunct) -> bool:
+    atoms = [literal for literal in disjunct if isinstance(literal, Atom)]
+    held = Counter(v for atom in atoms for v in {*atom.args})
+    return any(atom.args[:1] == (x,) for atom in atoms) or held[x] > 1
+
+
+def _helper(rule: Rule, x: Var, constants: tuple[Const, ...], predicates: dict[str, Predicate]) -> Rule:
+    """Return the rule of the rows of a membership; define its predicate."""
+    name = f"{rule.heads[0].predicate}{AMONG}{sum(map(is_membership, predicates))}"
+    x = replace(x, marked=False)
+    predicates[name] = Predicate(name, (rule.types[x.name],), None, False, (x.name,), where=rule.where)
+    rows = tuple((Compare("=", x, constant, where=constant.where),) for constant in constants)
+    text = f"{rule.text}  (what {x} is among)"
+    return Rule(
+        (Atom(name, (x,), where=x.where),), rows, types={x.name: rule.types[x.name]}, where=rule.where, text=text
+    )

@@ -1,0 +1,1 @@
+"""Operators and functions of SQL as terms of rules."""

@@ -1,0 +1,330 @@
+"""Texts of SQL as terms of rules: cut, joined, compared with patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from ivm.sql.conversions import call, convert
+from ivm.sql.errors import SqlError
+from ivm.sql.functions.times import Value
+from ivm.sql.terms import Lit, Term, Typed
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
+
+_TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
+    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
+    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
+    exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
+    exp.Contains: ("string:contains", BOOLEAN),
+}  # fmt: skip
+ANY, ALL = "[\\s\\S]", "[\\s\\S]*"  # a letter and a text in regular expressions, line breaks included
+
+
+def _text(node: exp.Expr, value: Value) -> Typed:
+    name, type_ = _TEXT[type(node)]
+    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
+    args = [convert(one, VARCHAR, node) for one in args]
+    return Typed(call(name, *(one.term for one in args)), type_, any(one.nullable for one in args))
+
+
+def _substring(node: exp.Expr, value: Value) -> Typed:
+    text = convert(value(node.this), VARCHAR, node)
+    if isinstance(node, exp.Left):
+        args = [Typed(Lit(1, "int64"), BIGINT, False), value(node.expression)]
+    elif isinstance(node, exp.Right):
+        count = value(node.expression)
+        return Typed(call("string:right", text.term, count.term), VARCHAR, text.nullable or count.nullable)
+    else:
+        args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
+    nullable = text.nullable or any(one.nullable for one in args)
+    return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
+
+
+def _trim(node: exp.Expr, value: Value) -> Typed:
+    name = {"LEADING": "string:ltrim", "TRAILING": "string:rtrim"}.get(node.args.get("position") or "", "string:trim")
+    args = [convert(value(node.this), VARCHAR, node)]
+    if node.args.get("expression") is not None:
+        args.append(convert(value(node.expression), VARCHAR, node))
+    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _concatenated(node: exp.Expr, value: Value) -> Typed:
+    if isinstance(node, exp.DPipe):
+        args = [convert(value(one), VARCHAR, node) for one in (node.this, node.expression)]
+        nullable = any(one.nullable for one in args)
+    else:  # concat ignores nulls
+        args = [convert(value(one), VARCHAR, node) for one in node.expressions]
+        empty = Lit("", "string")
+        args = [one if not one.nullable else one._replace(term=call("coalesce", one.term, empty)) for one in args]
+        nullable = False
+    term = args[0].term
+    for one in args[1:]:
+        term = call("string:concat", term, one.term)
+    return Typed(term, VARCHAR, nullable)
+
+
+def _joined(node: exp.Expr, value: Value) -> Typed:
+    """concat_ws: the texts that are not null, with a separator between them."""
+    separator, *texts = (convert(value(one), VARCHAR, node) for one in node.expressions)
+    empty, found = Lit("", "string"), list[Term]()
+    for one in texts:
+        term: Term = call("string:concat", separator.term, one.term)
+        found.append(call("coalesce", term, empty) if one.nullable else term)
+    whole = call("string:concat", *found) if len(found) > 1 else found[0]
+    after = call("+", call("string:length", separator.term), Lit(1, "int64"))
+    term = call("string:substring", whole, after)
+    if separator.nullable:
+        term = call("if", call("is_null", separator.term), Lit(None, "string"), term)
+    return Typed(term, VARCHAR, separator.nullable)
+
+
+def _split(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
+    place = args[2].term
+    if not isinstance(place, Lit) or not isinstance(place.value, int) or place.value < 1:
+        raise SqlError("split_part takes a constant number of the part, 1 or more", node)
+    return Typed(call("string:split_part", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _repeated(node: exp.Expr, value: Value) -> Typed:
+    text, count = value(node.this), value(node.args["times"])
+    if not count.type.is_integer:
+        raise SqlError(f"repeat takes a whole number, and this is {count.type}", node)
+    term = call("string:repeat", convert(text, VARCHAR, node).term, count.term)
+    return Typed(term, VARCHAR, text.nullable or count.nullable)
+
+
+def _padded(node: exp.Expr, value: Value) -> Typed:
+    name = "string:lpad" if node.args.get("is_left") else "string:rpad"
+    args = [value(node.this), value(node.expression), value(node.args["fill_pattern"])]
+    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _replaced(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.expression), value(node.args["replacement"])]
+    return Typed(call("string:replace", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+
+
+def _position(node: exp.Expr, value: Value) -> Typed:
+    args = [value(node.this), value(node.args["substr"])]
+    return Typed(call("string:position", *(one.term for one in args)), BIGINT, any(one.nullable for one in args))
+
+
+def _like(node: exp.Expr, value: Value) -> Typed:
+    text, pattern = convert(value(node.this), VARCHAR, node), value(node.expression)
+    name = "string:like"
+    if isinstance(node, exp.ILike):
+        text = text._replace(term=call("string:lower", text.term))
+        pattern = pattern._replace(term=call("string:lower", pattern.term))
+    found = call(name, text.term, pattern.term)
+    if node.args.get("negate"):
+        found = call("not", found)
+    return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
+
+
+# -- patterns
+
+
+def _constant(node: exp.Expr | None, what: str, where: exp.Expr) -> str:
+    """Return a text that is written out.  Raises SqlError."""
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise SqlError(f"{what} is a text that is written out", where)
+    return str(node.this)
+
+
+def _text_of(node: exp.Expr, value: Value) -> Typed:
+    return convert(value(node), VARCHAR, node)
+
+
+def _regexp(node: exp.Expr, value: Value) -> Typed:
+    """`~` and regexp_matches for a part of a text; SIMILAR TO and regexp_full_match for all of it."""
+    whole = isinstance(node, exp.SimilarTo | exp.RegexpFullMatch)
+    if node.args.get("flag"):
+        raise SqlError("options of regular expressions are written into them, as in (?i)", node)
+    text, pattern = _text_of(node.this, value), value(node.expression)
+    name = "string:regexp_full_match" if whole else "string:regexp_matches"
+    return Typed(call(name, text.term, pattern.term), BOOLEAN, text.nullable or pattern.nullable)
+
+
+def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
+    """regexp_replace: the first match, all with the option 'g'."""
+    modifiers = node.args.get("modifiers")
+    options = _constant(modifiers, "the options of regexp_replace", node) if modifiers is not None else ""
+    pattern = _constant(node.expression, "the pattern of regexp_replace", node)
+    new = _constant(node.args["replacement"], "what regexp_replace puts in", node)
+    if options not in ("", "g"):
+        raise SqlError("regexp_replace knows the option 'g'; others are written into the pattern, as in (?i)", node)
+    if not options:
+        if "\\" in new:
+            raise SqlError("regexp_replace of one match puts in a text without groups: use the option 'g'", node)
+        pattern, new = f"^({ANY}*?)(?:{pattern})", f"\\1{new}"
+    text = _text_of(node.this, value)
+    return text._replace(
+        term=call("string:regexp_replace", text.term, Lit(pattern, "string"), Lit(new, "string")), type=VARCHAR
+    )
+
+
+def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
+    """regexp_extract: the first match, or a group of it; empty if nothing matches."""
+    pattern = _constant(node.expression, "the pattern of regexp_extract", node)
+    group = int(node.args["group"].name) if node.args.get("group") is not None else 0
+    text = _text_of(node.this, value)
+    found = call("string:regexp_replace", text.term, Lit(f"^{ANY}*?({pattern}){ALL}$", "string"),
+                 Lit(f"\\{group + 1}", "string"))  # fmt: skip
+    matches = call("string:regexp_matches", text.term, Lit(pattern, "string"))
+    return text._replace(term=call("if", matches, found, Lit("", "string")), type=VARCHAR)
+
+
+def _glob(node: exp.Expr, value: Value) -> Typed:
+    pattern = _constant(node.expression, "the pattern of GLOB", node)
+    parts = {"*": ALL, "?": ANY, "[": "[", "]": "]"}
+    return _full_match(node.this, "".join(parts.get(c, re.escape(c)) for c in pattern), value)
+
+
+def _escaped(node: exp.Expr, value: Value) -> Typed:
+    """LIKE ... ESCAPE."""
+    like, mark = node.this, _constant(node.expression, "ESCAPE", node)
+    pattern = _constant(like.expression, "the pattern of LIKE with ESCAPE", node)
+    found, left = "(?i)" if isinstance(like, exp.ILike) else "", list(pattern)
+    while left:
+        letter = left.pop(0)
+        if letter == mark and left:
+            found += re.escape(left.pop(0))
+        else:
+            found += {"%": ALL, "_": ANY}.get(letter) or re.escape(letter)
+    return _full_match(like.this, found, value)
+
+
+def _full_match(node: exp.Expr, pattern: str, value: Value) -> Typed:
+    text = _text_of(node, value)
+    return Typed(call("string:regexp_full_match", text.term, Lit(pattern, "string")), BOOLEAN, text.nullable)
+
+
+# -- letters and parts
+
+
+def _translated(node: exp.Expr, value: Value) -> Typed:
+    old = _constant(node.args["from_"], "translate", node)
+    new = _constant(node.args["to"], "translate", node)
+    if {*old} & {*new}:
+        raise SqlError("translate is kept for letters that are not put in themselves: write replace", node)
+    text = _text_of(node.this, value)
+    term: Term = text.term
+    for letter in dict.fromkeys(old):
+        at = old.index(letter)
+        term = call("string:replace", term, Lit(letter, "string"), Lit(new[at : at + 1], "string"))
+    return Typed(term, VARCHAR, text.nullable)
+
+
+def _code(node: exp.Expr, value: Value) -> Typed:
+    """ascii, unicode and ord: the code point of the first letter."""
+    text = _text_of(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this, value)
+    none = Lit(-1 if not isinstance(node, exp.Ascii) else 0, "int64")
+    empty = call("=", text.term, Lit("", "string"))
+    return Typed(call("if", empty, none, call("string:ord", text.term)), INTEGER, text.nullable)
+
+
+def _letter(node: exp.Expr, value: Value) -> Typed:
+    code = value(node.expressions[0])
+    return Typed(call("string:chr", code.term), VARCHAR, code.nullable)
+
+
+def _hashed(node: exp.Expr, value: Value) -> Typed:
+    if node.args["length"].name != "256":
+        raise SqlError("sha256 is the one hash of its family that is evaluated", node)
+    text = _text_of(node.this, value)
+    return text._replace(term=call("string:sha256", text.term), type=VARCHAR)
+
+
+def _cut(node: exp.Expr, value: Value) -> Typed:
+    """`text[2:4]`, `text[1]`, and `string_split(text, ',')[2]`."""
+    inner, (place,) = node.this, node.expressions
+    if isinstance(inner, exp.Split):
+        return _piece(inner, place, value)
+    text = _text_of(inner, value)
+    if isinstance(place, exp.Slice):
+        low, high = (int(p.name) if isinstance(p, exp.Literal) else None for p in (place.this, place.expression))
+    else:
+        low = high = int(place.name) + 1 if isinstance(place, exp.Literal) else None
+    if low is None or low < 1:
+        raise SqlError("a text is cut by constant places from 1 on", node)
+    args = [Lit(low, "int64")] + ([Lit(high - low + 1, "int64")] if high is not None else [])
+    return Typed(call("string:substring", text.term, *args), VARCHAR, text.nullable)
+
+
+def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
+    if not isinstance(place, exp.Literal):
+        raise SqlError("a list of parts is read at a constant place", node)
+    number = Lit(int(place.name) + 1, "int64")
+    text, by = _text_of(node.this, value), value(node.expression)
+    part = call("string:split_part", text.term, by.term, number)
+    return Typed(call("if", call("<", _pieces(text, by), number), Lit(None, "string"), part), VARCHAR, True)
+
+
+def _pieces(text: Typed, by: Typed) -> Term:
+    """Return the number of parts of a text between separators."""
+    without = call("string:length", call("string:replace", text.term, by.term, Lit("", "string")))
+    gone = call("-", call("string:length", text.term), without)
+    return call("+", call("/", gone, call("string:length", by.term)), Lit(1, "int64"))
+
+
+def _length(node: exp.Expr, value: Value) -> Typed:
+    """The number of letters of a text, or of the parts of one."""
+    if isinstance(node.this, exp.Split):
+        text, by = _text_of(node.this.this, value), value(node.this.expression)
+        return Typed(_pieces(text, by), BIGINT, text.nullable or by.nullable)
+    if isinstance(node, exp.ArraySize) or isinstance(node.this, exp.Array):
+        if not isinstance(node.this, exp.Array):
+            raise SqlError("lists are not kept: the length of one that is written out is", node)
+        return Typed(Lit(len(node.this.expressions), "int64"), BIGINT, False)
+    return _text(node, value)
+
+
+def _formatted(node: exp.Expr, value: Value) -> Typed:
+    """format('{} of {}', x, y) and printf('%s of %d', x, y)."""
+    if isinstance(node, exp.Format):
+        template, parts = _constant(node.this, "the template", node), node.expressions
+        if re.search(r"\{[^}]+\}", template):
+            raise SqlError("format takes {} without further marks: use lpad and round", node)
+    else:
+        template, *parts = node.expressions
+        template = _constant(template, "the template", node)
+        if re.search(r"%[^sd%]", template):
+            raise SqlError("printf takes %s and %d: use lpad and round", node)
+        template = re.sub(r"%[sd]", "{}", template.replace("{", "{{").replace("}", "}}")).replace("%%", "%")
+    args = [_text_of(one, value) for one in parts]
+    term = call("string:format", Lit(template, "string"), *(one.term for one in args))
+    return Typed(term, VARCHAR, any(one.nullable for one in args))
+
+
+FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
+    ((exp.Length, exp.ArraySize), _length),
+    ((exp.RegexpLike, exp.SimilarTo, exp.RegexpFullMatch), _regexp),
+    ((exp.RegexpReplace,), _regexp_replaced),
+    ((exp.RegexpExtract,), _regexp_extracted),
+    ((exp.Glob,), _glob),
+    ((exp.Escape,), _escaped),
+    ((exp.Translate,), _translated),
+    ((exp.Ascii, exp.Unicode), _code),
+    ((exp.Chr,), _letter),
+    ((exp.SHA2,), _hashed),
+    ((exp.Bracket,), _cut),
+    ((exp.Format,), _formatted),
+    ((*_TEXT,), _text),
+    ((exp.Substring, exp.Left, exp.Right), _substring),
+    ((exp.Trim,), _trim),
+    ((exp.ConcatWs,), _joined),
+    ((exp.DPipe, exp.Concat), _concatenated),
+    ((exp.SplitPart,), _split),
+    ((exp.Repeat,), _repeated),
+    ((exp.Pad,), _padded),
+    ((exp.Replace,), _replaced),
+    ((exp.StrPosition,), _position),
+    ((exp.Like, exp.ILike), _like),
+]
+NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    "ord": _code,
+    "printf": _formatted,
+}

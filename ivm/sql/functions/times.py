@@ -1,0 +1,362 @@
+"""Dates, times and intervals of SQL as terms of rules.
+
+An interval is a term only inside a sum, a difference, a comparison or `extract`: `months[n]` and `micros[n]` as it is
+written, `elapsed[n]` for the microseconds between two timestamps.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from ivm.sql.conversions import call, convert
+from ivm.sql.errors import SqlError
+from ivm.sql.literals import constant, converted
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR
+
+Value: TypeAlias = Callable[[exp.Expr], Typed]
+EPOCH = datetime(1970, 1, 1)
+
+MICROSECONDS = {
+    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
+    "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
+}  # fmt: skip
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
+PARTS = {
+    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
+    "DAYOFYEAR": "yearday", "WEEK": "week",
+}  # fmt: skip
+_PART_NODES: dict[type[exp.Expr], str] = {
+    exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
+    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
+    exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH", exp.DayOfWeekIso: "ISODOW",
+}  # fmt: skip
+
+
+def _interval(node: exp.Expr, value: Value) -> Typed:
+    unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not node.args.get("unit"):
+        number, _, unit = inner.this.partition(" ")
+        inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
+    count = value(inner)
+    if count.type == VARCHAR and isinstance(count.term, Lit):
+        count = converted(count, BIGINT, node)
+    if not count.type.is_integer:
+        raise SqlError("an interval has a whole number of units", node)
+    if unit in MONTHS:
+        return Typed(call("months", _times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
+    if unit in MICROSECONDS:
+        return Typed(call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
+    raise SqlError(f"intervals of {unit} are not known", node)
+
+
+def constant_interval(node: exp.Interval) -> tuple[str, int]:
+    """Return the unit of a constant interval, months or micros, and how many it has.  Raises SqlError."""
+
+    def value(one: exp.Expr) -> Typed:
+        found = constant(one)
+        if found is None:
+            raise SqlError("a constant interval is wanted", node)
+        return found
+
+    term = _interval(node, value).term
+    assert isinstance(term, Call) and isinstance(term.args[0], Lit) and isinstance(term.args[0].value, int)
+    return term.name, term.args[0].value
+
+
+def later(moment: datetime, unit: str, count: int) -> datetime:
+    """Return a timestamp moved by months or microseconds."""
+    if unit == "micros":
+        return moment + timedelta(microseconds=count)
+    year, month = divmod(moment.year * 12 + moment.month - 1 + count, 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
+
+
+def _times(term: Term, factor: int) -> Term:
+    """Return an integer times a constant."""
+    if isinstance(term, Lit) and isinstance(term.value, int):
+        return Lit(term.value * factor, "int64")
+    return term if factor == 1 else call("*", term, Lit(factor, "int64"))
+
+
+def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return an interval as many times as a whole number says."""
+    if left.type != INTERVAL:
+        left, right = right, left
+    if not right.type.is_integer or not isinstance(left.term, Call):
+        raise SqlError("an interval is multiplied by a whole number", node)
+    amount = left.term.args[0]
+    term = (
+        _times(right.term, amount.value)
+        if isinstance(amount, Lit) and isinstance(amount.value, int)
+        else call("*", amount, right.term)
+    )
+    return Typed(call(left.term.name, term), INTERVAL, left.nullable or right.nullable)
+
+
+def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return a date or a timestamp that is moved, or the time between two of them."""
+    nullable = left.nullable or right.nullable
+    if left.type == INTERVAL and operation == "+":
+        left, right = right, left
+    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP):
+        assert isinstance(right.term, Call)
+        moment, amount = convert(left, TIMESTAMP, node).term, right.term.args[0]
+        if right.term.name == "months":
+            amount = amount if operation == "+" else call("-", Lit(0, "int64"), amount)
+            return Typed(call("datetime:add_months", moment, amount), TIMESTAMP, nullable)
+        return Typed(call(operation, moment, amount), TIMESTAMP, nullable)
+    if left.type == DATE and right.type.is_integer:
+        return Typed(call(operation, left.term, right.term), DATE, nullable)
+    if left.type.is_integer and right.type == DATE and operation == "+":
+        return Typed(call("+", right.term, left.term), DATE, nullable)
+    if operation == "-" and left.type == right.type == DATE:
+        return Typed(call("-", left.term, right.term), BIGINT, nullable)
+    if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP}:
+        between = call("-", convert(left, TIMESTAMP, node).term, convert(right, TIMESTAMP, node).term)
+        return Typed(call("elapsed", between), INTERVAL, nullable)
+    raise SqlError(
+        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an INTERVAL", node
+    )
+
+
+def part(node: exp.Expr, value: Value) -> Typed:
+    """Return a part of a date, of a timestamp or of the time between two."""
+    if isinstance(node, exp.Extract):
+        unit, inner = node.name.upper(), node.expression
+    elif isinstance(node, exp.Anonymous):
+        own = len(node.expressions) == 1  # decade(x)
+        unit, inner = (node.name if own else node.expressions[0].name).upper(), node.expressions[-1]
+    else:
+        unit, inner = _PART_NODES[type(node)], node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    if unit.rstrip("S") in (*PARTS, *_DERIVED):
+        unit = unit.rstrip("S")
+    moment = value(inner)
+    if unit == "EPOCH" and moment.type in (DATE, TIMESTAMP):
+        since = call("-", convert(moment, TIMESTAMP, node).term, Lit(EPOCH, "timestamp"))
+        return Typed(_seconds(since), DOUBLE, moment.nullable)
+    if moment.type == INTERVAL:
+        return _part_of_interval(unit, moment, node)
+    if unit in _DERIVED and moment.type in (DATE, TIMESTAMP):
+        return Typed(_DERIVED[unit](convert(moment, TIMESTAMP, node).term), BIGINT, moment.nullable)
+    if unit not in PARTS:
+        raise SqlError(f"date_part knows no {unit}; there is {', '.join((*PARTS, *_DERIVED))}, EPOCH", node)
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
+    return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
+
+
+def _isoyear(moment: Term) -> Term:
+    """Return the year of a week: that of its Thursday."""
+    to_thursday = call("-", Lit(4, "int64"), call("datetime:isoweekday", moment))
+    return call("datetime:year", call("+", call("date", moment), to_thursday))
+
+
+def _of_year(divisor: int, before: int) -> Callable[[Term], Term]:
+    def made(moment: Term) -> Term:
+        whole = call("/", call("-", call("datetime:year", moment), Lit(before, "int64")), Lit(divisor, "int64"))
+        return call("+", whole, Lit(before, "int64"))
+
+    return made
+
+
+def _within_minute(divisor: int) -> Callable[[Term], Term]:
+    minute = Lit(60 * 10**6, "int64")
+
+    def made(moment: Term) -> Term:
+        rest = call("mod", call("+", call("mod", _since_epoch(moment), minute), minute), minute)
+        return call("/", rest, Lit(divisor, "int64"))
+
+    return made
+
+
+def _since_epoch(moment: Term) -> Term:
+    return call("-", moment, Lit(EPOCH, "timestamp"))
+
+
+_DERIVED: dict[str, Callable[[Term], Term]] = {
+    "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1), "MILLENNIUM": _of_year(1000, 1),
+    "MILLISECOND": _within_minute(1000), "MICROSECOND": _within_minute(1),
+}  # fmt: skip
+
+
+def _seconds(microseconds: Term) -> Term:
+    return call("ratio", call("float", microseconds), Lit(1e6, "float64"))
+
+
+def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
+    """Return a part of the time between two timestamps: whole days, and what is left of the last."""
+    if not isinstance(moment.term, Call) or moment.term.name != "elapsed":
+        raise SqlError("parts of an interval are kept for the difference of two timestamps", node)
+    whole = moment.term.args[0]
+    if unit == "EPOCH":
+        return Typed(_seconds(whole), DOUBLE, moment.nullable)
+    larger = {"DAY": None, "HOUR": "DAY", "MINUTE": "HOUR", "SECOND": "MINUTE"}
+    if unit not in larger:
+        raise SqlError(f"the time between two timestamps has no {unit}; there is {', '.join(larger)}, EPOCH", node)
+    above = larger[unit]
+    rest = whole if above is None else call("mod", whole, Lit(MICROSECONDS[above], "int64"))
+    return Typed(call("/", rest, Lit(MICROSECONDS[unit], "int64")), BIGINT, moment.nullable)
+
+
+def _added(node: exp.Expr, value: Value) -> Typed:
+    return value(exp.Add(this=node.this, expression=node.expression))
+
+
+def _truncated(node: exp.Expr, value: Value) -> Typed:
+    unit, moment = node.args["unit"].name.lower(), value(node.this)
+    return Typed(call("datetime:truncate", moment.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+
+
+def _difference(node: exp.Expr, value: Value) -> Typed:
+    """date_diff: how many times a unit begins between two moments."""
+    unit = node.args["unit"].name.upper().rstrip("S") if node.args.get("unit") else "DAY"
+    left, right = value(node.expression), value(node.this)
+    nullable = left.nullable or right.nullable
+    if unit in ("DAY", "WEEK"):
+        days = call("-", convert(right, DATE, node).term, convert(left, DATE, node).term)
+        return Typed(days if unit == "DAY" else call("/", days, Lit(7, "int64")), BIGINT, nullable)
+    before, after = (convert(one, TIMESTAMP, node).term for one in (left, right))
+    if unit in MONTHS:
+        counts = [_months(one, unit) for one in (after, before)]
+        return Typed(call("-", *counts), BIGINT, nullable)
+    if unit not in MICROSECONDS or unit == "MILLISECOND":
+        raise SqlError(f"date_diff of {unit} is not evaluated", node)
+    if unit != "MICROSECOND":
+        before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
+    return Typed(call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable)
+
+
+def _months(moment: Term, unit: str) -> Term:
+    """Return the number of months, or of longer units, since the year 0."""
+    months = call("-", call("datetime:month", moment), Lit(1, "int64"))
+    whole = call("+", call("*", call("datetime:year", moment), Lit(12, "int64")), months)
+    return call("/", whole, Lit(MONTHS[unit], "int64"))
+
+
+# -- texts, and dates from parts
+
+
+def _formatted(node: exp.Expr, value: Value) -> Typed:
+    """strftime, by the codes that Python and DuckDB share."""
+    form = node.args["format"]
+    if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]", "", form.name).count("%"):
+        raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
+    inner = node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    return _named(value(inner), form.name, node)
+
+
+def _named(moment: Typed, form: str, node: exp.Expr) -> Typed:
+    return Typed(call("datetime:format", _moment(moment, node).term, Lit(form, "string")), VARCHAR, moment.nullable)
+
+
+def _moment(moment: Typed, node: exp.Expr) -> Typed:
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SqlError(f"a date or a timestamp is wanted, and this is {moment.type}", node)
+    return moment
+
+
+def _name_of(node: exp.Expr, value: Value) -> Typed:
+    inner = node.this
+    while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
+        inner = inner.this
+    return _named(value(inner), "%B" if isinstance(node, exp.Monthname) else "%A", node)
+
+
+def _parsed(node: exp.Expr, value: Value) -> Typed:
+    text, form = value(node.this), node.args["format"]
+    if not isinstance(form, exp.Literal):
+        raise SqlError("strptime takes a constant format", node)
+    return Typed(call("datetime:parse", text.term, Lit(form.name, "string")), TIMESTAMP, text.nullable)
+
+
+def _last_day(node: exp.Expr, value: Value) -> Typed:
+    moment = _moment(value(node.this), node)
+    first = call("datetime:truncate", moment.term, Lit("month", "string"))
+    after = call("date", call("datetime:add_months", first, Lit(1, "int64")))
+    return Typed(call("-", after, Lit(1, "int64")), DATE, moment.nullable)
+
+
+def _from_parts(node: exp.Expr, value: Value) -> Typed:
+    """make_date, make_timestamp."""
+    parts = [value(node.args[key]) for key in ("year", "month", "day")]
+    year, month, day = (one.term for one in parts)
+    one, nullable = Lit(1, "int64"), any(part.nullable for part in parts)
+    months = call("+", call("*", call("-", year, Lit(1970, "int64")), Lit(12, "int64")), call("-", month, one))
+    first = call("datetime:add_months", Lit(EPOCH.date(), "date"), months)
+    return Typed(call("+", first, call("-", day, one)), DATE, nullable)
+
+
+def _epoch(node: exp.Expr, value: Value) -> Typed:
+    """epoch_ms and epoch_us of a date or a timestamp."""
+    named = isinstance(node, exp.Anonymous)
+    divisor = 1 if named else {"3": 1000}.get(node.args["scale"].name if node.args.get("scale") else "", 0)
+    moment = value(node.expressions[0] if named else node.this)
+    if not divisor or moment.type not in (DATE, TIMESTAMP):
+        raise SqlError("a timestamp is made of a number by TIMESTAMP '1970-01-01' + INTERVAL 1 SECOND * n", node)
+    whole = _since_epoch(convert(moment, TIMESTAMP, node).term)
+    return Typed(whole if divisor == 1 else call("/", whole, Lit(divisor, "int64")), BIGINT, moment.nullable)
+
+
+def _whole_units(node: exp.Expr, value: Value) -> Typed:
+    """date_sub: how many whole units lie between two moments."""
+    unit = node.expressions[0].name.upper().rstrip("S")
+    if unit not in MICROSECONDS:
+        raise SqlError(f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node)
+    before, after = (value(one) for one in node.expressions[1:3])
+    between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
+    return Typed(call("/", between, Lit(MICROSECONDS[unit], "int64")), BIGINT, before.nullable or after.nullable)
+
+
+def _units(node: exp.Expr, value: Value) -> Typed:
+    """to_days(n), to_months(n) and the like: intervals."""
+    inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    unit = "DAY" if isinstance(node, exp.ToDays) else node.name[3:].upper().rstrip("S")
+    return _interval(exp.Interval(this=inner, unit=exp.Var(this=unit)), value)
+
+
+def _bucket(node: exp.Expr, value: Value) -> Typed:
+    """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3 January 2000."""
+    width, moment = value(node.this), _moment(value(node.expression), node)
+    if not isinstance(width.term, Call) or width.term.name != "micros" or node.args.get("origin"):
+        raise SqlError("time_bucket takes an interval of days or less: date_trunc has months and years", node)
+    size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
+    own = convert(moment, TIMESTAMP, node).term
+    rest = call("mod", call("+", call("mod", call("-", own, origin), size), size), size)
+    found = Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
+    return convert(found, moment.type, node)
+
+
+FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
+    ((exp.Interval,), _interval),
+    ((exp.Extract, exp.TimeToUnix, *_PART_NODES), part),
+    ((exp.DateAdd,), _added),
+    ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
+    ((exp.DateDiff,), _difference),
+    ((exp.TimeToStr,), _formatted),
+    ((exp.Monthname, exp.Dayname), _name_of),
+    ((exp.StrToTime,), _parsed),
+    ((exp.LastDay,), _last_day),
+    ((exp.DateFromParts,), _from_parts),
+    ((exp.UnixToTime,), _epoch),
+    ((exp.ToDays,), _units),
+    ((exp.DateBin,), _bucket),
+]
+NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    **dict.fromkeys(("date_part", "datepart", "decade", "century", "millennium", "isoyear", "millisecond"), part),
+    **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
+    **dict.fromkeys(("date_sub", "datesub"), _whole_units),
+    "epoch_us": _epoch,
+}

@@ -1,0 +1,1 @@
+"""Why a row is in a view, why it is not, and which edits changed it."""

@@ -1,0 +1,201 @@
+"""Why a row is not in a view: what fails in each rule, and the smallest sets of insertions that would bring the row.
+
+    tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).         edge(1, 2), edge(1, 3)
+
+    tri(1, 2, 3)    fails at edge(2, 3)      insert edge(2, 3)
+
+Of a rule's body, bound to the row, as few literals as possible are left out so that the rest has a binding.  What was
+left out fails there.  If only atoms were left out, their facts bring the row: rows of relations are inserted, facts of
+views are looked into in turn.  A value that nothing determines stays a variable.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Rule, Type, Var, variables
+from ivm.why.derivations import Derivations, Values, is_helper, results_of, with_values
+
+SUBSETS_MAX = 200  # of the literals of one body that are left out
+PLACES_MAX = 10  # bindings that are told for one rule
+GOALS_MAX = 60  # facts of views that are looked into for insertions
+INSERTIONS_MAX = 3  # in one set
+SETS_MAX = 50
+Insertions = frozenset[Atom]  # of constants, and variables for values that nothing determines
+
+
+class Failure(NamedTuple):
+    """Which literals of a rule's body fail, and under which values of its variables everything else holds."""
+
+    rule: Rule
+    fails: tuple[Literal, ...]
+    values: Values
+
+
+@dataclass
+class Missing:
+    """Looks for what a goal, an atom of constants and variables, lacks in one version."""
+
+    derivations: Derivations
+    failures: list[Failure] = field(default_factory=list)
+    complete: bool = True  # whether no limit cut the search for insertions
+    _goals: int = 0
+
+    def explain(self, goal: Atom) -> list[Insertions]:
+        """Note what fails for a goal; return the smallest sets of insertions that would bring it, none if unknown."""
+        for rule, head, disjunct in self._ways(goal.predicate):
+            self.failures += self._fails(rule, head, disjunct, goal)
+        for size in range(1, INSERTIONS_MAX + 1):
+            self._goals = 0
+            found = [*filter(None, self._sets(goal, size, frozenset()))]
+            if found:
+                return sorted(dict.fromkeys(found), key=lambda one: sorted(map(str, one)))[:SETS_MAX]
+        return []
+
+    def _ways(self, name: str) -> Iterator[tuple[Rule, Atom, Disjunct]]:
+        for rule in self.derivations.program.rules:
+            for head in rule.heads:
+                if head.predicate == name:
+                    yield from ((rule, head, disjunct) for disjunct in rule.body)
+
+    def _bound(self, rule: Rule, head: Atom, goal: Atom) -> tuple[list[Var], list[Any]]:
+        """Return the head's variables that the goal gives values, except the results of aggregates, and the values."""
+        results = results_of(rule)
+        pairs = [
+            (term, given.value)
+            for term, given in zip(head.terms, goal.terms, strict=True)
+            if isinstance(term, Var) and isinstance(given, Const) and term not in results
+        ]
+        return [term for term, _ in pairs], [value for _, value in pairs]
+
+    def _fails(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> list[Failure]:
+        """Return the bindings of a body under which the fewest literals fail."""
+        terms, row = self._bound(rule, head, goal)
+        for left_out in _subsets(disjunct, len(disjunct)):
+            rest = _checkable([one for one in disjunct if one not in left_out], terms)
+            found = self.derivations.bindings(rest, rule.types, terms, [row])
+            if found and left_out:
+                return [one for _, values in found[:PLACES_MAX] for one in self._within(rule, left_out, values)]
+            if found:
+                return []
+        return []
+
+    def _within(self, rule: Rule, fails: tuple[Literal, ...], values: Values) -> list[Failure]:
+        """Return a failure; where facts of helper views fail, which no author wrote, what fails in their rules."""
+        helpers = [one for one in fails if isinstance(one, Atom) and is_helper(one.predicate)]
+        found = [
+            failure
+            for atom in helpers
+            for way in self._ways(atom.predicate)
+            for failure in self._fails(*way, with_values(atom, values, rule.types))
+        ]
+        own = tuple(one for one in fails if one not in helpers)
+        return [Failure(rule, own, values), *found] if own else found or [Failure(rule, fails, values)]
+
+    def _sets(self, goal: Atom, size: int, above: frozenset[Atom]) -> list[Insertions]:
+        """Return sets of at most `size` insertions by which a goal would follow; none that needs a goal `above` it."""
+        if self.derivations.is_base(goal.predicate):
+            return [frozenset([goal])]
+        self._goals += 1
+        if self._goals > GOALS_MAX:
+            self.complete = False
+            return []
+        found: dict[Insertions, None] = {}
+        for rule, head, disjunct in self._ways(goal.predicate):
+            if any(isinstance(goal.terms[i], Const) for i, v in enumerate(head.terms) if v in results_of(rule)):
+                continue  # which rows bring a given sum is not looked for
+            for goals in self._goals_of(rule, head, disjunct, goal):
+                if any(one in above or one == goal for one in goals):
+                    continue
+                for some in self._together(goals, size, above | {goal}):
+                    found[some] = None
+        return [*found]
+
+    def _together(self, goals: Sequence[Atom], size: int, above: frozenset[Atom]) -> Iterator[Insertions]:
+        """Yield the unions of one set for each goal."""
+        base = frozenset(goal for goal in goals if self.derivations.is_base(goal.predicate))
+        views = [goal for goal in goals if goal not in base]
+        if len(base) > size or (len(views) > 1 and _shares_unknown(views)) or (views and _shares_unknown([*goals])):
+            return
+        parts = [self._sets(goal, size, above) for goal in views]
+        for some in product(*parts):
+            union = base.union(*some)
+            if len(union) <= size:
+                yield union
+
+    def _goals_of(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[tuple[Atom, ...]]:
+        """Yield sets of facts that a body lacks, each for a binding of the rest of it."""
+        terms, row = self._bound(rule, head, goal)
+        atoms = [one for one in disjunct if isinstance(one, Atom)]
+        for left_out in _subsets(atoms, len(atoms)):
+            rest = _checkable([one for one in disjunct if one not in left_out], terms)
+            for _, values in self.derivations.bindings(rest, rule.types, terms, [row]):
+                lacking = [with_values(one, values, rule.types) for one in left_out]
+                for named in _identified(lacking, [*terms], values, rule.types):
+                    yield (*dict.fromkeys(named),)
+
+
+def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:
+    """Yield subsets of literals, the smallest first."""
+    number = 0
+    for size in range(most + 1):
+        for some in combinations(literals, size):
+            number += 1
+            if number > SUBSETS_MAX:
+                return
+            yield some
+
+
+def _checkable(literals: Sequence[Literal], given: Iterable[Var]) -> list[Literal]:
+    """Return the literals whose variables are all bound by atoms of them, by equations, or given."""
+    known = {*given, *variables(*(one for one in literals if isinstance(one, Atom)))}
+    rest = [one for one in literals if not isinstance(one, Atom)]
+    while True:
+        more = [side for one in rest for side in _defines(one, known)]
+        if not more:
+            break
+        known |= {*more}
+    return [one for one in literals if isinstance(one, Atom) or known.issuperset(variables(one))]
+
+
+def _defines(literal: Literal, known: set[Var]) -> list[Var]:
+    """Return the variable that an equation defines from known ones."""
+    if not isinstance(literal, Compare) or literal.op != "=":
+        return []
+    sides = ((literal.left, literal.right), (literal.right, literal.left))
+    return [a for a, b in sides if isinstance(a, Var) and a not in known and known.issuperset(variables(b))]
+
+
+def _identified(
+    atoms: Sequence[Atom], given: Sequence[Var], values: Values, types: Mapping[str, Type]
+) -> Iterator[list[Atom]]:
+    """Yield the atoms, and with their variables replaced by values or each other if two of them become one."""
+    yield [*atoms]
+    unknown = variables(*atoms)
+    if len(atoms) < 2 or not unknown:
+        return
+    known = {term.value: term for atom in atoms for term in atom.terms if isinstance(term, Const)}
+    choices: list[list[Var | Const]] = []
+    for place, v in enumerate(unknown):
+        same = [c for c in known.values() if c.type == types[v.name]]
+        choices.append([v, *same, *(w for w in unknown[:place] if types[w.name] == types[v.name])])
+    for number, chosen in enumerate(product(*choices)):
+        if number > SUBSETS_MAX:
+            return
+        names = dict(zip(unknown, chosen, strict=True))
+        made = [_replaced(atom, names) for atom in atoms]
+        if len({*made}) < len({*atoms}):
+            yield made
+
+
+def _replaced(atom: Atom, names: Mapping[Var, Var | Const]) -> Atom:
+    args = tuple(names.get(term, term) if isinstance(term, Var) else term for term in atom.args)
+    value = names.get(atom.value, atom.value) if isinstance(atom.value, Var) else atom.value
+    return replace(atom, args=args, value=value)
+
+
+def _shares_unknown(goals: Sequence[Atom]) -> bool:
+    """Return whether a variable occurs in several goals."""
+    found = [v for goal in goals for v in variables(goal)]
+    return len(found) > len({*found})

@@ -1,0 +1,374 @@
+"""Why a row is in a view, why not, and which edits changed it: equal to brute force, and said in words."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import combinations, permutations, product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+import ivm
+from ivm.errors import EditError, UnknownViewError
+from ivm.lang.ir import Atom, Const, Rule, Var, variables
+from ivm.why import proofs
+from ivm.why.derivations import DECIDING, Fact, Step
+from ivm.why.missing import Missing
+from tests.support import naive
+from tests.support.mirror import Mirror
+from tests.support.programs import recursive_programs
+from tests.support.strategies import FULL, Features, cases
+
+TRIANGLES = """
+edge(x, y) -> int(x), int(y).  cut(x) -> int(x).
+tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z), !cut(x).
+reach(x, y) <- edge(x, y).  reach(x, z) <- reach(x, y), edge(y, z).
+degree[x] = n <- agg<<n = count()>> edge(x, _).
+least[x] = m <- agg<<m = min(y)>> edge(x, y).
+"""
+
+
+@pytest.fixture
+def graph() -> Iterator[ivm.Workspace]:
+    with ivm.open(":memory:") as ws:
+        ws.install(TRIANGLES)
+        ws.exec("+edge(1, 2). +edge(2, 3).")
+        ws.exec("+edge(1, 3). +edge(3, 4).")
+        yield ws
+
+
+# -- brute force
+
+
+def facts_under(disjunct: tuple, binding: dict) -> frozenset[Fact]:
+    def value(term: object) -> object:
+        return binding[term.name] if isinstance(term, Var) else term.value
+
+    return frozenset(Fact(a.predicate, tuple(map(value, a.terms))) for a in disjunct if isinstance(a, Atom))
+
+
+def steps_of(mirror: Mirror) -> dict[Fact, set[frozenset[Fact]]]:
+    """The facts of each step of each row of a view, by loops over everything."""
+    found: dict[Fact, set[frozenset[Fact]]] = defaultdict(set)
+    for rule in mirror.program.rules:
+        for place, head in enumerate(rule.heads):
+            for disjunct in rule.body:
+                if rule.aggregates:
+                    for fact, below in folded(mirror, rule, place):
+                        found[fact].add(below)
+                    continue
+                for binding in naive.bindings(disjunct, {}, mirror.state):
+                    row = tuple(binding[v.name] for v in head.terms)
+                    found[Fact(head.predicate, row)].add(facts_under(disjunct, binding))
+    return found
+
+
+def folded(mirror: Mirror, rule: Rule, place: int) -> Iterator[tuple[Fact, frozenset[Fact]]]:
+    """Every row of an aggregate with all facts of its group, or with those of one binding that decides it."""
+    head, one = rule.heads[place], rule.aggregates[place]
+    results = {v for each in rule.aggregates for v in each.results}
+    groups = defaultdict(list)
+    for binding in naive.bindings(rule.body[0], {}, mirror.state):
+        groups[tuple(binding[v.name] for v in head.terms if v not in results)].append(binding)
+    for row in naive.rows_of(mirror.state[head.predicate]):
+        group = groups[tuple(v for v, term in zip(row, head.terms, strict=True) if term not in results)]
+        parts = [facts_under(rule.body[0], binding) for binding in group]
+        if one.op in DECIDING:
+            parts = [p for p, b in zip(parts, group, strict=True) if b[one.argument.name] == row[-1]]
+            yield from ((Fact(head.predicate, row), part) for part in parts)
+        elif group or one.absent is not None:
+            yield Fact(head.predicate, row), frozenset().union(*parts)
+
+
+def least_sizes(mirror: Mirror, steps: dict[Fact, set[frozenset[Fact]]]) -> dict[Fact, int]:
+    """The sizes of the smallest proofs, by going round until none becomes smaller."""
+    sizes = {
+        Fact(name, row): 1
+        for name, predicate in mirror.program.predicates.items()
+        if predicate.extensional
+        for row in naive.rows_of(mirror.state[name])
+    }
+    while True:
+        better = {
+            fact: least
+            for fact, some in steps.items()
+            for least in [min((1 + sum(sizes[f] for f in one) for one in some if sizes.keys() >= one), default=None)]
+            if least is not None and least < sizes.get(fact, least + 1)
+        }
+        if not better:
+            return sizes
+        sizes |= better
+
+
+def compare(mirror: Mirror) -> None:
+    """Every row of every view has the derivations of the truth, and the smallest proof."""
+    asker = mirror.workspace._asker(None)
+    steps = steps_of(mirror)
+    sizes = least_sizes(mirror, steps)
+    rows = [
+        Fact(name, row)
+        for name, predicate in mirror.program.predicates.items()
+        if not predicate.extensional
+        for row in naive.rows_of(mirror.state[name])
+    ]
+    found = asker.derivations.steps(rows)
+    for fact in rows:
+        assert {frozenset(step.facts) for step in found[fact]} == steps[fact], fact
+        proved = asker.prove(fact)
+        assert size_of(fact, proved.steps[0], proved.chosen) == sizes[fact], fact
+
+
+def size_of(fact: Fact, step: Step | None, chosen: dict[Fact, Step]) -> int:
+    """The size of a proof, whose depth ends: what is circular would not."""
+    below = () if step is None else step.facts
+    return 1 + sum(size_of(f, chosen.get(f), chosen) for f in below)
+
+
+@settings(max_examples=15)
+@given(cases(FULL, count_max=1))
+def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
+    text, transactions = case
+    mirror = Mirror(":memory:", text)
+    for edits in transactions:
+        mirror.change(edits)
+    compare(mirror)
+    mirror.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_of_recursion_have_the_derivations_of_the_truth(seed: int) -> None:
+    random = Random(seed)
+    choices = (recursive_programs.plain, recursive_programs.recursion)
+    mirror = Mirror(":memory:", recursive_programs.DECLARATIONS + "\n".join(random.choice(choices)(random)))
+    mirror.change(recursive_programs.load(random)[:14])
+    compare(mirror)
+    mirror.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_lead_down_where_facts_are_too_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "FACTS_MAX", 0)
+    random = Random(seed)
+    mirror = Mirror(":memory:", recursive_programs.DECLARATIONS + "\n".join(recursive_programs.plain(random)))
+    mirror.change(recursive_programs.load(random))
+    for _ in range(4):
+        mirror.change(recursive_programs.change(random, mirror.state))
+    asker, steps = mirror.workspace._asker(None), steps_of(mirror)
+    for row in naive.rows_of(mirror.state["p0"]):
+        proved = asker.prove(Fact("p0", row))
+        assert not proved.smallest and size_of(proved.fact, proved.steps[0], proved.chosen) > 1
+        assert all(frozenset(step.facts) in steps[fact] for fact, step in proved.chosen.items())
+    mirror.close()
+
+
+MONOTONE = Features(functions=False, arithmetic=False, aggregates=False, disjunction=True, views_max=2)
+
+
+@settings(max_examples=15)
+@given(cases(MONOTONE, count_max=0))
+def test_insertions_are_the_smallest_that_bring_a_row(case: tuple) -> None:
+    text, (load,) = case
+    mirror = Mirror(":memory:", text)
+    mirror.change(load[:8])
+    name = [n for n in mirror.program.predicates if n.startswith("v")][-1]
+    width = len(mirror.program.predicates[name].types)
+    absent = [row for row in product(range(2), repeat=width) if row not in mirror.state[name]]
+    for row in absent[:2]:
+        missing = Missing(mirror.workspace._asker(None).derivations)
+        found = missing.explain(Atom(name, tuple(Const(v, "int64") for v in row)))
+        truth = smallest(mirror, name, row)
+        ground = [some for some in found if not any(variables(atom) for atom in some)]
+        assert all(derives(mirror, [fact_of(atom) for atom in some], name, row) for some in ground)
+        if truth and missing.complete:
+            size = len(truth[0])
+            assert all(len(some) == size for some in ground) and any(len(some) <= size for some in found), (
+                found,
+                truth,
+            )
+            if all(len(some) == size for some in found):
+                assert all(any(is_instance(one, some) for some in found) for one in truth), (text, row, found, truth)
+    mirror.close()
+
+
+def fact_of(atom: Atom) -> Fact:
+    return Fact(atom.predicate, tuple(term.value for term in atom.terms))
+
+
+def parsed(text: str) -> Fact:
+    name, _, rest = text.partition("(")
+    return Fact(name, tuple(map(int, rest.removesuffix(")").split(", "))))
+
+
+def is_instance(facts: tuple[Fact, ...], pattern: frozenset[Atom]) -> bool:
+    """Whether facts are the atoms of a set with some values for its variables."""
+    return any(unify(atoms, facts) for atoms in permutations(pattern))
+
+
+def unify(atoms: tuple[Atom, ...], facts: tuple[Fact, ...]) -> bool:
+    binding: dict = {}
+    for atom, fact in zip(atoms, facts, strict=False):
+        found = naive.unified(atom, fact.row, binding) if atom.predicate == fact.predicate else None
+        if found is None:
+            return False
+        binding = found
+    return len(atoms) == len(facts)
+
+
+def derives(mirror: Mirror, facts: list[Fact], name: str, row: tuple) -> bool:
+    state = {n: set(rows) for n, rows in mirror.state.items()}
+    for fact in facts:
+        state[fact.predicate].add(fact.row)
+    return row in naive.evaluate(mirror.program, state)[name]
+
+
+def smallest(mirror: Mirror, name: str, row: tuple) -> list[tuple[Fact, ...]]:
+    """The smallest sets of one or two insertions that bring a row; none if they are too many to try."""
+    read = {a.predicate for rule in mirror.program.rules for d in rule.body for a in d if isinstance(a, Atom)}
+    new = [
+        Fact(n, values)
+        for n in read
+        if mirror.program.predicates[n].extensional
+        for values in product(range(4), repeat=len(mirror.program.predicates[n].types))
+        if values not in mirror.state[n]
+    ]
+    for size in (1, 2) if len(new) < 40 else (1,):
+        found = [some for some in combinations(new, size) if derives(mirror, [*some], name, row)]
+        if found:
+            return found
+    return []
+
+
+@settings(max_examples=15)
+@given(cases(FULL, count_max=3, size_max=3))
+def test_every_changed_row_has_edits_responsible(case: tuple) -> None:
+    """They are among the edits made, and where rules are monotone they alone bring the row."""
+    text, transactions = case
+    mirror = Mirror(":memory:", text)
+    views = [n for n, p in mirror.program.predicates.items() if not p.extensional and "$" not in n]
+    for edits in transactions:
+        before, version = mirror.state, mirror.workspace.store.version
+        mirror.change(edits)
+        if mirror.workspace.store.version == version:
+            continue
+        made = {
+            (inserted, Fact(n, row))
+            for n, predicate in mirror.program.predicates.items()
+            if predicate.extensional
+            for inserted, rows, others in ((True, mirror.state[n], before[n]), (False, before[n], mirror.state[n]))
+            for row in {*naive.rows_of(rows)} - {*naive.rows_of(others)}
+        }
+        asker = mirror.workspace._asker(None)
+        texts = {f"{'+' if inserted else '-'}{asker.text(fact)}" for inserted, fact in made}
+        for view in views:
+            changes = mirror.workspace.why_changed(view, version)
+            assert len(changes) == len({*naive.rows_of(before[view])} ^ {*naive.rows_of(mirror.state[view])})
+            assert all(one.edits and texts.issuperset(one.edits) for one in changes), (text, view, changes)
+    mirror.close()
+
+
+@settings(max_examples=10)
+@given(cases(MONOTONE, count_max=1, size_max=5))
+def test_the_edits_responsible_suffice_without_negation(case: tuple) -> None:
+    text, transactions = case
+    mirror = Mirror(":memory:", text)
+    mirror.change(transactions[0])
+    before, version = mirror.state, mirror.workspace.store.version
+    mirror.change(transactions[-1])
+    sides = {True: before, False: mirror.state}
+    for view in [n for n, p in mirror.program.predicates.items() if not p.extensional and "$" not in n]:
+        for one in mirror.workspace.why_changed(view, version) if mirror.workspace.store.version > version else ():
+            state = {n: set(rows) for n, rows in sides[one.inserted].items()}
+            for edit in one.edits:
+                assert edit[0] == ("+" if one.inserted else "-")
+                state[parsed(edit[1:]).predicate].add(parsed(edit[1:]).row)
+            assert one.row in naive.evaluate(mirror.program, state)[view], one
+    mirror.close()
+
+
+# -- in words
+
+
+def test_a_proof_is_told_with_versions(graph: ivm.Workspace) -> None:
+    assert (
+        str(graph.why("tri(1, 2, 3)"))
+        == """\
+tri(1, 2, 3) is in version 3
+by tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z), !cut(x).
+├─ edge(1, 2)   since version 2
+├─ edge(2, 3)   since version 2
+├─ edge(1, 3)   since version 3
+└─ !cut(1)"""
+    )
+    assert (
+        str(graph.why("reach", (1, 4)))
+        == """\
+reach(1, 4) is in version 3
+by reach(x, z) <- reach(x, y), edge(y, z).
+├─ reach(1, 3)   by reach(x, y) <- edge(x, y).
+│  └─ edge(1, 3)   since version 3
+└─ edge(3, 4)   since version 3"""
+    )
+
+
+def test_a_function_is_asked_by_its_key_and_of_an_older_version(graph: ivm.Workspace) -> None:
+    assert graph.why("degree[1]").fact == "degree[1] = 2"
+    assert graph.why("degree[1]", version=2).fact == "degree[1] = 1"
+    assert graph.why("tri(_, 2, _)").fact == "tri(1, 2, 3)"
+    wrong = graph.why("degree[1] = 7")
+    assert not wrong.holds and wrong.data["instead"] == ["degree[1] = 2"]
+
+
+def test_what_is_missing_is_told_with_its_place(graph: ivm.Workspace) -> None:
+    assert (
+        str(graph.why("tri(2, 3, 4)"))
+        == """\
+tri(2, 3, 4) is not in version 3
+tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z), !cut(x).
+   fails at edge(2, 4)   where x = 2, y = 3, z = 4
+this would bring it:
+   +edge(2, 4)."""
+    )
+    graph.exec("+cut(1).")
+    failed = graph.why("tri(1, 2, 3)").data
+    assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
+
+
+def test_a_row_that_came_back_has_its_newest_version(graph: ivm.Workspace) -> None:
+    graph.exec("-edge(1, 2).")
+    version = graph.exec("+edge(1, 2).")
+    assert graph.why("edge(1, 2)").data["since"] == version
+    with graph.store.transaction() as txn:
+        txn["cut"].insert([(9,)])
+    graph.store.vacuum(keep_versions=1)
+    assert graph.why("edge(1, 2)").data["since"] is None
+
+
+def test_rows_of_sql_are_told_by_their_statements() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
+        ws.sql("INSERT INTO paid VALUES (1, 'ada', 350), (2, 'bob', 400), (3, 'ada', 100)")
+        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS t FROM paid GROUP BY who")
+        ws.sql("CREATE MATERIALIZED VIEW names AS SELECT who FROM paid")
+        told = str(ws.why("SELECT * FROM total WHERE who = 'ada'"))
+        assert "by CREATE VIEW total AS SELECT who, SUM(cents) AS t FROM paid GROUP BY who" in told
+        assert 'paid[1] = ("ada", 350)' in told and 'paid[3] = ("ada", 100)' in told and "part" not in told
+        assert ws.why("names", {"who": "ada"}).fact == 'names("ada") (2 equal rows)'
+        missing = str(ws.why("total", ("eve",)))
+        assert missing.count("CREATE VIEW total") == 1 and '+paid[_1] = ("eve", ' in missing
+        version = ws.store.version
+        ws.sql("UPDATE paid SET cents = 500 WHERE id = 2")
+        edits = {edit for one in ws.why_changed("total", version) for edit in one.edits}
+        assert edits == {'-paid[2] = ("bob", 400)', '+paid[2] = ("bob", 500)'}
+
+
+def test_mistakes_are_named(graph: ivm.Workspace) -> None:
+    with pytest.raises(UnknownViewError, match="did you mean tri"):
+        graph.why("trii(1, 2, 3)")
+    with pytest.raises(EditError, match="columns x, y, z, and 4 values"):
+        graph.why("tri(1, 2, 3, 4)")
+    with pytest.raises(EditError, match="by constants"):
+        graph.why("tri(1 + 0, 2, 3)")
+    with pytest.raises(EditError, match="no column 'w'; it has x, y, z"):
+        graph.why("tri", {"w": 1})
+    with pytest.raises(ivm.IvmError, match="SELECT"):
+        graph.why("SELECT x FROM tri")
