@@ -44,6 +44,7 @@ from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
 from ivm.wide import Wide, read
+from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import (
@@ -95,7 +96,7 @@ def open(
         raise
 
 
-class Workspace:
+class Workspace(WorkspaceEdits):
     """Rules and data in one store.  Close it, or use it in `with`."""
 
     def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
@@ -260,7 +261,7 @@ class Workspace:
                 for edit in edits:
                     if isinstance(edit, DerivedEdit):
                         self._edit_from_rule(txn, branch, edit)
-        return self.store.branches[branch]
+            return txn.commit()
 
     def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
         """Add the edits of a rule, which is evaluated over the version that the transaction began with."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 from uuid import UUID, uuid4
@@ -21,6 +23,7 @@ from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_M
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
 from pagestore.relations.changes import Changes
+from pagestore.relations.prepared import Prepared
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -62,6 +65,7 @@ def open(
     threads: int | None = None,
     timeout: float = 0.0,
     exclusive: bool = False,
+    gather: float = 0.0,
 ) -> Store:
     """Open a store; create it if the file is missing or empty.
 
@@ -77,19 +81,15 @@ def open(
     (one for each core by default) apply large batches of edits and look up many keys. Opening waits
     `timeout` seconds for a handle that is exclusive, or, if it is to be exclusive itself, for one that writes.
 
+    Commits of several threads share syncs: each waits for the sync under way, and one more for all made until then.
+    Before a sync, `gather` seconds are waited for commits of other threads: fewer syncs, and later commits.
+
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
     be on the disk yet. A RecoveryWarning and `store.recovery` report a damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
-    if mode not in ("r", "rw"):
-        raise ValueError(f'mode={mode!r}: use "r" to read, or "rw" to read and write')
-    if sync not in SYNCS:
-        raise ValueError(f"sync={sync!r}: use one of {', '.join(map(repr, SYNCS))}")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
-    if not isinstance(timeout, int | float) or timeout != timeout:
-        raise ValueError(f"timeout={timeout!r}: a number of seconds, 0 or more")
+    _refuse_misfit(mode, sync, threads, timeout=timeout, gather=gather)
     if retain is not None:
         retain_number(retain)
     path = local_path(path)
@@ -103,12 +103,27 @@ def open(
             _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
         file = _opened(path, mode)
     threads = threads or os.cpu_count() or 1
-    store = Store(Handle(file, mode, sync, page_size, threads=threads, timeout=timeout, exclusive=exclusive))
+    store = Store(
+        Handle(file, mode, sync, page_size, threads=threads, timeout=timeout, exclusive=exclusive, gather=gather)
+    )
     if retain is not None and retain != store.retain:
         store.retain = retain
     if mode == "rw" and file.links() > 1:  # perhaps its creator was killed
         sweep(file.path)
     return store
+
+
+def _refuse_misfit(mode: str, sync: str, threads: int | None, **seconds: float) -> None:
+    """Raise ValueError for options of `open` that have no meaning."""
+    if mode not in ("r", "rw"):
+        raise ValueError(f'mode={mode!r}: use "r" to read, or "rw" to read and write')
+    if sync not in SYNCS:
+        raise ValueError(f"sync={sync!r}: use one of {', '.join(map(repr, SYNCS))}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
+    for name, given in seconds.items():
+        if not isinstance(given, int | float) or given != given:
+            raise ValueError(f"{name}={given!r}: a number of seconds, 0 or more")
 
 
 def _make(path: str | os.PathLike[str], page_size: int) -> None:
@@ -432,6 +447,21 @@ class Store:
         replaced, SchemaError for a message that is not a text, and TransactionError inside another one of this thread.
         """
         return transaction.begin_transaction(self._handle, message, branch, timeout)
+
+    def prepare(self, relation: str, branch: str = MAIN) -> Prepared:
+        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store:
+        ...     with store.transaction() as txn:
+        ...         _ = txn.create("edge", "x: int64, y: int64")
+        ...     put = store.prepare("edge")
+        ...     put.insert(1, 2)
+        ...     put.insert(2, 3)
+        ...     put.commit(), list(store.snapshot()["edge"])
+        (2, [(1, 2), (2, 3)])
+        """
+        return Prepared(partial(self.transaction, branch=branch), itemgetter(relation))
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""

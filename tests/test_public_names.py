@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
     "pagestore": """
-        Change Changes PagestoreError Relation Snapshot Store Transaction open register_host register_operator
+        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction open register_host register_operator
     """,
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
@@ -59,13 +59,14 @@ MODULES = {  # each public module, and the names that it offers
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
         at backup branch branches changes check close compact delete_branch diff dump history mode owns page_size path
-        readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction untag
-        uuid vacuum version
+        prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction
+        untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Changes: "close next version",
+    pagestore.Prepared: "clear commit commit_async delete insert set",
     pagestore.Relation: """
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
         overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
@@ -78,9 +79,10 @@ MEMBERS = {  # of each class that is handed to users
         truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close constraints declarations evaluate evaluated exec explain in_sql_transaction
-        install lint predicates query repair replan rope rules_of sql stats strict subscribe trace trace_distance
-        transaction uninstall verify violations why why_changed
+        at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
+        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
+        sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
+        violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",

@@ -62,7 +62,7 @@ def delete_branch(handle: Handle, name: str) -> None:
             freed=_own_pages(handle, number),
         )
     finally:
-        handle.committer.locks.unlock()
+        handle.committer.locks.unlock(handle.committer.locks.going)
 
 
 def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -> None:

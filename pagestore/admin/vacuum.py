@@ -86,7 +86,7 @@ def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int]
             return Vacuum(tuple(entry.version for entry in doomed), reasons, len(committer.plan(doomed).freed), 0)
         return _drop(handle, doomed, reasons)
     finally:
-        committer.locks.unlock()
+        committer.locks.unlock(committer.locks.going)
 
 
 def why_kept(handle: Handle, version: int) -> str:

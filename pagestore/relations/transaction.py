@@ -298,17 +298,21 @@ class Transaction(WorkingTrees):
         After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an exception (such as
         an interrupt) comes after the commit, a note on it gives the version's number.
         """
-        committer, before, writer = self._committer, self._committer.state, self._writer
+        handle, committer, number = self._handle, self._committer, self._committer.made
         try:
-            with self.pager.work.lock:
-                made, told = self._make()
+            try:
+                with self.pager.work.lock:
+                    made, told = self._make()
+            finally:
+                version, number = committer.state.last_version, committer.made - number
+                self._writer.over = True
+                self._end()
         except BaseException as error:
-            if committer.state is not before and not committer.poison:
-                error.add_note(f"the transaction was committed, as version {committer.state.last_version}")
+            if number and not committer.cause:
+                handle.complete(committer.made)
+                error.add_note(f"the transaction was committed, as version {version}")
             raise
-        finally:
-            writer.over = True
-            self._end()
+        handle.complete(committer.made)
         for tell in told:
             tell()
         return made

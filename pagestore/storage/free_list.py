@@ -110,10 +110,10 @@ class FreeList:
         self.pending += pages
         self._freed += pages
 
-    def reuse_pending(self) -> None:
-        """Allow the pages that the commit freed to be reused, now that it is durable."""
-        self._durable += self.pending
-        self.pending = empty_list()
+    def reuse_pending(self, n: int) -> None:
+        """Allow the first n pages that commits freed to be reused, now that these are durable."""
+        self._durable += self.pending[:n]
+        del self.pending[:n]
 
     def trim(self) -> int:
         """Lower `top` past the free pages at the end; return how many. O(top)."""

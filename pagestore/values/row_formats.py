@@ -175,10 +175,10 @@ def columns_by_name(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple
         return list(rows.items())
     if isinstance(rows, np.ndarray) and rows.dtype.names:
         return [(name, rows[name]) for name in rows.dtype.names]
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(rows, pandas.DataFrame):
+    pandas = sys.modules.get("pandas")  # another thread may be importing it: then no rows are its objects yet
+    if isinstance(rows, getattr(pandas, "DataFrame", ())):
         return list(_of_frame(rows))
-    if pandas is not None and isinstance(rows, pandas.Series | pandas.Index):
+    if isinstance(rows, (getattr(pandas, "Series", ()), getattr(pandas, "Index", ()))):
         return None
     return _of_arrow(rows, schema, keys_allowed) if is_arrow(rows) else None
 

@@ -7,6 +7,10 @@
     5. fdatasync                                  (sync="full" and "commit")
     6. freed pages may be reused
 
+Steps 1 and 2 are `commit`, after which the next transaction may do the same; the others are `complete`, which one
+thread does for all commits made so far, while the others wait. So commits of several threads share syncs, and a slot
+leads to the last one of a group. The commits of a group have the same sequence, since that counts what slots led to.
+
 Until 4 is on disk the store is in its previous state, and nothing it needs was overwritten, since pages freed by
 commit n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
 order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
@@ -41,11 +45,12 @@ from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import Catalog, Settings
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
-from pagestore.versions.locks import SyncedCommits, VersionLocks
+from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
 
 DEAD_LISTS_CACHED = 256
+GROUP_PAGES = 1 << 12  # pages of commits that were not synced, after which the next transaction waits for that
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
 
@@ -74,13 +79,20 @@ class Committer:
 
     def __init__(
         self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1,
-        synced: SyncedCommits | None = None, locked: bool = True,
+        synced: SyncedCommits | None = None, file_lock: FileLock | None = None, gather: float = 0.0,
     ):  # fmt: skip
-        """Continue from a state; unless the file is `locked`, another process may be changing it.
+        """Continue from a state; unless `file_lock` is held, another process may be changing the file.
 
-        Other processes are told by `synced` of durable commits, if they may commit between two transactions.
+        Other processes are told by `synced` of durable commits, if they may commit between two transactions. Before a
+        sync, commits of other threads are waited for `gather` seconds.
         """
-        self._synced = synced
+        self._synced, self._file_lock, self._gather = synced, file_lock, gather
+        locked = file_lock is None or file_lock.held
+        self.sync_lock = RLock()  # held while commits are made durable; never taken with `lock` held
+        self._failure: BaseException | None = None  # what a sync failed with
+        self.made = self._durable = 0  # commits made, and those of them that are durable, as they were counted here
+        self._slotted, self._next = state, 0  # what the newest slot leads to, and the least sequence of a commit
+        self._group: list[np.ndarray] = []  # pages of commits that no slot leads to
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
@@ -109,7 +121,7 @@ class Committer:
         """Continue from a commit of another process; the caller holds the writer's lock."""
         with self.lock:
             self._closed = state if meta.clean else None
-            self.state, self.format = state, meta.format
+            self.state, self._slotted, self.format = state, state, meta.format
             self.is_ready, self._pager_current = True, False
 
     def begin(self, branch: int) -> None:
@@ -117,6 +129,8 @@ class Committer:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
+        if not self._pager_current or sum(map(len, self._group)) > GROUP_PAGES:
+            self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
             self.check()
             now = time.monotonic()
@@ -141,7 +155,66 @@ class Committer:
     @property
     def cause(self) -> BaseException | None:
         """What a write failed with, so that the handle is of no further use; None if none has failed."""
-        return self.poison or self.pager.poison
+        return self._failure or self.poison or self.pager.poison
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all commits are in a slot, and as durable as they will be."""
+        return self._durable == self.made
+
+    def flush(self) -> None:
+        """Return once all commits that were made are durable."""
+        self.complete(self.made)
+
+    def complete(self, number: int) -> None:
+        """Return once the first `number` commits that were made here are durable, in their order.
+
+        Waits for the sync under way, if there is one, and makes another one for all commits made until then. Raises
+        PoisonedError if the sync of another thread has failed.
+        """
+        if self._durable >= number:
+            return
+        try:
+            with self.sync_lock:
+                if self._durable < number:
+                    self.check_failure()
+                    self._complete()
+        except BaseException as error:
+            if self._durable < number:
+                self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
+        self._failure = self._failure or error
+        self.locks.unlock(self.locks.going)
+        if self._file_lock:
+            self._file_lock.busy = False
+
+    def _complete(self) -> None:
+        """Do steps 3 to 6 for all commits that were made; the caller holds `sync_lock`."""
+        if self._gather:
+            time.sleep(self._gather)
+        with self.lock:
+            state, made, space, going = self.state, self.made, self.pager.free_list, self.locks.going
+            freed, self._group = len(space.pending), []
+            self._next = state.sequence + 1
+        if self.sync == "full":
+            self.mapping.file.fdatasync()
+        self._write_slot(state)
+        with self.lock:
+            self._slotted, self._durable = state, made
+            space.reuse_pending(freed)
+            self.locks.unlock(going)
+            if self._synced and self.sync != "off":
+                self._synced.add(state.sequence)
+            if self._file_lock:
+                self._file_lock.busy = not self.is_complete
+
+    def check_failure(self) -> None:
+        """Raise PoisonedError if a sync has failed."""
+        if self._failure:
+            self.check()
 
     def commit(self, draft: Draft) -> Version:
         """Commit the next version. O(pages written + relations), two syncs at most."""
@@ -153,9 +226,10 @@ class Committer:
         own = {**trees}
         system = {**state.system, **{number: own.pop(number) for number in TEXT_TREES}}
         record = Commit(
-            state.sequence + 1, version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
+            self._sequence(), version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
             draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
         )  # fmt: skip
+        doomed: list[Entry] = []
         try:
             doomed = self.locks.lock(excess_versions(state, self.mapping.pages, branch), parent)
             try:
@@ -164,8 +238,15 @@ class Committer:
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
             run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
-        finally:
-            self.locks.unlock()
+        except BaseException:
+            self.locks.unlock({entry.version for entry in doomed})
+            raise
+        if self.sync == "off":
+            try:
+                self._complete()
+            except BaseException as error:
+                self._give_up(error)
+                raise
         return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
 
     def administer(
@@ -188,13 +269,18 @@ class Committer:
             self.pager.give_back()
         settings_ = settings or state.settings
         record = Commit(
-            state.sequence + 1, state.last_version, 1, timestamp=state.commit.timestamp,
+            self._sequence(), state.last_version, 1, timestamp=state.commit.timestamp,
             last_version=state.last_version, next_tree=state.next_tree,
             next_branch=next_branch or state.next_branch, next_text=state.next_text,
         )  # fmt: skip
         reclaim = self.plan(doomed)
         reclaim.freed.extend(freed)
         self._publish(record, dict(state.system), heads or state.heads, settings_, doomed, reclaim, shrink)
+        self.flush()
+
+    def _sequence(self) -> int:
+        """Return the sequence of the next commit: one more than that of the newest slot, written or being written."""
+        return max(self._next, self._slotted.sequence + 1)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """Compute what dropping versions frees; reads only. Raises CorruptionError if a dead list cannot be read."""
@@ -227,11 +313,11 @@ class Committer:
         reclaim: Reclaim,
         shrink: bool = False,
     ) -> Run:
-        """Do steps 1 to 6."""
+        """Do steps 1 and 2."""
         pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
         pager.retract()
         self._make_room(self._room(record, doomed, reclaim))
-        self.poison, slot_written = Interrupted("a commit was interrupted"), False  # until the outcome is known
+        self.poison = Interrupted("a commit was interrupted")  # until the outcome is known
         try:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
@@ -246,13 +332,10 @@ class Committer:
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
             run = self._write_record(record, versions, heads, kept)
-            slot_written = True
-            self._write_meta(record, run)
         except BaseException as error:
-            full = isinstance(error, OSError) and error.errno in FULL and not slot_written
+            full = isinstance(error, OSError) and error.errno in FULL
             self.poison = None if full else error  # None: only free pages were written
             raise
-        space.reuse_pending()
         if record.administrative:
             pager.retired = record.dead[:]  # of the next version
         else:
@@ -263,10 +346,11 @@ class Committer:
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
             heads, versions, system, settings, record, run,
         )  # fmt: skip
+        self.made += 1
+        if self._file_lock:
+            self._file_lock.busy = True
         self._pager_current = True
         self.poison = None
-        if self._synced and self.sync != "off":
-            self._synced.add(record.sequence)
         return run
 
     def _make_room(self, pages: int) -> None:
@@ -373,7 +457,7 @@ class Committer:
         words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free this many
         if self.sync == "commit":
-            words += 2 * (sum(map(len, kept)) + taken)
+            words += 2 * (sum(map(len, [*kept, *self._group])) + taken)
         words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists
         run = pager.reserve_run(words)
         used = pager.hand_over()
@@ -385,7 +469,9 @@ class Committer:
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
-            written = np.setdiff1d(np.concatenate([*kept, used]), run.ids(page_words))
+            self._group += [*kept, used]
+            gone = np.array([*run.ids(page_words), *space.pending])  # what the group freed is written again later
+            written = np.setdiff1d(np.concatenate(self._group), gone)
             record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
         self._write_run(run, record, used)
         return run
@@ -407,17 +493,18 @@ class Committer:
         else:
             file.write_pages(arena, ids, page_words)
 
-    def _write_meta(self, record: Commit, run: Run) -> None:
-        file, sync = self.mapping.file, self.sync
-        if sync == "full":
-            file.fdatasync()
+    def _write_slot(self, state: StoreState) -> None:
+        """Write the slot that leads to a state, and sync it."""
+        file = self.mapping.file
         before, self.format = self.format, FORMAT
-        file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
-        if sync != "off":
+        file.pwrite(self._slot(state), SLOT_SIZE * slot_of(state.sequence))
+        if self.sync != "off":
             file.fdatasync()
         if before != FORMAT:  # else a library for the old format would take the commit before for the newest
-            state = self.state
-            file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
+            file.pwrite(self._slot(self._slotted), SLOT_SIZE * slot_of(self._slotted.sequence))
+
+    def _slot(self, state: StoreState) -> bytes:
+        return self.meta(state.commit, state.run, clean=False).pack()
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
         """Return the meta slot that leads to a commit."""

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from operator import index
 from typing import Any
@@ -44,11 +44,11 @@ class Handle:
 
     def __init__(
         self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
-        threads: int = 1, timeout: float = 0.0, exclusive: bool = False,
+        threads: int = 1, timeout: float = 0.0, exclusive: bool = False, gather: float = 0.0,
     ) -> None:  # fmt: skip
         """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
-        self.exclusive = exclusive
+        self.exclusive, self.gather = exclusive, gather
         self.locks = VersionLocks(file, writer=mode == "rw" and exclusive)
         self.open = False
         self._pid = os.getpid()
@@ -115,7 +115,7 @@ class Handle:
             self.meta = self.meta._replace(clean=False)
         self.committer = Committer(
             self.mapping, self.state, self.meta, self.sync, self.locks, self.threads,
-            None if self.exclusive else self._synced, locked,
+            None if self.exclusive else self._synced, self._file_lock, self.gather,
         )  # fmt: skip
 
     def _is_still_there(self) -> bool:
@@ -166,7 +166,11 @@ class Handle:
     def _follow(self) -> None:
         """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock."""
         committer = self.committer
-        if self.exclusive or (committer.is_ready and sequence_in(self.mapping.pages.words) == committer.state.sequence):
+        if (
+            self.exclusive
+            or not committer.is_complete
+            or (committer.is_ready and sequence_in(self.mapping.pages.words) == committer.state.sequence)
+        ):
             return
         with self._guard:
             meta = newest_meta(self.file)
@@ -221,15 +225,23 @@ class Handle:
         Waits for a commit or change that another thread is making."""
         mine, was_open = os.getpid() == self._pid, self.open
         self.open = False
-        with self.committer.lock if mine and self.mode == "rw" else nullcontext():
+        with ExitStack() as held:
             try:
-                if was_open and mine and self.mode == "rw" and not self.committer.cause and self._is_last():
-                    self._follow()
-                    self.committer.close()
+                if mine and self.mode == "rw":
+                    held.enter_context(self.committer.sync_lock)
+                    held.enter_context(self.committer.lock)
+                    if was_open and not self.committer.cause:
+                        self._close_writer()
             finally:
                 self.file.close(unlock=mine)
                 lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
+
+    def _close_writer(self) -> None:
+        self.committer.flush()
+        if self._is_last():
+            self._follow()
+            self.committer.close()
 
     def _is_last(self) -> bool:
         """Take the writer's lock and return True, unless another handle has the file open for writing."""
@@ -252,6 +264,9 @@ class Handle:
         if self._writers.holder:
             raise TransactionError(f"a transaction is open ({self._writers.holder}); roll it back first")
         with self._writer():
+            if not self.committer.cause:
+                self.committer.flush()
+            self._file_lock.busy = False
             self._load()
 
     # --- versions -------------------------------------------------------------------------------
@@ -365,7 +380,7 @@ class Handle:
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        self._writers.take(writer, timeout)
+        self._writers.take(writer, timeout, self.committer.flush)
         try:
             self._check_turn()
         except BaseException:
@@ -383,6 +398,13 @@ class Handle:
         """Release the lock. Idempotent."""
         self._writers.give_back(writer)
 
+    def complete(self, number: int) -> None:
+        """Return once the first `number` commits of this handle are durable; see Committer.complete."""
+        try:
+            self.committer.complete(number)
+        finally:
+            self._writers.release_file()
+
     def committed(self, version: Version) -> None:
         """Adopt the state of the commit that has just made a version."""
         self.state = self.committer.state
@@ -394,6 +416,7 @@ class Handle:
         self.check_writable()
         with self._writer():
             self._check_turn()
+            self.committer.flush()
             yield
 
     @contextmanager
@@ -407,7 +430,7 @@ class Handle:
 
     def administer(self, **changes: Any) -> None:
         """Commit a change of the store's own data; see Committer.administer."""
-        with self.committer.lock:
+        with self.committer.sync_lock, self.committer.lock:
             self.check()
             self.committer.administer(**changes)
             self.state = self.committer.state

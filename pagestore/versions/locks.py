@@ -28,7 +28,7 @@ import gc
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from math import inf
@@ -149,7 +149,7 @@ class VersionLocks:
             free = [entry for entry in entries if entry.version != parent and entry.version not in self._marks]
             self._going.update(entry.version for entry in free)
             locked = free if self._lock_together(free) else [entry for entry in free if self._lock_together([entry])]
-            self._going.intersection_update([entry.version for entry in locked])
+            self._going.difference_update({entry.version for entry in free} - {entry.version for entry in locked})
         return locked
 
     def _lock_together(self, entries: Sequence[Entry]) -> bool:
@@ -158,12 +158,17 @@ class VersionLocks:
             return False
         return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
 
-    def unlock(self) -> None:
-        """Unlock the locked versions; new readers will find them dropped."""
-        if self._going:
-            for first, count in rows(extents_of(sorted(self._going)), 2):  # this handle may read versions in between
+    @property
+    def going(self) -> set[int]:
+        """The versions that are being dropped."""
+        return {*self._going}
+
+    def unlock(self, versions: Collection[int]) -> None:
+        """Unlock versions that are `going`; new readers will find them dropped."""
+        if versions:
+            for first, count in rows(extents_of(sorted(versions)), 2):  # this handle may read versions in between
                 self._file.lock(UNLOCKED, VERSION_LOCK + first, count)
-            self._going.clear()
+            self._going.difference_update(versions)
 
 
 SYNCED_END = 1 << 59  # commits after which their bytes repeat
@@ -176,6 +181,7 @@ class FileLock:
     def __init__(self, file: File) -> None:
         self._file = file
         self.lasting = False  # whether it is held until the file is closed
+        self.busy = False  # whether it must be held on, since commits were made that no slot leads to
         self.held = False
 
     def take(self, end: float = inf) -> None:
@@ -183,7 +189,7 @@ class FileLock:
         if self.held:
             return
         file = self._file
-        if file.locked(QUEUE_LOCK, QUEUE_END) is not None or not file.lock(EXCLUSIVE, WRITER_LOCK):
+        if self.is_awaited() or not file.lock(EXCLUSIVE, WRITER_LOCK):
             try:
                 self._join(end)
                 self._await(EXCLUSIVE, WRITER_LOCK, end)
@@ -202,12 +208,16 @@ class FileLock:
         self._file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
 
     def release(self) -> None:
-        """Release the lock, unless it is kept. Idempotent."""
-        if self.lasting:
+        """Release the lock, unless it is kept or busy. Idempotent."""
+        if self.lasting or self.busy:
             return
         with suppress(PagestoreError):  # a closed file has no locks
             self._file.lock(UNLOCKED, WRITER_LOCK)
         self.held = False
+
+    def is_awaited(self) -> bool:
+        """Return whether other handles wait for the lock."""
+        return self._file.locked(QUEUE_LOCK, QUEUE_END) is not None
 
     def _join(self, end: float) -> None:
         """Take the last place in the queue, and wait until it is the first."""
@@ -340,8 +350,11 @@ class WriterQueue:
             with suppress(ValueError):  # another thread has removed it
                 self._queue.remove(first)
 
-    def take(self, writer: Writer, timeout: float | None = None) -> None:
+    def take(self, writer: Writer, timeout: float | None = None, complete: Callable[[], None] | None = None) -> None:
         """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
+
+        Where commits of other threads keep the file's lock busy and other processes wait, these come first: `complete`
+        makes the commits durable.
 
         Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
         """
@@ -354,11 +367,20 @@ class WriterQueue:
                 self._wait(writer, end)
             with self._guard:
                 self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
+            if complete and self._file_lock.busy and not self._file_lock.lasting and self._file_lock.is_awaited():
+                complete()
+                self._file_lock.release()
             self._file_lock.take(end)
         except BaseException:
             self.give_back(writer)
             raise
         writer.taken = time.monotonic()
+
+    def release_file(self) -> None:
+        """Release the file's lock, if commits are no longer in the way and no member of the queue holds it."""
+        with self._guard:
+            if self._holds_file is None:
+                self._file_lock.release()
 
     def _release_file(self, ended: "ref[Writer]") -> None:
         """Release the file's lock if it is that of a member that leaves the queue, before the next one may take it."""

@@ -130,7 +130,7 @@ def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] |
     """Find the commit after that of the only readable slot in the file; return None if it is not intact. O(store)."""
     mapping = Mapping(file, older.page_size)
     mapping.cover(file.size() // older.page_size)
-    for meta in _commits(mapping, older.uuid):
+    for meta in sorted(_commits(mapping, older.uuid), key=lambda meta: -meta.version):  # the last one of a group
         if meta.sequence == older.sequence + 1:
             with suppress(CorruptionError):
                 state = load_state(mapping, meta)

@@ -1,8 +1,10 @@
 """Rows in every form that people have them in: taken for what they are, at every place that takes rows."""
 
 import sqlite3
+import sys
 from collections import namedtuple
 from dataclasses import make_dataclass
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from pagestore.errors import SchemaError, WordError
+from pagestore.values.row_formats import rows_as_columns
+from pagestore.values.types import Schema
 
 duckdb, pd, pl = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
 
@@ -209,3 +213,9 @@ def test_the_row_of_a_stream_is_the_row_of_all():
             with pytest.raises(WordError, match="row 3: 4.5 does not fit int64"):
                 relation.insert(form)
             assert len(relation) == 0
+
+
+def test_rows_are_taken_while_another_thread_imports_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # as far as its import has come
+    columns = rows_as_columns([(1, 2), (3, 4)], Schema.parse("x: int64, y: int64"), False)
+    assert [[*column] for column in columns] == [[1, 3], [2, 4]]

@@ -80,6 +80,57 @@ def test_every_crash_leaves_an_acknowledged_commit(sync: str, seed: int, stride:
         _goes_on(store, versions[store.version])
 
 
+@pytest.mark.parametrize("sync", ["full", "commit"])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.campaign)])
+def test_every_crash_leaves_an_acknowledged_commit_of_a_group(monkeypatch, sync: str, seed: int, stride: int) -> None:
+    """Commits wait for a common sync, and others are made while it is under way, as threads do."""
+    rng = Random(seed)
+    start = empty_store(4096)
+    file = SimulatedFile(start)
+    store = Store(Handle(file, sync=sync))
+    store.retain = 3
+    versions: dict[int, Rows] = {0: []}
+
+    def commit() -> None:
+        with store.transaction() as txn:
+            relation = txn["r"] if "r" in txn else txn.create("r", "x: int64, y: int64")
+            relation.insert([(txn.version, y) for y in range(rng.choice([1, 5, 200]))])
+            if txn.version > 2:
+                relation.delete([row for row in versions[txn.version - 1] if rng.random() < 0.3])
+            versions[txn.version] = [*relation]
+            if "names" not in txn:
+                txn.create("names", "n: string")
+
+    def with_others(fdatasync=file.fdatasync) -> None:
+        for at in range(2):
+            if rng.random() < 0.3:
+                commit()
+            if not at:
+                fdatasync()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._handle, "complete", lambda number: None)
+        for _ in range(12):
+            for _ in range(rng.randrange(1, 4)):
+                commit()
+            made = store.version
+            patch.setattr(file, "fdatasync", with_others)
+            store._handle.committer.flush()
+            patch.setattr(file, "fdatasync", with_others.__defaults__[0])
+            file.mark(made)
+    newest = store.version
+    for done, image in islice(crashes(start, file.operations, rng), seed, None, stride):
+        found = Store(Handle(SimulatedFile(image)))
+        assert file.acknowledged(done)[0] <= found.version <= newest, found.recovery
+        for info in found.history():
+            with found.at(info.version) as snapshot:
+                assert info.version == 0 or list(snapshot["r"]) == versions[info.version]
+        assert [v for v in found.check() if v.invariant not in FALLBACK] == []
+        if found.version:
+            _goes_on(found, versions[found.version])
+
+
 def _agrees(store: Store, versions: dict[int, Rows]) -> None:
     for info in store.history():
         with store.at(info.version) as snapshot:
@@ -140,7 +191,7 @@ def test_the_nth_operation_fails(first: int, how: str, stride: int) -> None:
         with suppress(OSError, PagestoreError):
             run_workload(store, Random(1))
         acknowledged, _ = file.acknowledged(len(file.operations))
-        if store._handle.committer.poison or store._handle.committer.pager.poison:
+        if store._handle.committer.cause:
             with pytest.raises(PoisonedError):
                 store.transaction()
         file.fail = {}

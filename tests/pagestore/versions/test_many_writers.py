@@ -125,22 +125,21 @@ def hold(_, path, seconds, held):
 def join_queue(writer, path, rounds, times):
     with pagestore.open(path, sync="off") as store:
         for _ in range(rounds):
+            asked = time.monotonic()
             with store.transaction() as txn:
+                began = time.monotonic()
                 txn["r"].set([(writer, 0, "")])
-            times.put((writer, time.monotonic()))
+            times.put((writer, asked, began))
 
 
 def test_nobody_starves(path):
-    """Each of four processes that write without pause is served between any 40 transactions of the others."""
+    """Of four processes that write without pause, each is mostly served once while another one waits."""
     times = CONTEXT.Queue()
     processes = in_processes(4, join_queue, path, 100, times)
-    seen = sorted((times.get(timeout=60) for _ in range(400)), key=lambda one: one[1])
+    seen = [times.get(timeout=60) for _ in range(400)]
     ended_well(processes)
-    order = [writer for writer, _ in seen]
-    last = {writer: 400 - order[::-1].index(writer) for writer in range(4)}
-    first = max(order.index(writer) for writer in range(4))
-    middle = order[first : min(last.values())]
-    assert all(len({*middle[at : at + 40]}) == 4 for at in range(len(middle) - 40))
+    before = sorted(sum(asked < other < began for _, _, other in seen) for _, asked, began in seen)
+    assert before[360] <= 6, before  # a process may be interrupted between asking and joining the queue
 
 
 def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
@@ -272,3 +271,74 @@ def test_killed_writers_lose_nothing(path, tmp_path):
             said = len((promises / str(writer)).read_text().split())
             assert found == [*range(len(found))] and said <= len(found) <= said + 1
         assert len(rows) > 40 and not store.check()
+
+
+def slowed(store, monkeypatch, error=None, seconds=0.02):
+    """Make syncs slow; return a list with the newest version in a slot when each of them had ended."""
+    file, ended, sync = store._handle.file, [], type(store._handle.file).fdatasync
+
+    def fdatasync():
+        version = newest_meta(file).version
+        time.sleep(seconds)
+        sync(file)
+        if error and len(ended) > 3:
+            raise error
+        ended.append(version)
+
+    monkeypatch.setattr(file, "fdatasync", fdatasync)
+    return ended
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+def test_threads_share_syncs(path, monkeypatch, sync):
+    """Each commit returns when a sync has covered it, and waits for one more at most; other processes are let in."""
+    with pagestore.open(path, sync=sync) as store, pagestore.open(path, sync="off") as other:
+        ended, waited = slowed(store, monkeypatch), []
+
+        def write(writer):
+            for k in range(6):
+                txn = store.transaction()
+                txn["r"].insert([(writer, k, f"{writer}, {k}")])
+                before = len(ended)
+                version = txn.commit()
+                assert ended[-1] >= version and newest_meta(store._handle.file).version >= version
+                waited.append(len(ended) - before)
+
+        threads = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+        for thread in threads:
+            thread.start()
+        for k in range(3):
+            time.sleep(0.03)
+            insert(other, 8, k)
+        for thread in threads:
+            thread.join()
+        syncs = 2 if sync == "full" else 1
+        assert len(ended) < 38 * syncs and ended == sorted(ended)  # for 48 commits, and 3 of others in between
+        assert len(waited) == 48 and sorted(waited)[24] <= 3 * syncs  # they count syncs until they are scheduled, too
+        assert len(store.snapshot()["r"]) == 51 and not store.check() and not other.check()
+
+
+def test_a_failed_sync_fails_all_commits_that_wait_for_it(path, monkeypatch):
+    with pagestore.open(path, sync="commit") as store:
+        acknowledged, failed = [], []
+        with monkeypatch.context() as patch:
+            slowed(store, patch, OSError(5, "simulated"))
+
+            def write(writer):
+                for k in range(5):
+                    try:
+                        insert(store, writer, k)
+                        acknowledged.append((writer, k))
+                    except (OSError, PoisonedError) as error:
+                        failed.append(error)
+
+            threads = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len(acknowledged) + len(failed) == 30 and acknowledged and "simulated" in str(failed[0])
+        store.reopen()
+        assert {*acknowledged} <= {(writer, k) for writer, k, _ in store.snapshot()["r"]}
+        insert(store, 7, 0)
+        assert not store.check()

@@ -1,0 +1,118 @@
+"""Edits of a workspace as whole transactions: of one call, collected row by row, and of asynchronous programs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pagestore
+from ivm.transaction import Transaction
+
+
+class WorkspaceEdits:
+    """The methods of a workspace that make a transaction each."""
+
+    transaction: Callable[..., Transaction]
+
+    def insert(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
+        return self._edited(name, "insert", rows)
+
+    def delete(self, name: str, rows: Any) -> int:
+        """Remove a row or key, given as a tuple, or several, as one transaction; return its version."""
+        return self._edited(name, "delete", rows)
+
+    def set(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
+        return self._edited(name, "set", rows)
+
+    def _edited(self, name: str, action: str, rows: Any) -> int:
+        with self.transaction() as txn:
+            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
+            return txn.commit()
+
+    def prepare(self, name: str) -> pagestore.Prepared:
+        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     put = ws.prepare("edge")
+        ...     put.insert(1, 2)
+        ...     put.insert(2, 3)
+        ...     version = put.commit()  # or `await put.commit_async()`
+        ...     list(ws["two"])
+        [(1, 3)]
+        """
+        return pagestore.Prepared(self.transaction, partial(EditsOf, name=name))
+
+    async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
+        """Call a function with a transaction, in a thread, and commit it; return the version.
+
+        Commits that are awaited at the same time share syncs.  Nothing else may use the transaction.
+        """
+
+        def run() -> int:
+            with self.transaction(message) as txn:
+                edit(txn)
+                return txn.commit()
+
+        return await asyncio.to_thread(run)
+
+    def transaction_async(self, message: str | None = None) -> "CollectedEdits":
+        """Return a transaction for `async with`: it collects edits, and commits them in a thread at the end.
+
+        >>> import asyncio, ivm
+        >>> async def add(ws):
+        ...     async with ws.transaction_async() as txn:
+        ...         txn.insert("edge", [(1, 2), (2, 3)])
+        ...     return txn.version, list(ws["two"])
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     asyncio.run(add(ws))
+        (2, [(1, 3)])
+        """
+        return CollectedEdits(partial(self.commit_async, message=message))
+
+
+class EditsOf:
+    """The edits of one relation in a transaction."""
+
+    def __init__(self, txn: Transaction, name: str) -> None:
+        self.insert, self.delete = partial(txn.insert, name), partial(txn.delete, name)
+        self.set = partial(txn.set, name)
+
+
+class CollectedEdits:
+    """A transaction for `async with`, which commits its edits in a thread; `version` is then the one it made.
+
+    Methods are those of Transaction; they raise nothing, and what they would raise comes from the commit.
+    """
+
+    def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
+        self._commit = commit
+        self._edits: list[Callable[[Transaction], None]] = []
+        self.version: int | None = None
+
+    def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
+        """Collect an insertion; see Transaction.insert."""
+        self._edits.append(lambda txn: txn.insert(name, rows, columns=columns))
+
+    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
+        """Collect a deletion; see Transaction.delete."""
+        self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
+
+    def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
+        """Collect rows to set; see Transaction.set."""
+        self._edits.append(lambda txn: txn.set(name, rows, columns=columns))
+
+    def _apply(self, txn: Transaction) -> None:
+        for edit in self._edits:
+            edit(txn)
+
+    async def __aenter__(self) -> "CollectedEdits":
+        return self
+
+    async def __aexit__(self, kind: type | None, *_: object) -> None:
+        if kind is None:
+            self.version = await self._commit(self._apply)
