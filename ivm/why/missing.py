@@ -39,7 +39,7 @@ class Missing:
 
     derivations: Derivations
     failures: list[Failure] = field(default_factory=list)
-    complete: bool = True  # whether no limit cut the search for insertions
+    complete: bool = True  # whether the search for insertions saw all that there may be
     _goals: int = 0
 
     def explain(self, goal: Atom) -> list[Insertions]:
@@ -116,8 +116,12 @@ class Missing:
         """Yield the unions of one set for each goal."""
         base = frozenset(goal for goal in goals if self.derivations.is_base(goal.predicate))
         views = [goal for goal in goals if goal not in base]
-        if len(base) > size or (len(views) > 1 and _shares_unknown(views)) or (views and _shares_unknown([*goals])):
+        if len(base) > size:
             return
+        if views and len(goals) > 1 and any(map(variables, goals)):
+            self.complete = False  # an insertion for one goal may serve another, whose values are not determined
+            if _shares_unknown(goals):
+                return
         parts = [self._sets(goal, size, above) for goal in views]
         for some in product(*parts):
             union = base.union(*some)

@@ -336,7 +336,7 @@ def _missing_lines(why: Why) -> list[str]:
         lines.append("these insertions would bring it:" if len(data["insertions"]) > 1 else "this would bring it:")
         lines += [f"   {' '.join(f'{text}.' for text in some)}" for some in data["insertions"]]
     if not data["complete"]:
-        lines.append("(there may be others: the search was cut)")
+        lines.append("(there may be others, also smaller ones: the search was cut)")
     return lines
 
 
