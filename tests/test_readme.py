@@ -47,13 +47,9 @@ def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (failed, tried > 0) == (0, True)
 
 
-def test_examples_of_rows_in_and_out() -> None:
-    failed, tried = doctest.testfile(str(ROOT / "docs" / "in-and-out.md"), module_relative=False)
-    assert (failed, tried > 0) == (0, True)
-
-
-def test_answers_to_old_questions() -> None:
-    failed, tried = doctest.testfile(str(ROOT / "docs" / "answers.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to"])
+def test_examples_of_a_page(page: str) -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
 
 
