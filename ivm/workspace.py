@@ -75,6 +75,7 @@ def open(
     create: bool = True,
     timeout: float = 0.0,
     exclusive: bool = False,
+    gather: float = 0.0,
 ) -> "Workspace":
     """Open the workspace in a store file, or create it; the named options are those of `pagestore.open`.
 
@@ -85,7 +86,7 @@ def open(
     """
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
-    store = pagestore.open(path, mode, page_size, sync, retain, create, threads, timeout, exclusive)
+    store = pagestore.open(path, mode, page_size, sync, retain, create, threads, timeout, exclusive, gather)
     try:
         workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":

@@ -108,7 +108,7 @@ def with_declarations(text: str, program: Program) -> str:
 
     A text is installed with them, so that its meaning does not depend on the store.
     """
-    literals = (x for rule in program.rules for disjunct in rule.body for x in disjunct)
+    literals = [x for rule in program.rules for disjunct in rule.body for x in disjunct]
     functions = [f'{DECLARATION}("{name}", "{USERS[name]}").' for name in sorted({*users_functions(literals)})]
     return declaring(text, *(program.predicates[name] for name in program.stored), functions=functions)
 

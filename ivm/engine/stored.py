@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,17 @@ def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
         rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
         limits = tuple(block.get("limits", (None, None)))
         options = Options(block["granularity"], block.get("maintenance", AUTO), limits)
-        bases = [Basis(*basis) for basis in block.get("bases", ())]
+        bases = [_basis(*basis) for basis in block.get("bases", ())]
         saved = Saved(block["number"], orders, rewrites, bases)
         installed = with_block(block["text"], installed, store, block["name"], options, saved)
     return installed
+
+
+def _basis(sizes: dict[str, int], reason: str, operations: int, expected: float) -> Basis:
+    """Return what plans were made for as it was stored.  Raises TypeError, ValueError, AttributeError if damaged."""
+    return Basis(
+        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected)
+    )
 
 
 def stored_before(text: str) -> set[str]:

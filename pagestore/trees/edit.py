@@ -32,6 +32,7 @@ from pagestore.runtime.parallel import together
 from pagestore.runtime.types import Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
+from pagestore.storage.mapping import FULL
 from pagestore.storage.pager import Pager as StorePager
 from pagestore.trees.build import append
 from pagestore.trees.kernels import build as k_build
@@ -444,7 +445,13 @@ class EditQueues:
         With `again` it continues with the edits that an earlier call left, and has more pages.
         """
         ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
-        page_writer = pager.make_room(int(ids[-1]) + 1)
+        try:
+            page_writer = pager.make_room(int(ids[-1]) + 1)
+        except OSError as error:
+            ids = ids[ids < len(pager.pages.seen)]
+            if error.errno not in FULL or not len(ids):
+                raise
+            page_writer = pager.make_room(int(ids[-1]) + 1)  # on a full disk, with the pages that the file has
         pages, room = pager.pages, scratch()  # the map, now that it holds the pages
         room.fit(pages.page_words, *self._asked)
         if not again:

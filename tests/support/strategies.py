@@ -25,7 +25,7 @@ DECLARATIONS = """\
 a(x) -> int(x).  e(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).
 t(x, y, z) -> int(x), int(y), int(z).  f[x] = v -> int(x), int(v).  g[x, y] = v -> int(x), int(y), int(v).
 """
-FLOATING = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
+FLOATING = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median", "quantile_cont"
 DOMAIN = st.integers(0, 3)
 VARIABLES = ["x", "y", "z", "w", "u"]
 
@@ -148,7 +148,7 @@ class Clause:
     def operation(self, argument: str, bound: list[str]) -> tuple[str, bool]:
         """An aggregate of a variable, and whether it numbers the rows of a group."""
         other = self.pick(bound)
-        plain = ["sum", "min", "max", "first", "last", "count_distinct", *FLOATING]
+        plain = ["sum", "min", "max", "first", "last", "count_distinct", *FLOATING[:-1]]
         ordered = ["argmin", "argmax", "first", "last", "count_distinct"]
         share, most = self.pick(["0", "0.25", "0.5", "0.9", "1"]), self.number(1, 3)
         return self.pick([

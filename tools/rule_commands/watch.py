@@ -1,10 +1,12 @@
 """`ivm watch FILE VIEW`: print the changes of a relation or view, commit by commit, as any process makes them."""
 
 import argparse
+import sys
+from typing import Any
 
 from pagestore import Change
 
-from ..cli.answers import as_json, common, number, plain
+from ..cli.answers import as_json, common, number, plain, tell
 from ..cli.workspace_options import changes, opened
 
 TEXT, LINES = FORMATS = ("text", "jsonl")
@@ -24,23 +26,27 @@ def run(options: argparse.Namespace) -> int:
     lines = options.json or options.format == LINES
     with opened(options, "r") as workspace, workspace.changes(options.name, options.since) as watched:
         for seen, change in enumerate(watched, 1):
-            if not options.quiet or options.json:
-                print("\n".join(_objects(change) if lines else _text(change)), flush=True)
+            if lines:
+                for one in _objects(change):
+                    print(as_json(one))
+            elif not options.quiet:
+                tell(_text(change))
+            sys.stdout.flush()
             if seen == options.commits:
                 break
     return 0
 
 
-def _text(change: Change) -> list[str]:
+def _text(change: Change) -> str:
     rows = changes(change.rows)
     come = sum(sign == "+" for sign, _ in rows)
     first = f"version {change.version}: {come:,} new, {len(rows) - come:,} removed"
-    return [first, *(f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows)]
+    return "\n".join([first, *(f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows)])
 
 
-def _objects(change: Change) -> list[str]:
+def _objects(change: Change) -> list[dict[str, Any]]:
     names = change.rows.column_names[:-1]
     return [
-        as_json({"version": change.version, "change": sign, "row": dict(zip(names, row, strict=True))})
+        {"version": change.version, "change": sign, "row": dict(zip(names, row, strict=True))}
         for sign, row in changes(change.rows)
     ]

@@ -54,7 +54,7 @@ class SpaceMachine(RuleBasedStateMachine):
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
         self.free_list.free(word_list(gone))
         assert not (gone & self.allocatable())  # not before the commit is durable
-        self.free_list.reuse_pending()
+        self.free_list.reuse_pending(len(self.free_list.pending))
         self.used -= gone
 
     @rule()

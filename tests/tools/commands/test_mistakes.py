@@ -33,10 +33,14 @@ READING = [
     "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r", "pagestore rename {} r q",
     "pagestore truncate {} r", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
     "ivm declare {}", "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
+    "ivm why {} two(1,2)",
 ]  # fmt: skip
 MAKING = ["pagestore load {} r in.csv --key k", "ivm install {} rules.ivm", "ivm shell {}"]
 
 MISTAKES = {  # a command, and what its line must say
+    "pagestore completion tcsh": "invalid choice: 'tcsh'",
+    "ivm completion tcsh": "invalid choice: 'tcsh'",
+    "ivm check none.logiql": "there is no file none.logiql",
     "pagestore": "required: COMMAND",
     "pagestore nonsense": "invalid choice: 'nonsense'",
     "pagestore info": "required: file",
