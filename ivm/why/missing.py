@@ -133,11 +133,18 @@ class Missing:
         terms, row = self._bound(rule, head, goal)
         atoms = [one for one in disjunct if isinstance(one, Atom)]
         for left_out in _subsets(atoms, len(atoms)):
-            rest = _checkable([one for one in disjunct if one not in left_out], terms)
+            others = [one for one in disjunct if one not in left_out]
+            rest = _checkable(others, terms)
+            unchecked = [one for one in others if one not in rest]
             for _, values in self.derivations.bindings(rest, rule.types, terms, [row]):
                 lacking = [with_values(one, values, rule.types) for one in left_out]
-                for named in _identified(lacking, [*terms], values, rule.types):
-                    yield (*dict.fromkeys(named),)
+                for named, chosen in _identified(lacking, rule.types):
+                    conditions = [with_values(one, {**values, **chosen}, rule.types) for one in unchecked]
+                    decided = [one for one in conditions if not variables(one)]
+                    if any(map(_never_holds, conditions)):
+                        continue
+                    if not decided or self.derivations.bindings([*rest, *decided], rule.types, terms, [row]):
+                        yield (*dict.fromkeys(named),)
 
 
 def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:
@@ -171,11 +178,17 @@ def _defines(literal: Literal, known: set[Var]) -> list[Var]:
     return [a for a, b in sides if isinstance(a, Var) and a not in known and known.issuperset(variables(b))]
 
 
-def _identified(
-    atoms: Sequence[Atom], given: Sequence[Var], values: Values, types: Mapping[str, Type]
-) -> Iterator[list[Atom]]:
-    """Yield the atoms, and with their variables replaced by values or each other if two of them become one."""
-    yield [*atoms]
+def _never_holds(literal: Literal) -> bool:
+    """Return whether a comparison of a term with itself excludes all its values."""
+    return isinstance(literal, Compare) and literal.op in ("!=", "<", ">") and literal.left == literal.right
+
+
+def _identified(atoms: Sequence[Atom], types: Mapping[str, Type]) -> Iterator[tuple[list[Atom], dict[str, Any]]]:
+    """Yield the atoms, and with their variables replaced by values or each other if two of them become one.
+
+    With them come the values that variables are replaced by.
+    """
+    yield [*atoms], {}
     unknown = variables(*atoms)
     if len(atoms) < 2 or not unknown:
         return
@@ -190,7 +203,7 @@ def _identified(
         names = dict(zip(unknown, chosen, strict=True))
         made = [_replaced(atom, names) for atom in atoms]
         if len({*made}) < len({*atoms}):
-            yield made
+            yield made, {v.name: term.value for v, term in names.items() if isinstance(term, Const)}
 
 
 def _replaced(atom: Atom, names: Mapping[Var, Var | Const]) -> Atom:
