@@ -43,8 +43,8 @@ from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, del
 LARGE_FROM = 64  # rows; a delta with no more is propagated whatever it costs
 SMALL_SHARE = 0.04  # of the rows of a plan's tries; if no more have changed, that is propagated, too
 SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
-PROBED = 20  # the cost of a row of a delta, without its operations
-EDITED = 24  # of a binding that changes a row of a view
+PROBED = 14  # the cost of a row of a delta, without its operations
+EDITED = 17  # of a binding that changes a row of a view
 ADDED = 5  # of a binding that changes an aggregate, which many share
 INDEXED = 10  # of a row of a relation for which an index is built
 JOINED = 0.2  # of an operation of an evaluation in full
