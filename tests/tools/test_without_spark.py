@@ -1,5 +1,7 @@
 """The demo's tables: pyarrow and Spark keep the same rows, in the same order, and count the same."""
 
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,3 +51,8 @@ def test_only_rows_that_lack_a_value(tmp_path: Path) -> None:
     stayed = table("stayed", "raw.csv", ("who",), lacking, who=("who", "string"))
     assert prepare(stayed, tmp_path, tmp_path).kept == 2
     assert raw_rows(tmp_path, stayed) == [("b",), ("z",)]
+
+
+def test_the_demo_begins_where_spark_is_not_installed() -> None:
+    script = "import pagestore, sys; sys.modules['pyspark'] = None; import pagestore_tools.demo.demo"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -23,7 +23,7 @@ from pagestore.tooling import library
 from ..loading.agreement import open_dataset
 from ..loading.dataset import Reading
 from ..loading.load import load
-from ..spark.prepare import Report
+from ..spark.recipe import Report
 from . import flights
 from .narrator import Narrator
 

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from pagestore.host import Type
 
 from ..loading.manifest import write_manifest
-from ..spark.prepare import Report
-from ..spark.recipe import CSV, DROP, Recipe, Wanted
+from ..spark.recipe import CSV, DROP, Recipe, Report, Wanted
 
 MISSING = "NA"
 
