@@ -23,6 +23,7 @@ from pagestore.pages.operators import (
 from pagestore.pages.operators import code_of as operator_code
 from pagestore.printable import message, printable
 from pagestore.relations.bags import row_changes
+from pagestore.relations.changes import as_inserted
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
@@ -112,6 +113,7 @@ __all__ = [
     "WritableRelation",
     "accountable",
     "accounted",
+    "as_inserted",
     "ascending",
     "begins",
     "bulk",

@@ -460,8 +460,7 @@ class Engine(PlanningFiller):
                     self.txn.pages, plan, trees, head.needed, types, self.encode, rows
                 ).parts():
                     yield from head.insertions(batch, self.encode, times, action).items()
-                for view in rule.writes:
-                    self.accounts[view].operations += sum(tree.count for tree in trees.values())
+                self.note_operations(rule, sum(tree.count for tree in trees.values()))
 
     # -- views evaluated anew
 

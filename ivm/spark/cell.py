@@ -28,7 +28,6 @@ from ivm.lang.ir import Predicate
 from ivm.spark.changes import (
     CHANGE,
     ORDER,
-    as_inserted,
     difference,
     newest_changes,
     refuse_two_values,
@@ -39,7 +38,18 @@ from ivm.spark.shares import route
 from ivm.views.exact_sum import INFINITE, UNIT
 from ivm.views.layouts import APART
 from pagestore.errors import PagestoreError, SchemaError, VersionError, WordError
-from pagestore.host import INSERT, Snapshot, Store, Transaction, Tree, Violation, delta, pages_of_both, read_batches
+from pagestore.host import (
+    INSERT,
+    Snapshot,
+    Store,
+    Transaction,
+    Tree,
+    Violation,
+    as_inserted,
+    delta,
+    pages_of_both,
+    read_batches,
+)
 
 PROGRESS = "cells.progress"
 TICK = -1  # the channel of messages that a cell sends itself: its account of the rounds so far

@@ -132,11 +132,6 @@ def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
     return pa.chunked_array([pc.take(kinds, coded.indices)])
 
 
-def as_inserted(table: pa.Table) -> pa.Table:
-    """Return the rows as insertions."""
-    return table.append_column(pa.field(CHANGE, pa.string(), False), pa.repeat("insert", table.num_rows))
-
-
 def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
     """Keep, of changes with a commit version, only those of each key's newest version."""
     if ORDER not in table.column_names:

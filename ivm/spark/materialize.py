@@ -16,11 +16,11 @@ import pagestore
 from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.spark.changes import as_inserted, as_spark_has, difference, schema_of
+from ivm.spark.changes import as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
 from ivm.spark.follow import AUTO, Refreshed, refresh
 from pagestore.errors import SchemaError
-from pagestore.host import local_path
+from pagestore.host import as_inserted, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

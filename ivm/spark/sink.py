@@ -16,11 +16,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from ivm.errors import OptionError
-from ivm.spark.changes import CHANGE, as_inserted
+from ivm.spark.changes import CHANGE
 from ivm.spark.executors import sentence_first
 from ivm.spark.follow import AUTO, refresh
 from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, stage, staged_batches
-from pagestore.host import local_path
+from pagestore.host import as_inserted, local_path
 
 NEEDED = "path", "name", "rules", "relation"
 

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from ivm.spark import cell as cells
 from ivm.spark.cell import TICK, Batch, CellsError, Message, changes_of, found_at, kept, messages_of, opened
-from ivm.spark.changes import as_inserted
 from ivm.spark.executors import (
     SQL_SCHEMA,
     Executor,
@@ -33,7 +32,7 @@ from ivm.spark.executors import (
 )
 from ivm.spark.layout import BASE, FRAGMENT, Layout
 from ivm.spark.shares import Sizes, counts, hash_value, limit, replication
-from pagestore.host import Violation
+from pagestore.host import Violation, as_inserted
 
 REBUILT = ".rebuilt"  # suffix of a generation's folder for the stores that are rebuilt
 RESULT = 0  # the channel of messages to the driver

@@ -22,7 +22,14 @@ from math import inf
 from typing import NamedTuple
 
 from pagestore.errors import MissingError
-from pagestore.relations.snapshot import CHANGE, Snapshot, changed_batches, newest_snapshot, snapshot_at, take_snapshot
+from pagestore.relations.snapshot import (
+    Snapshot,
+    changed_batches,
+    newest_snapshot,
+    snapshot_at,
+    take_snapshot,
+    with_change_type,
+)
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.system import FileEvents
 from pagestore.versions.catalog import MAIN
@@ -172,18 +179,20 @@ class Changes:
         return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
 
 
+def as_inserted(table: pa.Table) -> pa.Table:
+    """Return the rows as insertions."""
+    kinds = pa.repeat("insert", table.num_rows)
+    return pa.Table.from_arrays([*table.columns, kinds], schema=with_change_type(table.schema))
+
+
 def changes_table(old: Snapshot, new: Snapshot, name: str) -> pa.Table:
     """Return the changes of a relation between two versions; all its rows, if the old one does not have it.
 
     Raises MissingError, SchemaError.
     """
     if name not in old:
-        table = new[name].to_arrow()
-        return table.append_column(
-            pa.field(CHANGE, pa.string(), nullable=False), pa.array(["insert"] * len(table), pa.string())
-        )
+        return as_inserted(new[name].to_arrow())
     if name in new and old[name].tree == new[name].tree:
-        schema = new[name].schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
-        return schema.empty_table()
+        return with_change_type(new[name].schema.arrow).empty_table()
     schema, batches = changed_batches(old, new, name)
     return pa.Table.from_batches(batches, schema)

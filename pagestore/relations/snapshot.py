@@ -240,6 +240,11 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
     return pa.RecordBatchReader.from_batches(schema, closing())
 
 
+def with_change_type(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of changes of rows of a schema."""
+    return schema.append(pa.field(CHANGE, pa.string(), nullable=False))
+
+
 def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
@@ -248,7 +253,7 @@ def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Sch
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
             f"{new.version} ({after.schema}); read both versions instead"
         )
-    schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
+    schema = with_change_type(after.schema.arrow)
     return schema, _batches(old, new, relation, schema)
 
 

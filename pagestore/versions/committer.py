@@ -192,7 +192,7 @@ class Committer:
             self._file_lock.busy = False
 
     def _complete(self) -> None:
-        """Do steps 3 to 6 for all commits that were made; the caller holds `sync_lock`."""
+        """Make all commits durable that were made, by steps 3 to 6; the caller holds `sync_lock`."""
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
@@ -313,7 +313,7 @@ class Committer:
         reclaim: Reclaim,
         shrink: bool = False,
     ) -> Run:
-        """Do steps 1 and 2."""
+        """Write a commit's record, by steps 1 and 2; no slot leads to it yet."""
         pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
         pager.retract()
         self._make_room(self._room(record, doomed, reclaim))

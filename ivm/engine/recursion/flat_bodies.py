@@ -170,9 +170,7 @@ class FlatBodies:
         left = [(a, kernel.EARLIER if i < nth else kernel.NOT_LATER) for i, a in enumerate(own) if i != nth]
         left += [(a, kernel.ANY) for a in others if not a.negated]
         absent, waiting_tests = [a for a in others if a.negated], list(tests)
-        listed: list[
-            tuple[str, list[int]]
-        ] = []  # the atoms that list rows, and the columns by which they are looked up
+        listed: list[tuple[str, list[int]]] = []  # atoms that list rows, and the columns by which they are looked up
         step = [kernel.WAITING, 0, 0, 0, *self._taken(waiting, set()), 0, 0, kernel.ANY]
         while True:
             step[kernel.TESTS], step[kernel.TEST_COUNT] = self._due_tests(waiting_tests, absent, known, holders)

@@ -21,7 +21,7 @@ ENTRIES = re.findall(r"^(\S.*)\n((?:  .*\n)+)", TABLE.read_text(), flags=re.MULT
 
 
 def said_of(program: str) -> str:
-    """What a user is told of a program, indented."""
+    """Return the messages that a program is refused with, indented."""
     with pytest.raises(RuleError) as caught:
         compile(program, compile(KNOWN, source="known"), "text", hinting=True)
     return "".join(f"  {line}\n" for line in str(caught.value).split("\n"))

@@ -130,9 +130,8 @@ class Draw:
         others = [random.choice(("text", "float"))] if random.random() < 0.4 else []
         others += random.sample([t for t in TAGS if t not in ("int", *others)], 2 - len(others))
         self.tags = ["int", *others]
-        every = [
-            one for tag in dict.fromkeys((*self.tags, "float", "text")) for one in stored_of(tag)
-        ]  # averages are floats, and numbers become texts
+        tags = dict.fromkeys((*self.tags, "float", "text"))  # averages are floats, and numbers become texts
+        every = [one for tag in tags for one in stored_of(tag)]
         self.declared = {source.name: source for source, _ in every}
         self.declarations = {source.name: text for source, text in every}
         self.stored = [source for tag in self.tags for source, _ in stored_of(tag)]
