@@ -251,6 +251,16 @@ def _shifted_unsigned(x: Operands) -> Result:
     return np.right_shift(words.view(np.uint64), by.view(np.uint64)).view(np.int64), fails
 
 
+def _shifted_around(shift: Callable[..., np.ndarray], kind: type) -> Callable[[Operands], Result]:
+    """Return a shift of Soufflé, whose distance is taken modulo 64: none fails."""
+
+    def shifted(x: Operands) -> Result:
+        words, by = (np.ascontiguousarray(column).view(kind) for column in x.words)
+        return shift(words, by & kind(63)).view(np.int64), x.none()
+
+    return shifted
+
+
 def _distances(x: Operands) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return words, how far each is shifted, 0 to 63, and which distances are not allowed."""
     words, by = x.words
@@ -362,6 +372,10 @@ def _int(x: Operands) -> Result:
     return (_rounded_words(words, digits) if digits else words), x.none()
 
 
+def _to_number(x: Operands) -> Result:
+    return _int(x) if x.types[0] in TEXTS else _trunc(x)
+
+
 def _to_float(x: Operands) -> Result:
     if x.types[0] in TEXTS:
         return by_text(lambda text: float(text.strip()), x)
@@ -444,11 +458,15 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "shift_left": _shifted(True),
     "shift_right": _shifted(False),
     "shift_right_unsigned": _shifted_unsigned,
+    "bshl": _shifted_around(np.left_shift, np.int64),
+    "bshr": _shifted_around(np.right_shift, np.int64),
+    "bshru": _shifted_around(np.right_shift, np.uint64),
     "land": _logical(np.logical_and.reduce),
     "lor": _logical(np.logical_or.reduce),
     "lxor": _logical(np.logical_xor.reduce),
     "lnot": lambda x: ((x.words[0] == 0).astype(np.int64), x.none()),
     "int": _int,
+    "to_number": _to_number,
     "float": _to_float,
     "decimal": _to_decimal,
     "string": _to_string,
