@@ -14,6 +14,7 @@ from ivm.errors import OptionError
 from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
 from ivm.lang.types import DIGITS_MAX, TEXTS, column_type, scale, zone_of
 
+WHOLE = "int64", "uint64", "date", "timestamp"  # types of values that whole numbers count
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -50,7 +51,9 @@ def is_kind(type_: Type, kind: str) -> bool:
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
         case "alike countable":
-            return type_ in ("int64", "date", "timestamp")
+            return type_ in (*WHOLE, "float64") or scale(type_) is not None
+        case "step":
+            return type_ in ("int64", "float64") or scale(type_) is not None
         case "any" | "alike":
             return True
     if scale(kind) is not None:
@@ -213,9 +216,11 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
 FUNCTIONS |= {  # of lang/rewrite/numbers.py
-    "$count": _plain("int64", "alike countable", "alike countable", "int64"),
-    "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
-    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),
+    "$count": _plain("int64", "alike countable", "alike countable", "step"),
+    "$nth": Signature(
+        ("alike countable", "alike countable", "step", "int64", "int64", "int64"), _first, 6, may_fail=True
+    ),
+    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "step", may_fail=True),
 }
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
