@@ -24,11 +24,10 @@ from typing import NamedTuple
 from pagestore.errors import MissingError
 from pagestore.relations.snapshot import (
     Snapshot,
-    changed_batches,
+    changes_table,
     newest_snapshot,
     snapshot_at,
     take_snapshot,
-    with_change_type,
 )
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.system import FileEvents
@@ -177,22 +176,3 @@ class Changes:
         self._at = new
         old.close()
         return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
-
-
-def as_inserted(table: pa.Table) -> pa.Table:
-    """Return the rows as insertions."""
-    kinds = pa.repeat("insert", table.num_rows)
-    return pa.Table.from_arrays([*table.columns, kinds], schema=with_change_type(table.schema))
-
-
-def changes_table(old: Snapshot, new: Snapshot, name: str) -> pa.Table:
-    """Return the changes of a relation between two versions; all its rows, if the old one does not have it.
-
-    Raises MissingError, SchemaError.
-    """
-    if name not in old:
-        return as_inserted(new[name].to_arrow())
-    if name in new and old[name].tree == new[name].tree:
-        return with_change_type(new[name].schema.arrow).empty_table()
-    schema, batches = changed_batches(old, new, name)
-    return pa.Table.from_batches(batches, schema)
