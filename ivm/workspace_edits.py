@@ -91,13 +91,16 @@ class WorkspaceEdits:
             engine.apply_edits(txn.composed())
             changes = {name: sketch.changes(name) for name in sketch if "$" not in name}
         found = {name: table for name, table in changes.items() if table.num_rows}
-        return Preview(version, found, partial(self._commit_at, version, edits))
+        return Preview(version, found, partial(self.commit_at, version, edits))
 
-    def _commit_at(self, version: int, edits: Edits) -> int:
-        """Make edits in one transaction, if the newest version is the given one."""
+    def commit_at(self, version: int, edits: Edits) -> int:
+        """Make edits, given as for `preview`, in one transaction if `version` is the newest; return the one made.
+
+        Raises EditError if there is a newer one.
+        """
         with self.transaction() as txn:
             if (newest := txn.inner.base.version) != version:
-                raise EditError(f"the edits were tried on version {version}, and {newest} is newer: preview them again")
+                raise EditError(f"the edits are for version {version}, and {newest} is newer: look at that one first")
             self._make(edits, txn)
             return txn.commit()
 

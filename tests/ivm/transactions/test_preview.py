@@ -101,7 +101,7 @@ def test_a_preview_neither_waits_for_a_writer_nor_makes_a_version(ws):
 def test_a_preview_is_not_committed_on_another_version(ws):
     preview = ws.preview("+edge(3, 4).")
     version = ws.exec("+edge(5, 6).")
-    with pytest.raises(EditError, match=f"were tried on version {version - 1}, and {version} is newer"):
+    with pytest.raises(EditError, match=f"are for version {version - 1}, and {version} is newer"):
         preview.commit()
     assert (3, 4) not in list(ws["edge"]) and ws.preview("+edge(3, 4).").commit() == version + 1
 
