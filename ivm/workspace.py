@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,19 +19,17 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
-from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
-from ivm.engine.relations import Relations, declarations_of
+from ivm.engine.relations import declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
-from ivm.lang.ir import ROPE, Edit, Predicate
-from ivm.lang.program import DerivedEdit
+from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.expression import Encoder
@@ -244,32 +241,6 @@ class Workspace(WorkspaceEdits):
             txn.rollback()
             raise
         return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
-
-    def exec(self, text: str, branch: str = MAIN) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
-
-        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
-        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
-        """
-        with self.store.snapshot(branch) as snap:
-            part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
-        if part.rules or len(part.predicates) > len(part.stored):
-            raise EditError("exec runs edits only; install declarations and rules, query questions")
-        with self.transaction(branch=branch) as txn:
-            for _, alike in groupby(part.edits, type):
-                edits = [*alike]
-                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
-                for edit in edits:
-                    if isinstance(edit, DerivedEdit):
-                        self._edit_from_rule(txn, branch, edit)
-            return txn.commit()
-
-    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
-        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
-        with self.store.sketch(branch) as sketch:
-            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
-        if rows := found.to_arrow().rename_columns([*edit.columns]):
-            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version.  Raises UnknownViewError."""

@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
     "pagestore": """
-        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction open register_host register_operator
+        Change Changes Commits PagestoreError Prepared Relation Snapshot Store Transaction open register_host
+        register_operator
     """,
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
@@ -58,7 +59,7 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check close compact delete_branch diff dump history mode owns page_size path
+        at backup branch branches changes check close commits compact delete_branch diff dump history mode owns page_size path
         prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction
         untag uuid vacuum version
     """,
@@ -66,6 +67,7 @@ MEMBERS = {  # of each class that is handed to users
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Changes: "close next version",
+    pagestore.Commits: "close next version",
     pagestore.Prepared: "clear commit commit_async delete insert set",
     pagestore.Relation: """
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
@@ -79,8 +81,8 @@ MEMBERS = {  # of each class that is handed to users
         truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
-        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
+        at blocks changes check close commit_async commit_at constraints declarations delete evaluate evaluated exec
+        explain in_sql_transaction insert install lint predicates prepare preview query repair replan rope rules_of set
         sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
         violations why why_changed
     """,
