@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pagestore
 from ivm.transaction import Transaction
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 
 class WorkspaceEdits:
@@ -26,9 +29,30 @@ class WorkspaceEdits:
         """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
         return self._edited(name, "set", rows)
 
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction; return its version."""
+        return self._committed(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: "pc.Expression") -> int:
+        """Remove the rows for which a condition is true, as one transaction; return its version.
+
+        >>> import ivm, pyarrow.compute as pc
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("paid[day] = x -> int(day), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        ...     _ = ws.insert("paid", [(1, 10), (2, 20), (3, 30), (4, 40)])
+        ...     _ = ws.delete_range("paid", (2,), (4,))
+        ...     _ = ws.delete_where("paid", pc.field("x") < 20)
+        ...     list(ws["paid"]), list(ws["total"])
+        ([(4, 40)], [(40,)])
+        """
+        return self._committed(lambda txn: txn.delete_where(name, condition))
+
     def _edited(self, name: str, action: str, rows: Any) -> int:
+        return self._committed(lambda txn: getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows))
+
+    def _committed(self, edit: Callable[[Transaction], Any]) -> int:
         with self.transaction() as txn:
-            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
+            edit(txn)
             return txn.commit()
 
     def prepare(self, name: str) -> pagestore.Prepared:
@@ -91,7 +115,7 @@ class CollectedEdits:
 
     def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
         self._commit = commit
-        self._edits: list[Callable[[Transaction], None]] = []
+        self._edits: list[Callable[[Transaction], Any]] = []
         self.version: int | None = None
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
@@ -101,6 +125,14 @@ class CollectedEdits:
     def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
         """Collect a deletion; see Transaction.delete."""
         self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
+
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> None:
+        """Collect a deletion of a range; see Transaction.delete_range."""
+        self._edits.append(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: "pc.Expression") -> None:
+        """Collect a deletion by a condition; see Transaction.delete_where."""
+        self._edits.append(lambda txn: txn.delete_where(name, condition))
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Collect rows to set; see Transaction.set."""

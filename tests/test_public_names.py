@@ -71,6 +71,7 @@ MEMBERS = {  # of each class that is handed to users
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
         overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
         source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
+        words_where
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
@@ -79,18 +80,18 @@ MEMBERS = {  # of each class that is handed to users
         truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
-        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
-        sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
+        at blocks changes check close commit_async constraints declarations delete delete_range delete_where evaluate
+        evaluated exec explain in_sql_transaction insert install lint predicates prepare query repair replan rope
+        rules_of set sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
         violations why why_changed
     """,
-    ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
+    ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate completion
+        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print delete drop
+        rename truncate completion
     """,
     ivm_command: """
         install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
@@ -133,7 +134,8 @@ def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
         relation = txn.create("r", "x: int64")
         added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
     assert " ".join(sorted(added)) == (
-        "add bulk clear delete encode follow info insert pop remove_overlaps remove_stabbed set setdefault update"
+        "add bulk clear delete delete_range delete_where encode follow info insert pop remove_overlaps "
+        "remove_stabbed set setdefault update"
     )
 
 
