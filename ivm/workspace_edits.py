@@ -3,10 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pagestore
+from ivm.engine.compile import compile
+from ivm.engine.installed import Installed
+from ivm.engine.relations import Relations
+from ivm.errors import EditError
+from ivm.lang.ir import Edit
+from ivm.lang.program import DerivedEdit
+from ivm.question import answer, understand
 from ivm.transaction import Transaction
+from pagestore.host import MAIN
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -15,10 +24,22 @@ if TYPE_CHECKING:
 class WorkspaceEdits:
     """The methods of a workspace that make a transaction each."""
 
+    store: pagestore.Store
+    threads: int
+    rules_of: Callable[..., Installed]
     transaction: Callable[..., Transaction]
 
     def insert(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     _ = ws.insert("edge", (1, 2))
+        ...     version = ws.insert("edge", [(2, 3), (2, 4)])
+        ...     list(ws["two"])
+        [(1, 3), (1, 4)]
+        """
         return self._edited(name, "insert", rows)
 
     def delete(self, name: str, rows: Any) -> int:
@@ -54,6 +75,32 @@ class WorkspaceEdits:
         with self.transaction() as txn:
             edit(txn)
             return txn.commit()
+
+    def exec(self, text: str, branch: str = MAIN) -> int:
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
+
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
+        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
+        """
+        with self.store.snapshot(branch) as snap:
+            part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
+        if part.rules or len(part.predicates) > len(part.stored):
+            raise EditError("exec runs edits only; install declarations and rules, query questions")
+        with self.transaction(branch=branch) as txn:
+            for _, alike in groupby(part.edits, type):
+                edits = [*alike]
+                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+                for edit in edits:
+                    if isinstance(edit, DerivedEdit):
+                        self._edit_from_rule(txn, branch, edit)
+            return txn.commit()
+
+    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
+        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
+        with self.store.sketch(branch) as sketch:
+            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
+        if rows := found.to_arrow().rename_columns([*edit.columns]):
+            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def prepare(self, name: str) -> pagestore.Prepared:
         """Return an object that collects edits of a relation, row by row, and commits them as one transaction.

@@ -15,6 +15,7 @@ import pytest
 
 import ivm.transaction
 import pagestore
+import pagestore.host
 from ivm.__main__ import ivm as ivm_command
 from pagestore.__main__ import pagestore as pagestore_command
 
@@ -22,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
     "pagestore": """
-        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction open register_host register_operator
+        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction on_metric open
+        register_host register_operator
     """,
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
@@ -88,6 +90,11 @@ MEMBERS = {  # of each class that is handed to users
     ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
+FIRST = [
+    pagestore.open, pagestore.Store.transaction, pagestore.Store.at, pagestore.Store.diff, pagestore.Relation.range,
+    pagestore.host.WritableRelation.insert, pagestore.host.WritableRelation.delete, ivm.open, ivm.Workspace.install,
+    ivm.Workspace.query, ivm.Workspace.sql, ivm.Workspace.transaction, ivm.Workspace.insert, ivm.Workspace.why,
+]  # fmt: skip
 COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print delete drop
@@ -127,6 +134,11 @@ def test_names_stand_in_the_api_reference(package: str) -> None:
 @pytest.mark.parametrize("class_", MEMBERS, ids=lambda class_: f"{class_.__module__}.{class_.__name__}")
 def test_members_of_classes(class_: type) -> None:
     assert [name for name in dir(class_) if not name.startswith("_")] == MEMBERS[class_].split()
+
+
+@pytest.mark.parametrize("method", FIRST, ids=lambda method: method.__qualname__)
+def test_methods_that_people_open_first_have_an_example(method: Callable) -> None:
+    assert ">>>" in (inspect.getdoc(method) or "")
 
 
 def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:

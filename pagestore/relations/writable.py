@@ -47,6 +47,15 @@ class WritableRelation(Relation):
         reader, a data set or its scanner, a frame of pandas or polars, a relation of DuckDB. Readers and scanners are
         read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError naming a
         missing or unknown column, WordError; then nothing of `rows` is added.
+
+        >>> import numpy as np, pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, cents: int64", key=("item",))
+        ...     price.insert([("tea", 350), ("cake", 500)])
+        ...     price.insert([{"cents": 200, "item": "bun"}])
+        ...     price.insert({"item": ["tea", "jam"], "cents": np.array([1, 300])})
+        ...     list(price)
+        [('bun', 200), ('cake', 500), ('jam', 300), ('tea', 350)]
         """
         self._edit(INSERT, given_rows(rows, columns))
 
@@ -83,6 +92,15 @@ class WritableRelation(Relation):
         """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same.
 
         A bag loses one row for each that is given, or, with `every`, all that are equal to it.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, cents: int64", key=("item",))
+        ...     price.insert([("tea", 350), ("cake", 500), ("bun", 200)])
+        ...     price.delete([("tea",)])
+        ...     price.delete([("cake", 1)])  # which has another value, and stays
+        ...     list(price)
+        [('bun', 200), ('cake', 500)]
         """
         words = self.encode(given_rows(rows, columns), keys_allowed=True, add=False)
         keys = len(self.schema.key)
@@ -129,11 +147,11 @@ class WritableRelation(Relation):
         if self.info.bag:
             rows = np.concatenate([np.empty((width - 1, 0), np.int64), *found], axis=1)
             self._source.edit(self.info, *removals(*self.view(), rows, True))
-            return rows.shape[1]
+            return int(rows.shape[1])
         gone = np.concatenate([np.empty((keys, 0), np.int64), *(words[:keys] for words in found)], axis=1)
         rows = np.concatenate([gone, np.zeros((width - keys, gone.shape[1]), np.int64)])
         self._source.edit(self.info, np.full(rows.shape[1], ERASE), rows)
-        return rows.shape[1]
+        return int(rows.shape[1])
 
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
         """Remove the records that any of many points (alpha..., x) stabs, and return them; see `stab_many`.

@@ -97,7 +97,7 @@ class Aside:
         self._file, self._records, self._next = file, records, 0
         self.found.clear()
 
-    def add(self, rows: Sequence[int], path: tuple[str, ...], reason: str) -> None:
+    def add(self, rows: Sequence[int] | np.ndarray, path: tuple[str, ...], reason: str) -> None:
         """Add bad values of the current file, in the column at a path through structs."""
         for row in rows:
             self.found.setdefault(int(row), []).append((path, reason))
