@@ -181,32 +181,6 @@ class WorkspaceEdits:
             edit(txn)
             return txn.commit()
 
-    def exec(self, text: str, branch: str = MAIN) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
-
-        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
-        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
-        """
-        with self.store.snapshot(branch) as snap:
-            part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
-        if part.rules or len(part.predicates) > len(part.stored):
-            raise EditError("exec runs edits only; install declarations and rules, query questions")
-        with self.transaction(branch=branch) as txn:
-            for _, alike in groupby(part.edits, type):
-                edits = [*alike]
-                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
-                for edit in edits:
-                    if isinstance(edit, DerivedEdit):
-                        self._edit_from_rule(txn, branch, edit)
-            return txn.commit()
-
-    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
-        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
-        with self.store.sketch(branch) as sketch:
-            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
-        if rows := found.to_arrow().rename_columns([*edit.columns]):
-            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
-
     def prepare(self, name: str) -> pagestore.Prepared:
         """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
 
