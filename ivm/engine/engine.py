@@ -80,18 +80,24 @@ class Engine(PlanningFiller):
     erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
 
     @within_memory("applying edits")
-    def apply_edits(self, edits: Mapping[str, Edits]) -> None:
+    def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
+
+        `done` is how many steps of their schedule the kernel has taken, if it was called (`carry` in schedule.py).
 
         Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
         relations. O(changes of traces or probes * log n).
         """
-        given = self.installed
-        self.follow_sizes(edits)
-        self._check_trees()
-        schedule = schedule_of(self.installed, frozenset(edits))
+        given, names = self.installed, frozenset(edits)
+        if done is None:
+            self.follow_sizes(names)
+            self._check_trees()
+        schedule = schedule_of(self.installed, names)
         try:
-            done = 0 if self.installed.needed_for(edits) else self._run_compiled(schedule, edits)
+            started = time.perf_counter()
+            if done is None:
+                done = 0 if self.installed.needed_for(edits) else schedule.run(self.txn, edits, self.encode)
+            self._note_carried(schedule, edits, done, time.perf_counter() - started)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
                 self._run(schedule, schedule.steps[done:], waiting)
@@ -114,7 +120,8 @@ class Engine(PlanningFiller):
                 self._adopt_change(name, before[name])
             schedule = schedule_of(self.installed, frozenset(changed))
             self._run(schedule, schedule.steps, {})
-            self.follow_sizes(changed)  # for the next transaction, since relations have changed before their indices
+            # for the next transaction, since relations have changed before their indices
+            self.follow_sizes(frozenset(changed))
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
@@ -229,12 +236,10 @@ class Engine(PlanningFiller):
             known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
         return known[index]
 
-    def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
-        """Run the first steps in one kernel call and record their changes; return how many steps are done."""
-        started = time.perf_counter()
-        done = schedule.run(self.txn, edits, self.encode)
+    def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
+        """Record the changes of the first steps, which one kernel call has taken."""
         for name, operations, inserted, erased in schedule.accounts() if done else ():
-            self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
+            self.accounts[name] = Account(seconds, operations, 0, inserted, erased)
             if operations > EXCESS_FREE:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
@@ -244,7 +249,6 @@ class Engine(PlanningFiller):
                 trees, deltas = schedule.changes_of(name)
                 self.before |= trees
                 self._note_change(name, deltas)
-        return done
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
         """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""

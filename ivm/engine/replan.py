@@ -47,11 +47,11 @@ class PlanningFiller(Filler):
     def _fit(self, rules: Sequence[InstalledRule]) -> Sequence[InstalledRule]:
         return self._plan_anew([rule for rule in rules if rule.basis.outgrown(self._sizes(rule))], rules)
 
-    def follow_sizes(self, names: Iterable[str]) -> None:
+    def follow_sizes(self, names: frozenset[str]) -> None:
         """Make plans anew of rules reached from some predicates, if those are for other sizes than relations have, and
         of those for which changes took too many operations in the transaction before.
         """
-        outgrown = self.installed.outgrown(names, lambda name: self.txn.tree(name).count)
+        outgrown = self.installed.outgrown(names, self.txn.counts)
         slow = [rule for rule in self.installed.rules if rule.number in self.exceeding] if self.exceeding else []
         if outgrown or slow:
             self.follow_data([*dict.fromkeys((*outgrown, *slow))])

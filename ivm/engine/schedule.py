@@ -7,22 +7,25 @@ without a separate state, plans that are probed by whole keys or scan a relation
 Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, compress, starmap, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ivm.engine.fill import Account
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
+from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encode
+from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, permuted
 from pagestore.compiled import FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
@@ -105,6 +108,34 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
     return schedule
 
 
+def carry(
+    txn: Transaction, installed: Installed, edits: Mapping[str, Edits]
+) -> tuple[dict[str, Account] | None, int | None]:
+    """Apply a few edits and maintain all that follows from them in one kernel call, without an Engine.
+
+    Returns what was done of each view, and None; or None and what an Engine is to do it with (its `apply_edits`).
+    """
+    names = frozenset(edits)
+    schedule = schedule_of(installed, names)
+    if (
+        not schedule.is_plain
+        or installed.checked_catalog.get("catalog") is not txn.catalog
+        or installed.deferred
+        or installed.constraints
+        or installed.outgrown(names, txn.counts)
+    ):
+        return None, None
+    started = time.perf_counter()
+    done = schedule.run(txn, edits, Encoder(txn))
+    if done < len(schedule.steps):
+        return None, done
+    seconds, found = time.perf_counter() - started, schedule.accounts()
+    for _, operations, _, _ in found:
+        if operations > EXCESS_FREE:
+            return None, done
+    return {name: Account(seconds, count, 0, inserted, erased) for name, count, inserted, erased in found}, None
+
+
 class Schedule:
     """The steps of edits of some predicates, of which a kernel runs the first."""
 
@@ -112,6 +143,7 @@ class Schedule:
         self._installed, self.steps = installed, steps_of(installed, names)
         plain = [*takewhile(partial(_is_plain, installed), self.steps)]
         self._plain = len(plain)
+        self.is_plain = bool(plain) and plain == self.steps  # whether all steps may be the kernel's
         self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.stored[name] for name in self.names]
@@ -130,7 +162,7 @@ class Schedule:
             (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name, first in self.firsts.items()
         ]
-        if self._plans:
+        if plain:
             self._fixed = self._lay_out(plain)
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
@@ -140,7 +172,7 @@ class Schedule:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
-        if not self._plans:
+        if not (self._plans or self.is_plain):
             return 0
         for actions, _ in edits.values():
             if len(actions) > FEW:
@@ -148,7 +180,8 @@ class Schedule:
         if self._catalog is not txn.catalog:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             self._working, *self._probing = self._make_room(txn.pages.page_words)
-        self._reach.encode(encode)
+        if self._scanning:
+            self._reach.encode(encode)
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
@@ -167,18 +200,19 @@ class Schedule:
 
     def _carried(self, txn: Transaction, begin: int) -> int:
         """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
-        with txn.flushing(self.queues, again=begin > 0) as room:
-            done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
-        return done
+        room = self._fixed, self._working, *self._probing, probe_next_at.address()
+        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0)
 
-    def accounts(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
-        operations = self._working.operations.tolist()
+    def accounts(self) -> list[tuple[str, int, int, int]]:
+        """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
+        operations, turnover = self._working.operations.tolist(), self.queues.turnover
+        found = list[tuple[str, int, int, int]]()
         for name, first, plans in self._accounts:
-            inserted, erased = self.queues.turnover(first)
-            count = sum(map(operations.__getitem__, plans))
+            count = sum(map(operations.__getitem__, plans)) if plans else 0
+            inserted, erased = turnover(first)
             if inserted or erased or count:
-                yield name, count, inserted, erased
+                found.append((name, count, inserted, erased))
+        return found
 
     def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """Return a predicate's old trees, and their changes."""

@@ -110,8 +110,9 @@ class KnownRules:
         For a transaction the saved text of its own version counts: another thread may have committed an installation
         and not stored its rules here yet.
         """
-        if self._removed != self._store.texts_removed:
-            self._removed = self._store.texts_removed
+        removed = source.texts_removed if isinstance(source, Transaction) else self._store.texts_removed
+        if self._removed != removed:
+            self._removed = removed
             self._newest = self._other = None, Installed()
         saved = saved_rules(source)
         for known, installed in (self._newest, self._other):
