@@ -406,6 +406,11 @@ class Installed:
         """A cache of the schedules that schedule.py made, by the predicates edited."""
         return {}
 
+    @cached_property
+    def compiled_strata(self) -> dict[InstalledStratum, Any]:
+        """A cache of how a kernel maintains recursive strata (recursion/compiled.py)."""
+        return {}
+
     def predicate(self, name: str) -> Predicate:
         """Return the relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)
