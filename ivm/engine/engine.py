@@ -21,6 +21,8 @@ from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.kept import Kept
+from ivm.engine.recursion.compiled import Allowed, CompiledStratum, compiled
+from ivm.engine.recursion.fixpoint import STEP_ROWS, STEPS_FREE
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
@@ -36,7 +38,7 @@ from ivm.views.layouts import APART, INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
 from ivm.views.rope import text_edits
 from pagestore.errors import EditError
-from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
+from pagestore.host import ALONE, ERASE, INSERT, WORD_MAX, Edits, Tree, compose_edits, delta, one_batch
 
 # A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
 # iterator operation of a probe, about 30 ns.
@@ -255,12 +257,19 @@ class Engine(PlanningFiller):
         started = time.perf_counter()
         stored = self.installed.stored[name]
         layout = stored.layout
-        self.before |= stored.of_indices([*map(self.txn.tree, stored.names)])
         actions, rows = one_batch(parts)
         if layout.fold:
             change = self._change_of_state(layout.fold.state, actions, rows)
             view, state = self.txn.tree(name), self.txn.tree(layout.fold.state.name)
             actions, rows = view_edits(name, layout, self.txn.pages, view, state, *change, self.encode.keys)
+        self._store(name, actions, rows)
+        self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _store(self, name: str, actions: np.ndarray, rows: np.ndarray) -> None:
+        """Apply edits to the trees of a predicate, and record what they changed."""
+        stored = self.installed.stored[name]
+        layout = stored.layout
+        self.before |= stored.of_indices([*map(self.txn.tree, stored.names)])
         (actions, rows), *permuted = self._apply(stored.names, stored.places, actions, rows, layout.visible)
         if not len(actions):
             return
@@ -270,7 +279,6 @@ class Engine(PlanningFiller):
         if stored.checked:
             self._check_function(name, change)
         self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
-        self.accounts[name].maintain_seconds += time.perf_counter() - started
 
     def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """Edit a state, for the first of the aggregates that share it; return its delta, which all of them use."""
@@ -334,28 +342,66 @@ class Engine(PlanningFiller):
 
     def _finish(self, stratum: InstalledStratum) -> None:
         """Bring the views of a recursive stratum up to date with the deltas so far."""
-        plans = [plan for rule in stratum.rules for plan in (*rule.plans, *rule.searches)]
-        indices = {index for plan in plans for index in indices_of(plan) if index.predicate not in stratum.recursive}
-        if self.deltas.keys().isdisjoint(indices):
+        known = compiled(self.installed, stratum)
+        changed = known.below.intersection(self.deltas)
+        if not changed:
             return
         started = time.perf_counter()
-        trees = {name: self._trees_of(name) for name in stratum.recursive}
-        new = {index: self.tree(index) for index in indices}
+        anew = self._changes_a_share(changed) or any(unordered(name) in self.built for name in stratum.recursive)
         with naming_the_rule(stratum.rules[0].definition):
-            fixpoint = self.fixpoint(stratum)
-            most = REFILL_FROM + fixpoint.facts.count() // REFILL_SHARE
-            if (
-                any(unordered(name) in self.built for name in stratum.recursive)
-                or self._changes_a_share(indices)
-                or not fixpoint.maintain({**new, **self.before}, new, self.deltas, most)
-            ):
-                self._note_evaluation(stratum.recursive)
-                self.refill(self.fitting(stratum))
+            if known.plain and not anew:
+                self._maintain_compiled(stratum, known)
             else:
-                self._account(stratum, fixpoint)
+                self._maintain_in_rounds(stratum, anew)
+        for name in stratum.recursive:
+            self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _maintain_compiled(self, stratum: InstalledStratum, known: CompiledStratum) -> None:
+        """Maintain a stratum by one call of a kernel, or evaluate it anew if that takes more work than is allowed."""
+        outcome = known.maintain(self.txn, self.before, self.deltas, self._allowed(stratum, known.below))
+        if not outcome.finished:
+            self._refill_noting(stratum, {name: self._trees_of(name) for name in stratum.recursive} | outcome.written)
+            return
+        for name in stratum.recursive:
+            account = self.accounts[name]
+            account.operations += outcome.operations
+            account.rounds += outcome.rounds
+            account.examined += outcome.examined
+        for name, (actions, rows) in outcome.edits.items():
+            if name in outcome.written:
+                stored = self.installed.stored[name]
+                self._apply(stored.names, stored.places, actions, rows, stored.layout.visible)
+            else:
+                self._store(name, actions, rows)
+        for name, old in outcome.written.items():
+            self._note_difference(name, old)
+
+    def _maintain_in_rounds(self, stratum: InstalledStratum, anew: bool) -> None:
+        """Maintain a stratum round by round, or evaluate it anew where that is cheaper."""
+        trees = {name: self._trees_of(name) for name in stratum.recursive}
+        new = {index: self.tree(index) for index in compiled(self.installed, stratum).below}
+        fixpoint = self.fixpoint(stratum)
+        most = REFILL_FROM + fixpoint.facts.count() // REFILL_SHARE
+        if anew or not fixpoint.maintain({**new, **self.before}, new, self.deltas, most):
+            self._refill_noting(stratum, trees)
+            return
+        self._account(stratum, fixpoint)
         for name, old in trees.items():
             self._note_difference(name, old)
-            self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _refill_noting(self, stratum: InstalledStratum, trees: Mapping[str, Mapping[Index, Tree]]) -> None:
+        """Evaluate a stratum anew, and record how its views differ from their old trees."""
+        self._note_evaluation(stratum.recursive)
+        self.refill(self.fitting(stratum))
+        for name, old in trees.items():
+            self._note_difference(name, old)
+
+    def _allowed(self, stratum: InstalledStratum, below: Iterable[Index]) -> Allowed:
+        """Return how much work may be spent on maintaining a stratum before it is evaluated anew."""
+        facts = sum(self.txn.tree(name).count for name in stratum.recursive)
+        rows = sum(self.txn.tree(name).count for name in {index.predicate for index in below})
+        steps = STEPS_FREE + (facts + rows) // STEP_ROWS
+        return Allowed(min(WORD_MAX, steps * STEP_ROWS), REFILL_FROM + facts // REFILL_SHARE)
 
     def _changes_a_share(self, indices: Iterable[Index]) -> bool:
         """Return whether more than a share of a relation that a recursive stratum reads has changed."""

@@ -445,6 +445,11 @@ class Installed:
         """The names of the relations and functions that are edited."""
         return frozenset(name for name, predicate in self.program.predicates.items() if predicate.extensional)
 
+    @cached_property
+    def compiled_strata(self) -> dict[InstalledStratum, Any]:
+        """A cache of how a kernel maintains recursive strata (recursion/compiled.py)."""
+        return {}
+
     def predicate(self, name: str) -> Predicate:
         """Return the relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)

@@ -5,14 +5,17 @@ from pathlib import Path
 from random import Random
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
+import ivm
 from ivm.engine import engine
 from ivm.engine.compile import query
-from ivm.engine.recursion import fixpoint
+from ivm.engine.recursion import compiled, fixpoint
 from ivm.engine.recursion import in_memory as flat_facts
 from ivm.engine.recursion import in_memory as flat_rounds
 from ivm.engine.recursion import in_memory as shared_rounds
+from pagestore.host import read_batches
 from tests.support import naive
 from tests.support.mirror import Mirror
 from tests.support.programs.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
@@ -150,6 +153,48 @@ def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
     for seed in range(PART // 2):
         follow(seed)
     assert short.called
+
+
+def stored(workspace: ivm.Workspace) -> dict[str, list]:
+    """The words of all trees, with the ranks of recursive views."""
+    with workspace.store.snapshot() as snap:
+        trees = {name: snap.tree(name) for name in snap._version.catalog.relations}
+        return {name: [*map(np.ndarray.tolist, read_batches(snap.pages, tree))] for name, tree in trees.items()}
+
+
+@pytest.mark.parametrize("facts", [compiled.FACTS, 4])
+def test_the_kernel_and_rounds_over_pages_do_the_same(monkeypatch, tmp_path, facts):
+    """The same rows with the same ranks, rounds, and rows that are examined, also where the kernel needs more room."""
+    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(engine, "REFILL_SHARE_MAX", 1 << 30)
+    monkeypatch.setattr(engine, "STEPS_FREE", 1 << 30)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
+    monkeypatch.setattr(compiled, "FACTS", facts)
+    kernel = Mock(wraps=compiled.MAINTAIN.call)
+    monkeypatch.setattr(compiled, "MAINTAIN", Mock(call=kernel))
+    for seed in range(2 * PART):
+        random = Random(seed)
+        text = DECLARATIONS + "\n".join(random.choice((plain, recursion))(random))
+        one, other = (Mirror(tmp_path / f"{seed}.{name}.pages", text) for name in ("kernel", "rounds"))
+        edits = load(random)
+        for _ in range(TRANSACTIONS):
+            one.change(edits)
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    compiled.CompiledStratum, "plain", property(lambda _: False, lambda *_: None), raising=False
+                )
+                called = kernel.call_count
+                other.change(edits)
+                assert kernel.call_count == called
+            assert stored(one.workspace) == stored(other.workspace), text
+            for name in one.program.predicates:
+                if name.startswith("p"):
+                    counts = [mirror.workspace.stats(name) for mirror in (one, other)]
+                    assert len({tuple(c[k] for k in ("inserted", "erased", "rounds")) for c in counts}) == 1, text
+            edits = change(random, one.state)
+        one.close()
+        other.close()
+    assert kernel.call_count > 2 * PART
 
 
 @pytest.mark.campaign
