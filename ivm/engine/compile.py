@@ -314,14 +314,17 @@ def with_plans(
     keys = {name: layout.keys for name, layout in layouts.items()}
     given = rule.definition, predicates, keys, store.distinct, store.encode
     if own is None:
-        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans))
+        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans, store.heavy))
     else:
-        plans, searches = make_recursive_plans(*given, own, orders, maintenance)
+        plans, searches = make_recursive_plans(*given, own, orders, maintenance, store.heavy)
         made = replace(rule, plans=plans, searches=searches)
-    if orders or all(len(plan.tries) == 1 for plan in made.plans):
+    if orders:
         return made
-    sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
-    return replace(made, basis=rule.basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans)))
+    basis = rule.basis._replace(estimated=tuple(plan.estimates for plan in made.plans), found=())
+    if any(len(plan.tries) > 1 for plan in made.plans):
+        sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
+        basis = basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans))
+    return replace(made, basis=basis)
 
 
 def planned_anew(

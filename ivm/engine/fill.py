@@ -30,7 +30,7 @@ from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import MemoryUse, concatenated, within_memory
+from ivm.join.join import Budget, MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
@@ -160,14 +160,21 @@ class Filler:
                     scanned |= self._scan_for(plan, rules, waiting)
                 continue
             with naming_the_rule(rule.definition):
-                if plan.in_columns and not self._counts_what_lacks(plan):
-                    trees = {name: self.txn.tree(name) for name in rule.reads}
-                    _add(waiting, self.in_columns(rule, plan, trees))
-                    self.build_indices(() if self.once else indices_of(plan))
-                    continue
-                self.build_indices(indices_of(plan))
-                for name, edits in self._evaluate(rule, number):
-                    waiting.setdefault(name, []).append(edits)
+                _add(waiting, self.insertions(rule.number, number))
+
+    def insertions(self, rule: int, number: int, budget: Budget | None = None) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert all bindings of plan `number` of a rule, given by its number, into its views.
+
+        Build the indices that its maintenance will need.  Raises Stopped, before the first edit, by a budget.
+        """
+        owner = self.installed.numbered[rule]
+        plan = owner.plans[number]
+        if plan.in_columns and not self._counts_what_lacks(plan):
+            yield from self.in_columns(owner, number, {name: self.txn.tree(name) for name in owner.reads})
+            self.build_indices(() if self.once else indices_of(plan))
+        else:
+            self.build_indices(indices_of(plan))
+            yield from self._evaluate(owner, number, budget)
 
     def fitting(self, stratum: InstalledStratum) -> InstalledStratum:
         """Return a recursive stratum that is about to be evaluated, with the plans for that."""
@@ -190,26 +197,33 @@ class Filler:
             for plan in rule.plans
             if plan.is_scan and plan.tries[0].index.predicate == name
         }
-        heads = [self.installed.heads[plan] for plan in plans]
+        heads, passed = [self.installed.heads[plan] for plan in plans], [0] * len(plans)
         wanted = [
             Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
         ]
         tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
         with naming_the_rule(rules[0].definition):
             for batches in scan(self.txn.pages, tree, wanted, self.encode):
-                for head, batch in zip(heads, batches, strict=True):
+                for place, (head, batch) in enumerate(zip(heads, batches, strict=True)):
                     _add(waiting, self._summed(head.insertions(batch, self.encode), memory))
-        for rule in plans.values():
+                    passed[place] += batch.n
+        for (plan, rule), rows in zip(plans.items(), passed, strict=True):
             self.note_operations(rule, tree.count)
+            self.note_steps(rule, rule.plans.index(plan), [rows])
         return {*plans}
 
-    def in_columns(self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
+    def in_columns(self, rule: InstalledRule, number: int, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
         """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
+        plan = rule.plans[number]
         head, memory = self.installed.heads[plan], MemoryUse().begin()
         self.note_operations(rule, sum(tree.count for tree in trees.values()))
         join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
         for batch, times in join.parts():
             yield from self._summed(head.insertions(batch, self.encode, times), memory)
+        self.note_steps(rule, number, join.met)
+
+    def note_steps(self, rule: InstalledRule, number: int, found: Sequence[int]) -> None:
+        """Take note of the rows that each step of a rule's plan found when it was evaluated (engine/replan.py)."""
 
     def note_operations(self, rule: InstalledRule, operations: int) -> None:
         """Count operations that evaluated a rule."""
@@ -253,13 +267,14 @@ class Filler:
         """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
         return self.txn.tree(index.predicate if index in self.installed.deferred else tree_name(index))
 
-    def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
+    def _evaluate(self, rule: InstalledRule, number: int, budget: Budget | None) -> Iterable[tuple[str, Edits]]:
         """Yield the rows that a rule's plan inserts into its views, by view."""
         plan = rule.plans[number]
         head = self.installed.heads[plan]
         trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
-        evaluation = self._evaluate_and_record(rule, number, trees, head.listed)
+        evaluation = self._evaluate_and_record(rule, number, trees, head.listed, budget)
         self.note_operations(rule, evaluation.operations)
+        self.note_steps(rule, number, [] if plan.in_columns else evaluation.met.tolist())
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
 
     def _evaluate_unplanned(self, name: str, rule: InstalledRule) -> Edits:
@@ -395,15 +410,17 @@ class Filler:
         return rows
 
     def _evaluate_and_record(
-        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
-    ) -> Evaluation:
-        """Evaluate a plan in full and replace its sensitivity indices; `listed` as for join/evaluate.py."""
+        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None,
+        budget: Budget | None = None,
+    ) -> Evaluation:  # fmt: skip
+        """Evaluate a plan in full and replace its sensitivity indices; `listed`, `budget` as for join/evaluate.py."""
         plan = rule.plans[number]
         if not plan.sensors or not self.recording:
-            return self._evaluate_plan(plan, trees, listed)
+            return self._evaluate_plan(plan, trees, listed, budget)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, listed=listed,
+            budget=budget,
         )  # fmt: skip
         names = rule.sensitivity_names(number)
         for name, spec in zip(names, map(surgery.index_spec, plan.sensors), strict=True):
@@ -418,10 +435,14 @@ class Filler:
         return evaluation._replace(recorded=[])
 
     def _evaluate_plan(
-        self, plan: Plan, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
+        self,
+        plan: Plan,
+        trees: Mapping[Index, Tree],
+        listed: frozenset[int] | None = None,
+        budget: Budget | None = None,
     ) -> Evaluation:
-        rules = self.installed.program.rules
-        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, listed)
+        rules, ordered = self.installed.program.rules, [trees[t.index] for t in plan.tries]
+        return evaluate_in_full(self.txn.pages, plan, ordered, rules, self.threads, listed, budget)
 
     def _predicate(self, name: str) -> Predicate:
         return self.installed.program.predicates[name]

@@ -45,13 +45,16 @@ class Basis(NamedTuple):
     """What the plans of a rule were made for: the rows that each relation had; and why they were made anew, if so.
 
     `operations` are those of the newest full evaluation, `expected` those of a changed row, by an estimate or as
-    measured; 0 if none are known.
+    measured; 0 if none are known.  `estimated` and `found` have, for each plan, the rows of its steps: as they were
+    estimated, and as that evaluation found them.
     """
 
     sizes: Mapping[str, int] = {}
     reason: str = ""
     operations: int = 0
     expected: float = 0.0
+    estimated: Sequence[Sequence[float]] = ()
+    found: Sequence[Sequence[int]] = ()
 
     def outgrown(self, sizes: Mapping[str, int]) -> str:
         """Return the relation whose size has changed by a factor, with both sizes; "" if there is none."""
@@ -111,9 +114,10 @@ class InstalledRule:
         """Return this, with at least some operations expected for a changed row."""
         return replace(self, basis=self.basis._replace(expected=max(operations, self.basis.expected)))
 
-    def measured(self, operations: int) -> "InstalledRule":
-        """Return this, evaluated by some operations."""
-        return replace(self, basis=self.basis._replace(operations=operations))
+    def measured(self, operations: int, found: Mapping[int, Sequence[int]]) -> "InstalledRule":
+        """Return this, evaluated by some operations, with the rows that the steps of its plans found."""
+        steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
+        return replace(self, basis=self.basis._replace(operations=operations, found=steps))
 
     @property
     def orders(self) -> list[Chosen]:
@@ -306,9 +310,10 @@ class Installed:
         """Return this with the operations that a changed row of some rules, by their numbers, was seen to take."""
         return self.replacing({self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()})
 
-    def measuring(self, operations: Mapping[int, int]) -> "Installed":
-        """Return this with the operations that evaluated some rules, by their numbers."""
-        return self.replacing({self.numbered[n]: self.numbered[n].measured(count) for n, count in operations.items()})
+    def measuring(self, took: Mapping[int, int], found: Mapping[int, Mapping[int, Sequence[int]]]) -> "Installed":
+        """Return this with the operations that evaluated some rules, and the rows of their steps, by their numbers."""
+        rules = {n: self.numbered[n] for n in took}
+        return self.replacing({rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()})
 
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:

@@ -17,7 +17,7 @@ from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import ROWS_ASSUMED, Cardinality, Distinct
+from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction
@@ -32,8 +32,9 @@ class Relations:
     """What a version of a store says to those who compile rules: its relations, its words, its numbers of rows."""
 
     def __init__(
-        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False
-    ) -> None:
+        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False,
+        whole: bool = False,
+    ) -> None:  # fmt: skip
         """`relations` are those of another version, if not of `source`; trees of `views` are no relations.
 
         With `opening` a relation that does not fit its declaration has no layout, since one that no rule read may have
@@ -41,8 +42,10 @@ class Relations:
         """
         self._relations: Any = source if relations is None else relations
         self._views, self._opening = views, opening
+        statistics = Statistics(source, whole)
         self.encode = Encoder(source)
-        self.distinct: Distinct = _no_estimates if opening else Cardinality(source).distinct
+        self.distinct: Distinct = _no_estimates if opening else statistics.distinct
+        self.heavy = statistics.heavy
 
     def rows(self, name: str) -> int:
         """Return how many rows a predicate has; ROWS_ASSUMED for one that is not stored yet."""

@@ -80,11 +80,15 @@ def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
     return installed
 
 
-def _basis(sizes: dict[str, int], reason: str, operations: int, expected: float) -> Basis:
+def _basis(
+    sizes: dict[str, int], reason: str, operations: int, expected: float,
+    estimated: Sequence[Sequence[float]] = (), found: Sequence[Sequence[int]] = (),
+) -> Basis:  # fmt: skip
     """Return what plans were made for as it was stored.  Raises TypeError, ValueError, AttributeError if damaged."""
     return Basis(
-        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected)
-    )
+        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected),
+        [[*map(float, steps)] for steps in estimated], [[*map(index, steps)] for steps in found],
+    )  # fmt: skip
 
 
 def stored_before(text: str) -> set[str]:

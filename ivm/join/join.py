@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Self
@@ -48,6 +49,33 @@ class Limit(NamedTuple):
     whose: str
     whole: int
     left: int
+
+
+class Stopped(Exception):
+    """Raised in an evaluation that has taken more operations than its Budget, to make a better plan."""
+
+
+class Budget:
+    """The operations that an evaluation may take, over all its threads.
+
+    After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
+    it is Stopped.
+    """
+
+    def __init__(self, most: float, limit: Callable[[int], float]) -> None:
+        self.spent = 0
+        self._most, self._limit, self._lock = most, limit, Lock()
+        self._stopped = False
+
+    def spend(self, operations: int) -> None:
+        """Count some operations.  Raises Stopped."""
+        with self._lock:
+            self.spent += operations
+            if self.spent > self._most and not self._stopped:
+                self._most = self._limit(self.spent)
+                self._stopped = self._most <= self.spent
+            if self._stopped:
+                raise Stopped
 
 
 class MemoryUse:
@@ -229,6 +257,7 @@ def _bytes(count: int) -> str:
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
 STOCK_MAX = 16  # the most batches whose memory is allocated at once
+STRIDE = 1 << 18  # iterators that are opened between two checks of the budget: some 10 ms
 
 LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
 
@@ -256,7 +285,7 @@ class Run(ABC):
         self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory = MemoryUse()
+        self.memory, self.budget = MemoryUse(), Budget(inf, float)
 
     def stock(self, buffers: int) -> None:
         """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
@@ -282,10 +311,16 @@ class Run(ABC):
         """Iterator operations so far: opens, seeks and nexts."""
         return int(self._state[[tries.OPENS, tries.SEEKS, tries.NEXTS]].sum())
 
+    @property
+    def met(self) -> np.ndarray:
+        """How many values each level had so far, int64[L]."""
+        return self._state[self._state[tries.VALUES_MET] :][: self._size[0] - len(self._arguments[0].reads)].copy()
+
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         state = self._state
         start = state[tries.ROW_COUNT]
         while state[tries.PHASE] != tries.DONE:
+            state[tries.PAUSE] = state[tries.OPENS] + STRIDE
             self._advance()
             counts = state[start : start + len(self._widths)].tolist()
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
@@ -293,8 +328,11 @@ class Run(ABC):
 
     @within_memory("finding rows")
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
-        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.  Raises RoomError."""
-        kept = []
+        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.
+
+        Raises RoomError, and Stopped.
+        """
+        kept, spent = [], 0
         self.memory.begin()
         for out, rows in self:
             if 4 * out.shape[1] > self._size[1]:
@@ -304,6 +342,8 @@ class Run(ABC):
             trace = [*map(_kept, rows, self._codings)]
             kept.append((out, trace))
             self.memory.add(out.shape[1], out.nbytes + sum(part.nbytes for part in trace))
+            self.budget.spend(self.operations - spent)
+            spent = self.operations
         return kept
 
     def _buffer(self) -> np.ndarray:

@@ -230,10 +230,13 @@ class ColumnJoin:
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+        self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
 
     def parts(self) -> Iterator[Part]:
         """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
-        return self._stream(self.root, -1, self._needed)
+        for batch, times in self._stream(self.root, -1, self._needed):
+            self.met[-1] += batch.n
+            yield batch, times
 
     @cached_property
     def root(self) -> int:
@@ -291,6 +294,7 @@ class ColumnJoin:
         local = [c for c in self._conditions if c.names <= source.places.keys()]
         columns = needed.union(*(c.names for c in local), *(child.shared for child in children))
         for batch in self._blocks(source, columns, local):
+            self.met[node] += batch.n
             parts: Iterable[Part] = [(batch, None)]
             for place, child in enumerate(children):
                 after = needed.union(*(other.shared for other in children[place + 1 :]))

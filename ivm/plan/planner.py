@@ -11,8 +11,9 @@ from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
 from ivm.plan.columns import is_supported, lists_pairs
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
-from ivm.plan.join_order import Distinct, JoinOrders
+from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
+from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -53,6 +54,7 @@ def make_plans(
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
     scans: bool = True,
+    heavy: Heavy = none_heavy,
 ) -> tuple[Plan, ...]:
     """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
@@ -72,7 +74,7 @@ def make_plans(
             plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
             plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
-            plans.append(_cheapest(conjunction, distinct, maintenance))
+            plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
     return tuple(plans)
 
 
@@ -112,6 +114,7 @@ def make_recursive_plans(
     recursive: frozenset[str],
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
+    heavy: Heavy = none_heavy,
 ) -> Recursive:
     """Return the plans of a rule of a stratum with the views `recursive`; otherwise as `make_plans`.
 
@@ -130,11 +133,11 @@ def make_recursive_plans(
             orders, first = saved[i].probes, saved[len(rule.body) + i].plan if not once else ()
             plan = conjunction.plan(saved[i].plan)
         else:
-            weighed = JoinOrders(conjunction, distinct)
+            weighed = JoinOrders(conjunction, distinct, heavy)
             probed = len(own) if once else len(conjunction.atoms)
             orders = [weighed.below(t)[0] for t in range(probed)]
-            first = () if once else JoinOrders(search, distinct).below(0)[0]
-            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest())
+            first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
+            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
         plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
         if not once:
@@ -143,16 +146,17 @@ def make_recursive_plans(
     return Recursive(tuple(plans), tuple(searches))
 
 
-def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:
+def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
     """Return the cheapest plan, with the choice of its maintenance.
 
     Probing costs about one operation per binding of a changed row, in one version, and stores no trace.  So AUTO
     chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
-    orders = JoinOrders(conjunction, distinct)
+    orders = JoinOrders(conjunction, distinct, heavy)
     if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
         return planned
-    plan = conjunction.plan(*orders.cheapest())
+    plan = conjunction.plan(*orders.cheapest)
+    plan = replace(plan, estimates=orders.bindings(plan.variables))
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
@@ -198,21 +202,24 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     few = any(is_membership(trie.index.predicate) for trie in plans[0].tries)
     constant = maintenance == ONCE and any(b.kind == EQ and not b.others for b in plans[0].bounds)
     if few or constant:
-        rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
-        if rows > COLUMN_ROWS * orders.cheapest()[1]:
+        read = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
+        if read > COLUMN_ROWS * orders.cheapest[1]:
             return None
+    rows = [orders.rows(conjunction.atoms[t].atom.predicate) for t in positive]
+    estimates = (*rows, orders.bindings(plans[0].variables)[-1])
+    plans = [replace(one, in_columns=True, estimates=estimates) for one in plans]
     if maintenance == ONCE:
-        return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
+        return replace(plans[0], once=True, choice="evaluated once")
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
     costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, in_columns=True, choice=NO_SENSORS)
+        return replace(plan, choice=NO_SENSORS)
     ways = [orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     probes = tuple(map(conjunction.plan, ways))
-    return replace(plan, probes=probes, in_columns=True, pace=orders.pace(ways), choice=choice)
+    return replace(plan, probes=probes, pace=orders.pace(ways), choice=choice)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:
