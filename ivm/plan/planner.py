@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
-from ivm.plan.columns import is_supported, lists_pairs
+from ivm.plan.columns import is_linked, is_supported, lists_pairs
 from ivm.plan.conjunction import Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import JoinOrders
@@ -147,18 +147,28 @@ def make_recursive_plans(
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
+    """Return the cheapest plan, with the choice of its maintenance, and how many rows each step is to find."""
+    orders = JoinOrders(conjunction, distinct, heavy)
+    plan = _chosen(conjunction, orders, distinct, maintenance)
+    estimates = orders.bindings(plan.variables)
+    if plan.in_columns:
+        positive = [a.atom.predicate for a in conjunction.atoms if not a.negated]
+        estimates = (*map(orders.rows, positive), estimates[-1])
+    return replace(plan, estimates=estimates)
+
+
+def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan:
     """Return the cheapest plan, with the choice of its maintenance.
 
     Probing costs about one operation per binding of a changed row, in one version, and stores no trace.  So AUTO
     chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
-    orders = JoinOrders(conjunction, distinct, heavy)
     if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
         return planned
     plan = conjunction.plan(*orders.cheapest)
-    plan = replace(plan, estimates=orders.bindings(plan.variables))
+    linked = _is_found_by_links(conjunction, replace(plan, once=maintenance == ONCE), orders, distinct)
     if maintenance == ONCE:
-        return replace(plan, once=True, choice="evaluated once")
+        return replace(plan, once=True, in_columns=linked, choice="evaluated once")
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
@@ -168,6 +178,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, mainte
         )
     if maintenance == MATCH:
         return replace(plan, choice="matched, as requested")
+    plan = replace(plan, in_columns=linked)
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
@@ -179,7 +190,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, mainte
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
-    return replace(plan, choice=f"matched: {figures}")
+    return replace(plan, in_columns=False, choice=f"matched: {figures}")
 
 
 def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
@@ -191,23 +202,15 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
-    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]):
+    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
-    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
-    needed = frozenset(
-        v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plans[0].computed))
-    )
-    if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
+    flat = not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
+    if flat and lists_pairs(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0])):
         return None  # flat tries list the pairs of two relations faster
-    few = any(is_membership(trie.index.predicate) for trie in plans[0].tries)
-    constant = maintenance == ONCE and any(b.kind == EQ and not b.others for b in plans[0].bounds)
-    if few or constant:
-        read = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
-        if read > COLUMN_ROWS * orders.cheapest[1]:
-            return None
-    rows = [orders.rows(conjunction.atoms[t].atom.predicate) for t in positive]
-    estimates = (*rows, orders.bindings(plans[0].variables)[-1])
-    plans = [replace(one, in_columns=True, estimates=estimates) for one in plans]
+    first = replace(plans[0], once=maintenance == ONCE)
+    if _reads_little(first, orders, distinct):
+        return None
+    plans = [replace(one, in_columns=True) for one in plans]
     if maintenance == ONCE:
         return replace(plans[0], once=True, choice="evaluated once")
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
@@ -220,6 +223,29 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     probes = tuple(map(conjunction.plan, ways))
     return replace(plan, probes=probes, pace=orders.pace(ways), choice=choice)
+
+
+def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
+    """Return whether some relations of a plan share no variable, and its bindings are found by ranges, or counted."""
+    if plan.nulls or not is_supported(plan) or not is_linked(plan) or _reads_little(plan, orders, distinct):
+        return False
+    if not is_linked(plan, ranges=True):
+        return True
+    return not lists_pairs(plan, conjunction.stored_keys, _needed(conjunction, plan))
+
+
+def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:
+    """Return the variables from which the heads follow."""
+    rule = conjunction.rule
+    return frozenset(v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed)))
+
+
+def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
+    """Return whether constants of a query, or memberships, leave a join less to do than passing over the relations."""
+    few = any(is_membership(trie.index.predicate) for trie in plan.tries)
+    constant = plan.once and any(b.kind == EQ and not b.others for b in plan.bounds)
+    rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
+    return (few or constant) and rows > COLUMN_ROWS * orders.cheapest[1]
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

@@ -1,4 +1,4 @@
-"""A compiler's borrow check: a dozen recursive views over one another, of which each function's facts are a small part."""
+"""A borrow check of a compiler: a dozen recursive views over one another; one function has few of the facts."""
 
 from tests.support.mirror import Mirror
 from tests.support.programs.borrow_check import DECLARATIONS, RULES, Facts, crate
