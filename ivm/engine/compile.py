@@ -24,7 +24,8 @@
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
-    memberships   are joined with helpers of their constants           plan/rewrite/memberships.py
+    memberships   are joined with helpers of their constants,          plan/rewrite/memberships.py
+                  and so are ranges of texts, in queries
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
     negations     likewise
@@ -76,7 +77,7 @@ from ivm.plan.rewrite.helpers import (
     refuse_failures,
 )
 from ivm.plan.rewrite.magic import pass_constants
-from ivm.plan.rewrite.memberships import lift_memberships
+from ivm.plan.rewrite.memberships import lift_memberships, seek_texts
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
 from ivm.views.levels import share_levels
@@ -210,6 +211,9 @@ def with_block(
     if rewrites.levels and not once:
         program = share_levels(program)
     program = lift_memberships(program)
+    if once:
+        program = seek_texts(program, known, store)
+        layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
     program = lift_computed(program)
     program = lift_negations(program)

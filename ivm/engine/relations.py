@@ -12,6 +12,8 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from ivm.errors import EditError, Where
 from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
@@ -50,6 +52,10 @@ class Relations:
     def rows(self, name: str) -> int:
         """Return how many rows a predicate has; ROWS_ASSUMED for one that is not stored yet."""
         return self._relations.tree(name).count if name in self._relations else ROWS_ASSUMED
+
+    def texts_between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        return self.encode.between(low, high, most)
 
     def _has(self, name: str) -> bool:
         return name in self._relations and name not in self._views

@@ -193,11 +193,14 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     txn.create(predicate.name, Schema(columns, key), key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
-def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
-    """Insert rows of constants into relations that the rewriting of a query created."""
+def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray]) -> None:
+    """Insert rows of constants, or words int64[columns, n], into relations that the rewriting of a query created."""
     encode = Encoder(txn)
     for name, rows in seeds.items():
-        words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
+        if isinstance(rows, np.ndarray):
+            words = rows
+        else:
+            words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
         txn.apply(name, np.full(words.shape[1], INSERT), words)
 
 
