@@ -4,7 +4,8 @@
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
 without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation,
-heads that copy columns of bindings, count them or add one up. Functions and sums are checked afterwards. Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
+heads that copy columns of bindings, count them or add one up. Functions and sums are checked afterwards. Of the plans
+that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
 import time
