@@ -251,6 +251,10 @@ class Engine(PlanningFiller):
                 trees, deltas = schedule.changes_of(name)
                 self.before |= trees
                 self._note_change(name, deltas)
+            if inserted and name in schedule.checked:
+                self._check_rows(name, next(iter(schedule.changes_of(name)[1].values())))
+        if done < len(schedule.steps):
+            self.state_changes |= schedule.state_changes()
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
         """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""
@@ -274,11 +278,16 @@ class Engine(PlanningFiller):
         if not len(actions):
             return
         change = Delta(actions, rows[: layout.visible])
-        if layout.kind == SUM:
-            check_sums(self.txn, self._predicate(name), change.rows[:, actions == INSERT])
+        self._check_rows(name, change)
+        self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
+
+    def _check_rows(self, name: str, change: Delta) -> None:
+        """Raise RangeError for a sum that its type cannot hold, FunctionConflictError for two values of a key."""
+        stored = self.installed.stored[name]
+        if stored.layout.kind == SUM:
+            check_sums(self.txn, self._predicate(name), change.rows[:, change.actions == INSERT])
         if stored.checked:
             self._check_function(name, change)
-        self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
 
     def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """Edit a state, for the first of the aggregates that share it; return its delta, which all of them use."""

@@ -3,8 +3,9 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
-without a separate state, plans that are probed by whole keys or scan a relation, heads that copy columns of bindings.
-Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
+without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation,
+heads that copy columns of bindings, count them or add one up. Functions and sums are checked afterwards. Of the plans
+that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
 import time
@@ -21,15 +22,32 @@ from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
 from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
+from ivm.lang.types import word_range
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import FlushRoom, PageAccounts, Queues, TypedKernel
-from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
+from ivm.views.layouts import FALLING, PLAIN, SUM, SUPPORT
+from pagestore.compiled import CURSOR_WORDS, FlushRoom, PageAccounts, Queues, TypedKernel
+from pagestore.host import (
+    ALONE,
+    FEW,
+    KEYS_MAX,
+    MOST,
+    TREE_WORDS,
+    WORD_MAX,
+    WORD_MIN,
+    EditQueue,
+    Edits,
+    Pages,
+    Transaction,
+    Tree,
+)
 
+HOW = {PLAIN: kernel.ROWS, SUPPORT: kernel.COUNTED, SUM: kernel.SUMMED, FALLING: kernel.FALLING}
+NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
 CARRY = TypedKernel(
@@ -130,8 +148,8 @@ def carry(
     if done < len(schedule.steps):
         return None, done
     seconds, found = time.perf_counter() - started, schedule.accounts()
-    for _, operations, _, _ in found:
-        if operations > EXCESS_FREE:
+    for name, operations, inserted, _ in found:
+        if operations > EXCESS_FREE or (inserted and name in schedule.checked):
             return None, done
     return {name: Account(seconds, count, 0, inserted, erased) for name, count, inserted, erased in found}, None
 
@@ -143,24 +161,33 @@ class Schedule:
         self._installed, self.steps = installed, steps_of(installed, names)
         plain = [*takewhile(partial(_is_plain, installed), self.steps)]
         self._plain = len(plain)
+        parts = (3 if isinstance(step, Flush) and installed.layouts[step.name].fold else 1 for step in plain)
+        self._steps = [number for number, n in enumerate(parts) for _ in range(n)]  # of which each of the kernel's is
+        self._at = 0  # where the kernel stopped
         self.is_plain = bool(plain) and plain == self.steps  # whether all steps may be the kernel's
         self.names = sorted(names.union(*map(_touched, plain)))
-        self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.stored[name] for name in self.names]
+        folds = [(name, one.layout.fold) for name, one in zip(self.names, kept, strict=True)]
+        states = [(name, fold.state) for name, fold in folds if fold and fold.is_first]
+        self._folds = {state.name: name for name, state in states}  # views by the names of their states
+        groups = [*self.names, *self._folds]
+        self._numbers = {name: number for number, name in enumerate(groups)}
         self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
-        ends = accumulate((len(one.names) for one in kept), initial=0)
-        self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
+        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
+        self._shapes += [EditQueue((state.name,), ALONE, state.visible) for _, state in states]
+        ends = accumulate((len(shape.names) for shape in self._shapes), initial=0)
+        self.firsts = dict(zip(groups, ends, strict=False))  # the first of each group's trees
         for name, one in zip(self.names, kept, strict=True):
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
-        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
+        self.checked = {name for name in self.names if _may_be_refused(installed, name)}
         self._catalog: object = None
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
         self._accounts = [
-            (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
-            for name, first in self.firsts.items()
+            (name, self.firsts[name], [plan for plan, step in enumerate(follows) if name in step.rule.writes])
+            for name in self.names
         ]
         if plain:
             self._fixed = self._lay_out(plain)
@@ -185,10 +212,12 @@ class Schedule:
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
-        done = self._carried(txn, 0)
-        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
-            done = self._carried(txn, done)
-        return done
+        self._at = self._carried(txn, 0)
+        if (
+            0 < self._at < len(self._steps) and self._fixed.steps[self._at, kernel.KIND] == kernel.FLUSH
+        ):  # usually it ran out of pages
+            self._at = self._carried(txn, self._at)
+        return self._steps[self._at] if self._at < len(self._steps) else self._plain
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
         """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
@@ -222,9 +251,22 @@ class Schedule:
         return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
 
     def waiting(self) -> dict[str, list[Edits]]:
-        """Return the edits still pending, by predicate."""
-        left = enumerate(self.queues.waits.tolist())
-        return {self.names[g]: [self.queues.waiting(g)] for g, n in left if n}
+        """Return the edits still pending, by predicate; those of a state by its view, unless the state has changed."""
+        found, views = dict[str, list[Edits]](), {*self._folds.values()}
+        for name, number in self._numbers.items():
+            if self.queues.waits[number] and name not in views:
+                found[self._folds.get(name, name)] = [self.queues.waiting(number)]
+        return found | {self._folds[state]: [NO_EDITS] for state in self.state_changes()}
+
+    def state_changes(self) -> dict[str, Edits]:
+        """Return the change of a state, by its name, if the kernel stopped after it and before the view followed."""
+        at, steps = self._at, self._steps
+        if not 0 < at < len(steps) or steps[at] != steps[at - 1]:
+            return {}
+        step = self.steps[steps[at]]
+        assert isinstance(step, Flush), "only these are several steps of the kernel"
+        (state,) = (state for state, view in self._folds.items() if view == step.name)
+        return {state: self.queues.changes(self.firsts[state])}
 
     def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
         """Return the plain steps as engine/kernels/schedule.py takes them."""
@@ -235,8 +277,14 @@ class Schedule:
         copies: list[int] = []
         lists: tuple[list[Any], ...] = [], [], [], []
         probes, indices, sources, heads = lists
+        folds: list[Sequence[int]] = []
         for step in plain:
             if isinstance(step, Flush):
+                fold = self._installed.layouts[step.name].fold
+                if fold:
+                    state = fold.state.name
+                    steps += (kernel.FLUSH, self._numbers[state]), (kernel.FOLD, len(folds))
+                    folds.append((self.firsts[state], fold.group, fold.state.falling, self._numbers[step.name]))
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
             assert isinstance(step, Follow), "a recursive stratum is not plain"
@@ -256,15 +304,16 @@ class Schedule:
                 probes += table.tolist()
                 indices += map(self._number_of, laid.indices)
                 sources += [self._number_of(index) for index, _ in probed(plan)]
-            for name, counted, columns in self._installed.heads[plan].copies:
-                heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
+            for name, how, columns in self._installed.heads[plan].copies:
+                heads.append((self._numbers[name], HOW[how], len(copies), len(copies) + len(columns)))
                 copies += [places[column] for column in columns]
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
         self._reach = Reach(scanned)
         words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
         return ScheduleTable(
-            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, self._reach.conditions
-        )
+            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, _table(folds),
+            self._reach.conditions,
+        )  # fmt: skip
 
     def _number_of(self, index: Index) -> int:
         """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
@@ -279,8 +328,9 @@ class Schedule:
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans))
-        )
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans)),
+            words(KEYS_MAX), words(CURSOR_WORDS),
+        )  # fmt: skip
         run = ProbeRun(
             words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
             words((width, MOST)), words((0, 1, 1)), slices_room(atoms, page_words),
@@ -323,14 +373,21 @@ def _touched(step: Step) -> tuple[str, ...]:
 def _is_plain(installed: Installed, step: Step) -> bool:
     """Return whether the kernel can run this step."""
     if isinstance(step, Flush):
-        kept = installed.stored[step.name]
-        return not (kept.layout.fold or kept.checked)
+        fold = installed.layouts[step.name].fold
+        return fold is None or fold.is_first
     if isinstance(step, Settle | Scan):
         return False
     if step.plan.is_scan:
         return tested(step.plan).exact and bool(installed.heads[step.plan].copies)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
+
+
+def _may_be_refused(installed: Installed, name: str) -> bool:
+    """Return whether the rows of a predicate are checked: a function may get two values, or a sum be out of range."""
+    stored, predicate = installed.stored[name], installed.program.predicates[name]
+    limited = stored.layout.kind == SUM and predicate.value and word_range(predicate.value) != (WORD_MIN, WORD_MAX)
+    return stored.checked or bool(limited)
 
 
 def _keys(installed: Installed, index: Index) -> int:

@@ -147,8 +147,8 @@ CALLS = {  # functions of Python that a transaction of one row calls: in the med
     "triangles": (TRIANGLE, 184, 256),
     "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 184, 256),
     "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 231, 304),
-    "a sum": ("q[x] = t <- agg<<t = sum(y)>> edge(x, y).", 353, 404),
-    "a least": ("q[x] = t <- agg<<t = min(y)>> edge(x, y).", 472, 534),
+    "a sum": ("q[x] = t <- agg<<t = sum(y)>> edge(x, y).", 184, 256),
+    "a least": ("q[x] = t <- agg<<t = min(y)>> edge(x, y).", 184, 256),
 }
 
 
