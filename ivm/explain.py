@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
+from ivm.engine.rows import Source
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables

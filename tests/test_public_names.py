@@ -41,10 +41,10 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages ROWS_SHOWN
-        Relation Rope SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
+        Relation Rope Runs SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
-        bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode first_from
-        float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
+        bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode external_sort
+        first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice last_before local_path message one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache

@@ -18,18 +18,19 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Account, check_sums, naming_the_rule, out_of_range, unordered
+from ivm.engine.fill import Account, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.kept import Kept
 from ivm.engine.recursion.compiled import Allowed, CompiledStratum, compiled
 from ivm.engine.recursion.fixpoint import STEP_ROWS, STEPS_FREE
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
+from ivm.engine.rows import check_sums, out_of_range
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.join import within_memory
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import maintain
-from ivm.maintenance.surgery import Delta, net_changes, visible_difference
+from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
 from ivm.plan.columns import ColumnJoin, is_exchangeable
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
@@ -420,8 +421,12 @@ class Engine(PlanningFiller):
     def _note_difference(self, name: str, old: Mapping[Index, Tree]) -> None:
         """Record how the trees of a predicate differ from their old ones, in their visible columns."""
         stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
-        actions, rows = delta(self.txn.pages, old[stored.indices[0]], self.txn.tree(name))
-        change = net_changes(actions, rows[:visible], stored.layout.keys)
+        before, after = old[stored.indices[0]], self.txn.tree(name)
+        if before.count:
+            actions, rows = delta(self.txn.pages, before, after)
+            change = net_changes(actions, rows[:visible], stored.layout.keys)
+        else:
+            change = insertions(self.txn.pages, after, visible)
         self.before |= old
         if not change:
             return

@@ -7,7 +7,7 @@ that reaches them.  So are rules for which following a change took far more oper
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
@@ -16,9 +16,9 @@ from ivm.engine.compile import planned_anew
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.relations import Relations
+from ivm.engine.rows import Waiting
 from ivm.join.join import Budget, Stopped
 from ivm.plan.planner import chosen_of, keep_alike
-from pagestore.host import Edits
 
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and
 # more than EXCESS_FREE, which take some milliseconds.
@@ -57,15 +57,15 @@ class PlanningFiller(Filler):
         """Take note of the rows that each step of a rule's plan found."""
         self._found.setdefault(rule.number, {})[number] = found
 
-    def insertions(self, rule: int, number: int, budget: Budget | None = None) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits of a plan of a rule, by another plan if this one turns out to be wrong."""
+    def add_bindings(self, rule: int, number: int, waiting: Waiting, budget: Budget | None = None) -> None:
+        """Add the edits of a plan of a rule, by another plan if this one turns out to be wrong."""
         owner = self.installed.numbered[rule]
         budget = self._budget(owner, number)
         try:
-            yield from super().insertions(rule, number, budget)
+            super().add_bindings(rule, number, waiting, budget)
         except Stopped:
             super().note_operations(owner, budget.spent)
-            yield from super().insertions(rule, number)
+            super().add_bindings(rule, number, waiting)
 
     def _budget(self, rule: InstalledRule, number: int) -> Budget:
         """Return the operations that a plan may take before it is replaced, if there is a better one."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import STOCK_MAX, Budget, Join, MemoryUse, Run, concatenated, within_memory
+from ivm.join.join import STOCK_MAX, Budget, Join, MemoryUse, Run, Sink, concatenated, within_memory
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
@@ -56,11 +56,12 @@ def evaluate(
     threads: int = 1,
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
+    sink: Sink | None = None,
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
-    `listed` are the levels whose values must be listed; None means all.  Raises CorruptionError, RangeError,
-    RoomError, and Stopped by a budget.
+    `listed` are the levels whose values must be listed; None means all.  A `sink` takes those bindings that do not fit
+    into memory.  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
@@ -71,7 +72,7 @@ def evaluate(
 
     def new() -> Run:
         join = FlatJoin(layout) if layout else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
-        join.memory, join.budget = memory, budget or join.budget
+        join.memory, join.budget, join.sink = memory, budget or join.budget, sink or join.sink
         return join
 
     if len(ranges) == 1:

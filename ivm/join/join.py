@@ -77,6 +77,24 @@ class Budget:
             if self._stopped:
                 raise Stopped
 
+    def lift(self) -> None:
+        """Set no limit any more, since what was found so far has been used."""
+        with self._lock:
+            self._most = inf
+
+
+class Sink(NamedTuple):
+    """What takes bindings out of memory while an evaluation goes on, once `is_due`, given the bytes of one thread's.
+
+    `take` is called with batches int64[L + V, n], and with how many bindings each binding represents, if that is known.
+    """
+
+    is_due: Callable[[int], bool]
+    take: Callable[[list[np.ndarray], list[np.ndarray]], object]
+
+
+NO_SINK = Sink(lambda held: False, lambda batches, times: None)
+
 
 class MemoryUse:
     """The rows that one evaluation holds, over all its threads, and the step that makes them.
@@ -109,6 +127,12 @@ class MemoryUse:
             self._looked = self._size
         self._look()
 
+    def release(self, size: int) -> None:
+        """Take back some bytes, of rows that are no longer in memory."""
+        with self._lock:
+            self._size -= size
+            self._looked = min(self._looked, self._size)
+
     def hold(self, rows: int, size: int) -> None:
         """Count these rows and bytes in place of those so far.  Raises RoomError like `add`."""
         more, self.rows = size - self._size, 0
@@ -117,14 +141,16 @@ class MemoryUse:
     def _look(self) -> None:
         for limit in limits():
             if limit.left < self._looked:
-                why = f"{_bytes(limit.left)} of {limit.whose} are left, too little to go on"
+                why = f"{shown_bytes(limit.left)} of {limit.whose} are left, too little to go on"
             elif self._allowed is not None:
                 if self._looked <= self._allowed:
                     continue
-                why = f"one evaluation may take {_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
+                why = (
+                    f"one evaluation may take {shown_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
+                )
             elif self._looked > (share := _share()) * limit.whole:
                 why = (
-                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {_bytes(limit.whole)} "
+                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {shown_bytes(limit.whole)} "
                     "(IVM_MEMORY_SHARE=0.5 allows half)"
                 )
             else:
@@ -133,7 +159,7 @@ class MemoryUse:
 
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
-        return f"{self.rows:,} rows so far take {_bytes(self._size)}"
+        return f"{self.rows:,} rows so far take {shown_bytes(self._size)}"
 
 
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
@@ -250,7 +276,8 @@ def _fields(file: Path) -> dict[str, int]:
     return {name: int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
 
 
-def _bytes(count: int) -> str:
+def shown_bytes(count: int) -> str:
+    """Return a number of bytes for a message."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
 
 
@@ -285,7 +312,7 @@ class Run(ABC):
         self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory, self.budget = MemoryUse(), Budget(inf, float)
+        self.memory, self.budget, self.sink = MemoryUse(), Budget(inf, float), NO_SINK
 
     def stock(self, buffers: int) -> None:
         """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
@@ -332,7 +359,7 @@ class Run(ABC):
 
         Raises RoomError, and Stopped.
         """
-        kept, spent = [], 0
+        kept, spent, held = [], 0, 0
         self.memory.begin()
         for out, rows in self:
             if 4 * out.shape[1] > self._size[1]:
@@ -343,7 +370,14 @@ class Run(ABC):
             kept.append((out, trace))
             self.memory.add(out.shape[1], out.nbytes + sum(part.nbytes for part in trace))
             self.budget.spend(self.operations - spent)
-            spent = self.operations
+            spent, held = self.operations, held + out.nbytes
+            if self.sink.is_due(held):
+                self.budget.lift()
+                self.sink.take([rows for rows, _ in kept], self.times)
+                kept = [(rows[:, :0], trace) for rows, trace in kept] if self._widths else []
+                self.times = [times[:0] for times in self.times[: len(kept)]]
+                self.memory.release(held)
+                held = 0
         return kept
 
     def _buffer(self) -> np.ndarray:

@@ -16,7 +16,7 @@ the first two lines say what is kept and what an edit costs; then the plan:
   trie, absent     an atom, or a negated one: by which index it is read, and
                    how its changes are followed
   scan, columns    one relation read in one pass, or looked up by columns
-  rows             of each step, as estimated, and as found in the last evaluation
+  rows             of each step: estimated, and found when evaluated last
   bound, filter    conditions that the join knows, and those tested after it
   points, range    aggregates over ranges of keys
   stratum, ranks   views that read themselves"""

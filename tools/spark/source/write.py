@@ -35,12 +35,13 @@ from pagestore.host import (
     Transaction,
     WritableRelation,
     encode,
+    external_sort,
     local_path,
     recorded_dependants,
 )
 
 from ...loading.edit import append, delete, upsert
-from ...loading.fill import Conflicts, Filled, fill, rising, sort
+from ...loading.fill import Conflicts, Filled, fill, rising
 from .options import Options, OptionsError, store_at
 from .sentences import sentences_first
 from .types import arrow_schema, spark_type, stored_schema, stored_type
@@ -267,7 +268,7 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         txn.truncate(relation.name)
         fill(txn, relation, words, MEMORY, source, lambda rows: None, ONE_EACH)
     elif operation == UPSERT:
-        ordered = sort(words(), len(relation.schema.key), MEMORY)
+        ordered = external_sort(words(), len(relation.schema.key), MEMORY)
         conflicts = Conflicts()
         upsert(txn, relation, rising(ordered, len(relation.schema.key), Filled(), conflicts))
         conflicts.refuse(txn, relation, source, ONE_EACH)
