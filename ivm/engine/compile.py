@@ -31,6 +31,7 @@
     negations     likewise
     failures      of helpers are refused
     nullable      columns of helpers are found                         lang/nulls.py
+    disjunctions  over one relation are read by their aggregate        plan/rewrite/disjunctions.py
     order         each rule after those that it reads                  lang/program.py
     plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
 
@@ -68,6 +69,7 @@ from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
 from ivm.plan.plan import SCANNED, Plan
 from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
+from ivm.plan.rewrite.disjunctions import fold_bodies
 from ivm.plan.rewrite.helpers import (
     lift_computed,
     lift_constants,
@@ -219,6 +221,8 @@ def with_block(
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)
+    if rewrites.scans:
+        program = fold_bodies(program)
     whole = known.including(program)
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)

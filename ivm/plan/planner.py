@@ -9,7 +9,7 @@ from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
 from ivm.plan.columns import is_linked, is_supported, lists_pairs
-from ivm.plan.conjunction import Conjunction, ScanConjunction
+from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
@@ -63,6 +63,9 @@ def make_plans(
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
     plans = list[Plan]()
+    if rule.aggregates and len(rule.body) > 1:  # see rewrite/disjunctions.py
+        plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
+        return (replace(plan, once=maintenance == ONCE),)
     for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
             plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()

@@ -131,6 +131,9 @@ WORK = {  # pages read by the install and by an edit of fact, rows that pass by,
         150, 8, N, "scan      of fact(_, a, b, v): columns a, b, v",
     ),
     "s(a) <- fact(_, a, b, v), b < 50, (v = 1 ; v > 7).": (150, 8, N, "filter    (v = 1 ; v > 7)"),
+    "s[b] = t <- agg<<t = sum(x)>> fact(i, a, b, v), x = v * 3, (a < 50 ; v = 3, i > 7 ; b = 2).": (
+        150, 8, N, "filter    (a < 50 ; v = 3, i > 7 ; b = 2)",
+    ),
     "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _, _): columns i, a"),
     "s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).": (
         150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _, a, b",
