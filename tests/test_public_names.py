@@ -80,7 +80,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
-        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
+        explain in_sql_transaction insert install lint predicates prepare query repair replace replan rope rules_of set
         sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
         violations why why_changed
     """,
