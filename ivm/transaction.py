@@ -113,17 +113,18 @@ class Maintainer:
         self.evaluated = frozenset(evaluated)
         if not self.subscriptions:
             return
+        names = {n: engine.installed.whole(n) for n in self.subscriptions}
         deltas = {
             n: delta
-            for n in self.subscriptions
-            if (delta := other_changes[n] if n in other_changes else engine.change_of(n))
+            for n, whole in names.items()
+            if (delta := other_changes[whole] if whole in other_changes else engine.change_of(whole))
         }
         if not deltas:
             return
         with self.store.snapshot() as snap:
             tables = {}
             for name, delta in deltas.items():
-                predicate = engine.installed.program.predicates[name]
+                predicate = engine.installed.program.predicates[names[name]]
                 texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})

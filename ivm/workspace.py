@@ -151,6 +151,13 @@ class Workspace(WorkspaceEdits):
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
+    def replace(self, name: str, text: str, **options: Any) -> None:
+        """Install a text instead of the block of a name, if there is one: `install` with `replace`, and its options.
+
+        Views whose rules and inputs are the same keep their pages; of rules that come or go, only these are evaluated.
+        """
+        self.install(text, name, replace=True, **options)
+
     def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
         """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
 
@@ -544,9 +551,8 @@ class Workspace(WorkspaceEdits):
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        rules = self._rules_now()
-        rules.predicate(name)
-        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
+        self._rules_now().predicate(name)
+        return self._maintainer.subscriptions.add(name, on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
         """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.

@@ -85,7 +85,7 @@ MEMBERS = {  # of each class that is handed to users
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
         delete_where evaluate evaluated exec explain in_sql_transaction insert install lint predicates prepare
-        preview query repair replan rope rules_of set sql stats strict subscribe trace trace_distance
+        preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
         transaction transaction_async uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",

@@ -144,7 +144,7 @@ class Engine(PlanningFiller):
         waiting = {name: [*parts] for name, parts in removed.items()}
         for name, parts in self.contributions(added).items():
             waiting.setdefault(name, []).extend(parts)
-        rules = {*kept.rules, *added}
+        rules = {*kept.rules, *added, *(rule for patch in kept.patches.values() for rule in patch.partly)}
         schedule = schedule_of(self.installed, frozenset(waiting))
         steps = [one for one in schedule.steps if isinstance(one, Flush) or rules.issuperset(one.rules)]
         self._run(schedule, steps, waiting)
