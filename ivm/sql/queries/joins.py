@@ -72,6 +72,8 @@ class Joins:
         if (node.method or "").upper() == "ASOF":
             self.join(self._nearest(node))
             return
+        if (node.method or "").upper() == "POSITIONAL":
+            raise SqlError("POSITIONAL JOIN takes rows by their place, and tables have no order: join by a key", node)
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return

@@ -110,6 +110,8 @@ def _least(type_: SqlType) -> Lit:
 def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
     """Return variables whose order, all upward or all downward, is that of a key."""
     value = builder.define(body, key.value)
+    if value.type.element is not None:
+        raise SqlError("lists have no order that is kept: ORDER BY one of their values")
     if value.type == BOOLEAN:
         value = builder.define(body, convert(value, INTEGER))
     found: list[Term] = []
