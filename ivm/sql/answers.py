@@ -31,6 +31,7 @@ class Finished(NamedTuple):
     weighs: bool
     columns: list[tuple[str, Typed]]
     notes: list[str]
+    costs: list[str]  # those of the notes that say what an edit costs beyond its change
     wide: tuple[str, ...] = ()  # the relations that have the columns, if one cannot have all of them
     keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
     texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
@@ -61,9 +62,9 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
         texts.append(builder.text())
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]
-    notes = [*builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
+    notes = [*builder.costs, *builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
     columns = typed(columns[: len(rows.columns)], rows)
-    return Finished(builder.text(), weighs, columns, notes, tuple(parts), len(keys), tuple(texts))
+    return Finished(builder.text(), weighs, columns, notes, builder.costs, tuple(parts), len(keys), tuple(texts))
 
 
 def typed(columns: list[tuple[str, Typed]], rows: Rows) -> list[tuple[str, Typed]]:
@@ -112,7 +113,7 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
     else:
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
-    return Finished(builder.text(), weighs, columns, builder.notes)
+    return Finished(builder.text(), weighs, columns, [*builder.costs, *builder.notes], builder.costs)
 
 
 def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:

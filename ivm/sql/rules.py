@@ -108,7 +108,8 @@ class Builder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rules: list[Rule] = []
-        self.notes: list[str] = []  # what keeping the view costs beyond its change
+        self.costs: list[str] = []  # what an edit costs beyond its change
+        self.notes: list[str] = []
         self.uses_one = False
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.errors import OptionError
 from ivm.sql.errors import SqlError
 from pagestore.errors import VersionError
 
@@ -315,3 +316,56 @@ def test_lists_and_intervals_are_read_as_such(ws: ivm.Workspace) -> None:
     assert rows(ws, "DESCRIBE l")[1][:2] == ("d", "DECIMAL(8,2)[]")
     answer = ws.sql("SELECT w FROM v WHERE k = 1")
     assert answer is not None and answer.to_arrow().column("w").to_pylist() == [pa.MonthDayNano([0, -1, -3600 * 10**9])]
+
+
+@pytest.mark.parametrize(
+    ("query", "cost"),
+    [
+        ("SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS r FROM t", "window functions"),
+        ("SELECT k FROM t ORDER BY d LIMIT 2", "LIMIT"),
+        ("SELECT DISTINCT ON (a) a, k FROM t ORDER BY a, k", "DISTINCT ON"),
+        ("SELECT t.k, u.c FROM t ASOF JOIN u ON t.k >= u.k", "ASOF JOIN"),
+        ("SELECT a, sum(d) FROM t LEFT JOIN u USING (k) GROUP BY a HAVING count(c) = 0", ""),
+        ("SELECT a, string_agg(b, ',') FROM t GROUP BY a", ""),
+    ],
+)
+def test_strict_refuses_what_costs_more_than_its_change(ws: ivm.Workspace, query: str, cost: str) -> None:
+    text = f"CREATE MATERIALIZED VIEW v AS {query}"
+    if cost:
+        with pytest.raises(SqlError, match=rf"^sql:1:\d+: v: {cost}.* incremental='strict' keeps no such view"):
+            ws.sql(text, incremental="strict")
+        assert "v" not in ws
+        with pytest.warns(UserWarning, match=f"v: {cost}"):
+            ws.sql(text)
+    else:
+        ws.sql(text, incremental="strict")
+    assert "v" in ws
+    with pytest.raises(OptionError, match="it is 'auto' or 'strict'"):
+        ws.sql("SELECT 1", incremental="none")
+
+
+def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) -> None:
+    """Python calls do not depend on the machine: 20 ms are about 150,000 of them."""
+    import sys
+
+    parts = "\n".join(
+        f", p{n} AS (\n SELECT a, count(*) AS n,\n sum(d) AS s\n FROM t\n LEFT JOIN u USING (k)\n WHERE c > {n}\n"
+        " GROUP BY a)"
+        for n in range(6)
+    )
+    joins = "\n".join(f"LEFT JOIN p{n} USING (a)" for n in range(6))
+    text = f"EXPLAIN WITH q AS (SELECT a FROM t) {parts}\nSELECT q.a, p0.s, p5.n\nFROM q\n{joins}\nWHERE q.a > 1"
+    assert text.count("\n") >= 50
+    ws.sql(text)
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        ws.sql(text)
+    finally:
+        sys.setprofile(None)
+    assert calls < 160_000

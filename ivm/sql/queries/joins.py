@@ -168,7 +168,7 @@ class Joins:
         order = exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
         items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
         query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
-        self.builder.notes.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
+        self.builder.costs.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
         lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias)))
         return exp.Join(this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true())
 

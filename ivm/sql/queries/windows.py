@@ -40,7 +40,7 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
         if text not in partitions:
             partitions[text] = _Partition(select, by, order.expressions if order else [])
         select.replaced[node.sql()] = partitions[text].value(whole)
-    select.builder.notes.append(
+    select.builder.costs.append(
         "window functions: an edit numbers the partitions that it changes anew, O(rows of the partition)"
     )
 
