@@ -302,11 +302,14 @@ class Workspace(WorkspaceEdits):
             partial(self._sql_in, snap.version, None),
         )
 
-    def sql(self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb") -> Answer | None:
+    def sql(
+        self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb", incremental: str = "auto"
+    ) -> Answer | None:
         """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
 
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
-        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  With incremental="strict" a kept view
+        is refused if an edit may cost more than its change, as under a window.  Raises SqlError, MaintainError.
 
         >>> import ivm
         >>> ws = ivm.open(":memory:")
@@ -320,7 +323,7 @@ class Workspace(WorkspaceEdits):
 
             self._statements = Statements(self)
         with allowing(self.memory):
-            found: Answer | None = self._statements.run(text, parameters, dialect)
+            found: Answer | None = self._statements.run(text, parameters, dialect, incremental)
         return found
 
     @property

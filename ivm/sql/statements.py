@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -13,7 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, RangeError, RuleError
+from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
@@ -139,9 +140,15 @@ class Statements:
     def __init__(self, host: Host, version: int | str | None = None, inside: Transaction | None = None) -> None:
         self.host, self.version, self.inside = host, version, inside
         self.open: Transaction | None = None  # begun by BEGIN
+        self.strict = False
 
-    def run(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+    def run(
+        self, text: str, parameters: Parameters = None, dialect: str = "duckdb", incremental: str = "auto"
+    ) -> Answer | None:
         """Run the statements of a text; return the answer of the last, if it has one."""
+        if incremental not in ("auto", "strict"):
+            raise OptionError(f"incremental={incremental!r}: it is 'auto' or 'strict'")
+        self.strict = incremental == "strict"
         found: Answer | None = None
         for node, explained in parse(text, dialect, parameters):
             try:
@@ -196,7 +203,7 @@ class Statements:
         return None
 
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
-        return {exp.Create: views.create, exp.Drop: tables.drop, exp.Alter: tables.alter}
+        return {exp.Create: partial(views.create, strict=self.strict), exp.Drop: tables.drop, exp.Alter: tables.alter}
 
     def _reader(self) -> Reader:
         return Reader(self.host, self.version, self.inside or self.open)
