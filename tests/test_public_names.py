@@ -59,9 +59,9 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check close commits compact delete_branch diff dump history mode owns page_size path
-        prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction
-        untag uuid vacuum version
+        at backup branch branches changes check close commits compact delete_branch diff dump history mode owns
+        page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed
+        threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
@@ -95,7 +95,8 @@ COMMANDS = {
         truncate completion
     """,
     ivm_command: """
-        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+        install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench
+        completion demo
     """,
 }
 
