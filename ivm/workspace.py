@@ -80,6 +80,13 @@ def open(
     `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
     RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
     compiles; with mode="r", when its rules are first needed.
+
+    >>> import ivm
+    >>> with ivm.open(":memory:") as ws:  # or the path of a file
+    ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+    ...     version = ws.insert("edge", [(1, 2), (2, 3)])
+    ...     list(ws["two"])
+    [(1, 3)]
     """
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
@@ -126,6 +133,11 @@ class Workspace(WorkspaceEdits):
         rounds to derive them, else it raises LimitError; by default, only recursion that computes values is limited.
         Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError if other blocks read
         what a replaced block no longer has; then nothing is changed.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = x -> string(who), int(x). rich(who) <- paid[who] = x, x > 10.", name="shop")
+        >>> ws.install("paid[who] = x -> string(who), int(x). rich(who) <- paid[who] = x, x > 5.", "shop", replace=True)
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
@@ -233,7 +245,17 @@ class Workspace(WorkspaceEdits):
     # -- data
 
     def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
-        """Begin a transaction over extensional predicates; its commit maintains every view."""
+        """Begin a transaction over extensional predicates; its commit maintains every view.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = x -> string(who), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        >>> with ws.transaction("monday") as txn:
+        ...     txn.insert("paid", [("ada", 7), ("bob", 3)])
+        ...     txn.delete("paid", [("bob",)])
+        >>> list(ws["total"])
+        [(7,)]
+        """
         txn = self.store.transaction(message, branch)
         try:
             installed = self.rules_of(txn)
@@ -278,6 +300,13 @@ class Workspace(WorkspaceEdits):
 
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
         or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
+        >>> _ = ws.sql("INSERT INTO paid VALUES (?, ?, ?)", [1, "ada", 250])
+        >>> list(ws.sql("SELECT who, sum(cents) FROM paid GROUP BY who"))
+        [('ada', 250)]
         """
         if self._statements is None:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
@@ -306,6 +335,12 @@ class Workspace(WorkspaceEdits):
 
         It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are as for `install`.
         Raises RuleError, OptionError, MaintainError.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). +edge(1, 2). +edge(2, 3).")
+        ...     list(ws.query("q(x, z) <- edge(x, y), edge(y, z)."))
+        [(1, 3)]
         """
         check_options(1, AUTO, rows_max, rounds_max)
         with within_memory("asking a question"):

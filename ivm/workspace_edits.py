@@ -29,6 +29,7 @@ from pagestore.host import MAIN, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 Edits = str | Callable[[Transaction], Any]
 
@@ -134,7 +135,16 @@ class WorkspaceEdits:
             {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def insert(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     _ = ws.insert("edge", (1, 2))
+        ...     version = ws.insert("edge", [(2, 3), (2, 4)])
+        ...     list(ws["two"])
+        [(1, 3), (1, 4)]
+        """
         return self._edited(name, "insert", rows)
 
     def delete(self, name: str, rows: Any) -> int:
@@ -145,9 +155,30 @@ class WorkspaceEdits:
         """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
         return self._edited(name, "set", rows)
 
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction; return its version."""
+        return self._committed(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: pc.Expression) -> int:
+        """Remove the rows for which a condition is true, as one transaction; return its version.
+
+        >>> import ivm, pyarrow.compute as pc
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("paid[day] = x -> int(day), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        ...     _ = ws.insert("paid", [(1, 10), (2, 20), (3, 30), (4, 40)])
+        ...     _ = ws.delete_range("paid", (2,), (4,))
+        ...     _ = ws.delete_where("paid", pc.field("x") < 20)
+        ...     list(ws["paid"]), list(ws["total"])
+        ([(4, 40)], [(40,)])
+        """
+        return self._committed(lambda txn: txn.delete_where(name, condition))
+
     def _edited(self, name: str, action: str, rows: Any) -> int:
+        return self._committed(lambda txn: getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows))
+
+    def _committed(self, edit: Callable[[Transaction], Any]) -> int:
         with self.transaction() as txn:
-            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
+            edit(txn)
             return txn.commit()
 
     def prepare(self, name: str) -> pagestore.Prepared:
@@ -210,7 +241,7 @@ class CollectedEdits:
 
     def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
         self._commit = commit
-        self._edits: list[Callable[[Transaction], None]] = []
+        self._edits: list[Callable[[Transaction], Any]] = []
         self.version: int | None = None
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
@@ -220,6 +251,14 @@ class CollectedEdits:
     def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
         """Collect a deletion; see Transaction.delete."""
         self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
+
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> None:
+        """Collect a deletion of a range; see Transaction.delete_range."""
+        self._edits.append(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: pc.Expression) -> None:
+        """Collect a deletion by a condition; see Transaction.delete_where."""
+        self._edits.append(lambda txn: txn.delete_where(name, condition))
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Collect rows to set; see Transaction.set."""
