@@ -102,7 +102,8 @@ COMMANDS = {
         rename truncate completion
     """,
     ivm_command: """
-        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+        install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench
+        completion demo
     """,
 }
 

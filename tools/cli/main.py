@@ -61,6 +61,8 @@ IVM = {
     "trace": "how far a view's evaluation at one version is from that at another",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
+    "studio": "a page in the browser: rows, rules, questions, edits with a preview, why, history",
+    "mcp": "a server for agents, on stdin and stdout: questions, why, edits with a preview",
     "bench": "these joins and views compared with others, if installed",
     "completion": "a script that completes this program's commands in bash, zsh or fish",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
@@ -71,6 +73,8 @@ MODULES = {
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
+    ("ivm", "studio"): "serving.studio",
+    ("ivm", "mcp"): "serving.mcp",
     ("pagestore", "completion"): "cli.completion",
     ("ivm", "completion"): "cli.completion",
 }  # all others are in the program's folder of commands, named like the command

@@ -29,7 +29,7 @@ from .uninstall import said
 
 WORDS = (
     "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "DROP", "ALTER",
-    "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
+    "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction, up to a full stop at the end of a line
@@ -119,6 +119,11 @@ def is_sql(text: str) -> bool:
     return first.strip(";\n").upper() in WORDS and not rest.lstrip().startswith(("(", "<-", "->"))
 
 
+def is_edit(text: str) -> bool:
+    """Return whether a text of rules has an edit.  Raises RuleSyntaxError."""
+    return any(isinstance(one, Change) for one in parse(text, "exec"))
+
+
 class Shell:
     """Runs statements and prints their answers, over one workspace, or over one that is opened for each statement."""
 
@@ -148,7 +153,7 @@ class Shell:
             self.rows(relation)
         elif is_sql(statement):
             self.sql(statement)
-        elif any(isinstance(s, Change) for s in parse(statement, "exec")):
+        elif is_edit(statement):
             with self.opened(writes=True) as workspace:
                 version = workspace.exec(statement)
             answer(self.options, {"version": version}, f"version {version}")
