@@ -12,6 +12,7 @@ is exceeded the system refuses memory, which `within_memory` turns into a RoomEr
 """
 
 import errno
+import logging
 import os
 import resource
 from abc import ABC, abstractmethod
@@ -29,8 +30,9 @@ from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
-from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
+from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
+FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -73,6 +75,8 @@ class MemoryUse:
 
         Raises RoomError if they take too large a share of the memory, or more than is left.
         """
+        if FILLING.isEnabledFor(logging.DEBUG):
+            FILLING.debug("%s", f"{self.rows + rows:,} rows")
         with self._lock:
             self.rows += rows
             self._size += size
@@ -275,7 +279,7 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Run until done or a buffer is full."""
+        """Run until done, a buffer is full, or some millions of operations are done."""
 
     @property
     def operations(self) -> int:
@@ -297,6 +301,7 @@ class Run(ABC):
         kept = []
         self.memory.begin()
         for out, rows in self:
+            refuse_stopped()
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:

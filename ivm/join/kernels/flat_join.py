@@ -86,6 +86,7 @@ from ivm.join.kernels.tries import (
     NEXTS,
     OPENS,
     PART_START,
+    PAUSE,
     PHASE,
     ROW_COUNT,
     SEARCH,
@@ -99,7 +100,7 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, on_dema
 
 @kernel
 def run_flat(tries, run, tables, rows_of_bits, output):
-    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left (see arguments.py).
+    """Run until done, a buffer is full, or PAUSE operations are done; state[PHASE] == DONE means that nothing is left.
 
     Return 1, or 0 for a count that does not fit a word.
     """
@@ -109,9 +110,11 @@ def run_flat(tries, run, tables, rows_of_bits, output):
     state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
         state[state[ROW_COUNT] + s] = 0
-    level = state[LEVEL]
+    level, due = state[LEVEL], state[OPENS] + state[NEXTS] + PAUSE
     while level >= 0:
         if state[PHASE] == ENTER:
+            if state[OPENS] + state[NEXTS] > due:
+                break
             if crowded(plan, state, rows, room):
                 break
             gather(tries, run, tables, rows_of_bits, output, level)

@@ -47,6 +47,7 @@ from ivm.join.kernels.tries import (
     OPENS,
     PART_START,
     PARTS,
+    PAUSE,
     PHASE,
     ROW_COUNT,
     RUN_END,
@@ -77,7 +78,7 @@ from pagestore.compiled import KEYS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MA
 
 @kernel
 def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
-    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left.
+    """Run until done, a buffer is full, or PAUSE operations are done; state[PHASE] == DONE means that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
     rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Return 1,
@@ -89,10 +90,13 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
         state[state[ROW_COUNT] + s] = 0
         state[state[SHARED] + s] = 0
     steps = plan[ABSENT] - plan[PARTS]  # an upper bound of what one step can record
+    due = state[OPENS] + state[SEEKS] + state[NEXTS] + PAUSE
     while state[PHASE] != DONE:
         level = state[LEVEL]
         status = 1
         if state[EMITTED] == out.shape[1] or crowded(plan, state, rows, steps):
+            return 1
+        if state[OPENS] + state[SEEKS] + state[NEXTS] > due:
             return 1
         if state[PHASE] == ENTER:
             oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])

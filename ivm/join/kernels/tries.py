@@ -193,6 +193,7 @@ BOUND_WORDS = OTHER + 2 * OTHERS
 HALF = (1 << 32) - 1
 ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
 
+PAUSE = 1 << 22  # operations after which a kernel returns, so that a signal is handled in time
 # header of `plan`: numbers, then offsets of its sections
 (
     LEVELS,  # L
