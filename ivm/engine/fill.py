@@ -30,7 +30,7 @@ from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import MemoryUse, concatenated, within_memory
+from ivm.join.join import FILLING, MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
@@ -126,6 +126,7 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
+            FILLING.info("filling %s, %d of %d", _shown(rule.writes), place + 1, len(rules))
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting.pop(name))
@@ -136,6 +137,7 @@ class Filler:
             (rule,) = self._fit((rule,))
             self._add_rows(rule, rules[place:], waiting, scanned)
         for name, parts in waiting.items():
+            FILLING.info("storing %s", _shown([name]))
             self._fill_view(name, parts)
         self._newest = NO_STATE
 
@@ -451,6 +453,11 @@ def _add(waiting: dict[str, list[Edits]], edits: Iterable[tuple[str, Edits]]) ->
     for view, (actions, rows) in edits:
         if rows.shape[1] or view not in waiting:
             waiting.setdefault(view, []).append((actions, rows))
+
+
+def _shown(views: Iterable[str]) -> str:
+    """Return the names of views for people: helper views have none."""
+    return ", ".join(name for name in views if "$" not in name) or "a helper view"
 
 
 def unordered(name: str) -> str:
