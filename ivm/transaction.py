@@ -121,7 +121,7 @@ class Transaction:
     def __init__(
         self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None, sql: Sql | None = None
     ) -> None:
-        """Without a maintainer the edits are only collected, for an installation that commits them.
+        """Without a maintainer the edits are only collected, for an installation that commits them, or a preview.
 
         `sql` runs statements of SQL in this transaction.
         """
@@ -237,15 +237,13 @@ class Transaction:
     def commit(self) -> int:
         """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
 
-        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation commits the edits.
+        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation or a preview does so.
         """
         self._alive()
         self._open = False
         try:
             if self._maintainer is None:
-                raise EditError(
-                    "these edits are committed with the rules that are being installed: leave the commit to that"
-                )
+                raise EditError("these edits are committed by what asked for them, an installation or a preview")
             return self._maintainer.commit(self._txn, self._installed, self.composed())
         except BaseException:
             self._txn.rollback()

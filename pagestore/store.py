@@ -22,7 +22,7 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
-from pagestore.relations.changes import Changes
+from pagestore.relations.changes import Changes, Commits
 from pagestore.relations.prepared import Prepared
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
@@ -353,6 +353,21 @@ class Store:
         (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
         """
         return Changes(self._handle, relation, since, branch)
+
+    def commits(self, since: int | str | datetime | None = None, branch: str = MAIN) -> Commits:
+        """Return an iterator over the versions that commits of any process make, that waits for the next one.
+
+        It begins after version `since`, as named in `at`, or after the newest one, and wakes as `changes` does.
+        Raises as `at`.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.commits() as commits:
+        ...     with store.transaction() as txn:
+        ...         _ = txn.create("edge", "x: int64, y: int64")
+        ...     next(commits), commits.next(timeout=0)
+        (1, None)
+        """
+        return Commits(self._handle, since, branch)
 
     # --- branches -------------------------------------------------------------------------------
 

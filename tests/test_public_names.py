@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
     "pagestore": """
-        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction on_metric open
+        Change Changes Commits PagestoreError Prepared Relation Snapshot Store Transaction on_metric open
         register_host register_operator
     """,
     "pagestore.compiled": """
@@ -60,14 +60,15 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check close compact delete_branch diff dump history mode owns page_size path
-        prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction
-        untag uuid vacuum version
+        at backup branch branches changes check close commits compact delete_branch diff dump history mode
+        owns page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags
+        texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Changes: "close next version",
+    pagestore.Commits: "close next version",
     pagestore.Prepared: "clear commit commit_async delete insert set",
     pagestore.Relation: """
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
@@ -82,10 +83,10 @@ MEMBERS = {  # of each class that is handed to users
         truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close commit_async constraints declarations delete delete_range delete_where evaluate
-        evaluated exec explain in_sql_transaction insert install lint predicates prepare query repair replan rope
-        rules_of set sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
-        violations why why_changed
+        at blocks changes check close commit_async commit_at constraints declarations delete delete_range
+        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint predicates prepare
+        preview query repair replan rope rules_of set sql stats strict subscribe trace trace_distance
+        transaction transaction_async uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",

@@ -23,7 +23,7 @@ from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import address_of
 from pagestore.relations.commit_report import CommitReport
-from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
+from pagestore.relations.snapshot import Snapshot, changes_table, newest_snapshot, snapshot_at
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime import reports
 from pagestore.runtime.lazy import pyarrow as pa
@@ -516,8 +516,8 @@ class EphemeralTransaction(Transaction):
     ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
     >>> with store.sketch() as sketch:
     ...     sketch["edge"].insert([(3, 4)])
-    ...     len(sketch["edge"]), len(store.snapshot()["edge"])
-    (3, 2)
+    ...     len(sketch["edge"]), len(store.snapshot()["edge"]), sketch.changes("edge").to_pylist()
+    (3, 2, [{'x': 3, 'y': 4, '_change_type': 'insert'}])
     >>> len(store.snapshot()["edge"])
     2
     >>> store.close()
@@ -542,6 +542,13 @@ class EphemeralTransaction(Transaction):
         """The page map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
         _ = self._snapshot.pages
         return super().pages
+
+    def changes(self, relation: str) -> pa.Table:
+        """Return what was changed in a relation since the version that this began with, as `Store.diff` does.
+
+        All rows of one that was made here.  Raises MissingError, SchemaError for a relation that was made anew.
+        """
+        return changes_table(self._snapshot, self, relation)
 
     def commit(self) -> int:
         """Raise TransactionError."""
