@@ -31,7 +31,7 @@ from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import user_cache
-from pagestore.runtime.parallel import together
+from pagestore.runtime.parallel import refuse_stopped, together
 from pagestore.sorting.runs import Runs, external_sort
 from pagestore.sorting.tuples import (
     FEW,
@@ -155,6 +155,7 @@ __all__ = [
     "read_blocks",
     "record_dependants",
     "recorded_dependants",
+    "refuse_stopped",
     "register_host",
     "repeats",
     "row_changes",

@@ -47,7 +47,7 @@ MODULES = {  # each public module, and the names that it offers
         first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice last_before local_path message one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
-        repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
+        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open register_function",
     "ivm.errors": """

@@ -34,7 +34,7 @@ from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whol
 from ivm.errors import FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import Budget, Sink, concatenated, within_memory
+from ivm.join.join import FILLING, Budget, Sink, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
@@ -123,6 +123,7 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
+            FILLING.info("filling %s, %d of %d", _shown(rule.writes), place + 1, len(rules))
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting)
@@ -133,6 +134,7 @@ class Filler:
             (rule,) = self._fit((rule,))
             self._add_rows(rule, rules[place:], waiting, scanned)
         for name in [*waiting]:
+            FILLING.info("storing %s", _shown([name]))
             self._fill_view(name, waiting)
         self._newest = NO_STATE
 
@@ -480,6 +482,11 @@ class Filler:
             for i in range(2)
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
+
+
+def _shown(views: Iterable[str]) -> str:
+    """Return the names of views for people: helper views have none."""
+    return ", ".join(name for name in views if "$" not in name) or "a helper view"
 
 
 def unordered(name: str) -> str:

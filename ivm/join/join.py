@@ -12,6 +12,7 @@ is exceeded the system refuses memory, which `within_memory` turns into a RoomEr
 """
 
 import errno
+import logging
 import os
 import resource
 from abc import ABC, abstractmethod
@@ -30,8 +31,9 @@ from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
-from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
+from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
+FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -119,6 +121,8 @@ class MemoryUse:
 
         Raises RoomError if they take too large a share of the memory, or more than is left.
         """
+        if FILLING.isEnabledFor(logging.DEBUG):
+            FILLING.debug("%s", f"{self.rows + rows:,} rows")
         with self._lock:
             self.rows += rows
             self._size += size
@@ -284,7 +288,7 @@ def shown_bytes(count: int) -> str:
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
 STOCK_MAX = 16  # the most batches whose memory is allocated at once
-STRIDE = 1 << 18  # iterators that are opened between two checks of the budget: some 10 ms
+STRIDE = 1 << 20  # operations between two checks of the budget, and for signals: some 10 ms
 
 LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
 
@@ -331,7 +335,7 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Run until done or a buffer is full."""
+        """Run until done, a buffer is full, or some millions of operations are done."""
 
     @property
     def operations(self) -> int:
@@ -347,7 +351,7 @@ class Run(ABC):
         state = self._state
         start = state[tries.ROW_COUNT]
         while state[tries.PHASE] != tries.DONE:
-            state[tries.PAUSE] = state[tries.OPENS] + STRIDE
+            state[tries.PAUSE] = self.operations + STRIDE
             self._advance()
             counts = state[start : start + len(self._widths)].tolist()
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
@@ -362,6 +366,7 @@ class Run(ABC):
         kept, spent, held = [], 0, 0
         self.memory.begin()
         for out, rows in self:
+            refuse_stopped()
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:

@@ -158,10 +158,11 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     from pagestore.tooling import in_words
 
     from .answers import complain, plain
-    from .progress import compiling_shown
+    from .progress import compiling_shown, filling_shown
 
     try:
-        with warnings.catch_warnings(), compiling_shown():
+        shown = filling_shown(f"{program} {options.command}", getattr(options, "quiet", False))
+        with warnings.catch_warnings(), compiling_shown(), shown:
             warnings.simplefilter("always", RuleWarning)
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
             code: int = module.run(options)

@@ -23,6 +23,7 @@ from pagestore.tooling import PAGE_SIZE_DEFAULT, beside, empty_store, sync_folde
 from .answers import plain
 
 ERASE_LINE = "\r\x1b[K"
+SOON = 0.5  # seconds after which progress is shown of what is mostly done before
 REPORT = 10.0  # seconds between two lines without a terminal
 
 
@@ -85,6 +86,33 @@ def compiling_shown() -> Iterator[None]:
             yield
         finally:
             log.removeHandler(handler)
+
+
+@contextmanager
+def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
+    """Show which view is filled while the block runs, and how many rows were found for it, from SOON seconds on."""
+    log, began = logging.getLogger("ivm.filling"), time.monotonic()
+    view = ["evaluating", began]
+
+    def show(record: logging.LogRecord) -> None:
+        now = time.monotonic()
+        if record.levelno >= logging.INFO:
+            view[:] = record.getMessage(), now
+        if now < began + SOON:
+            return
+        rows = f", {record.getMessage()}" if record.levelno < logging.INFO else ""
+        progress(f"{view[0]}{rows}, {now - began:.0f} s")
+
+    with Progress(what, quiet) as progress:
+        handler = logging.Handler()
+        handler.emit = show  # type: ignore
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(logging.NOTSET)
 
 
 Batch = TypeVar("Batch")

@@ -25,6 +25,7 @@ from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
+from .trace import answer_trace
 from .uninstall import said
 
 WORDS = (
@@ -43,6 +44,7 @@ edge                               the rows of a relation or view
 .print NAME                        the rows of one
 .explain NAME                      how a view is maintained, and why
 .why tri(1, 2, 3)                  why a row is in a view, or why it is not
+.trace tri 3 4                     how much of its evaluation differs between versions
 .at VERSION                        read an older version or a tag from now on; .at alone returns to the newest
 .timing                            say after each statement how long it took, or no longer
 .help                              this help; help and ? do, too
@@ -239,6 +241,7 @@ class Shell:
             "print": self.rows,
             "explain": self.explain,
             "why": self.why,
+            "trace": self.trace,
             "at": self.at,
             "timing": self.timing,
             "help": lambda: answer(self.options, {"help": HELP}, HELP),
@@ -289,6 +292,13 @@ class Shell:
         with self.opened() as workspace:
             found = workspace.why(row, version=self._version)
         answer(self.options, found.data, str(found))
+
+    def trace(self, view: str, old: str, new: str | None = None) -> None:
+        """.trace NAME OLD [NEW]"""
+        with self.opened() as workspace:
+            newest = workspace.store.version if self._version is None else self._version
+            to = newest if new is None else version_or_name(new)
+            answer_trace(self.options, workspace, view, version_or_name(old), to)
 
     def at(self, version: str | None = None) -> None:
         """.at [VERSION]"""

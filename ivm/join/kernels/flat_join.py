@@ -114,7 +114,7 @@ def run_flat(tries, run, tables, rows_of_bits, output):
     level = state[LEVEL]
     while level >= 0:
         if state[PHASE] == ENTER:
-            if state[OPENS] >= state[PAUSE] or crowded(plan, state, rows, room):
+            if state[OPENS] + state[NEXTS] >= state[PAUSE] or crowded(plan, state, rows, room):
                 break
             gather(tries, run, tables, rows_of_bits, output, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH

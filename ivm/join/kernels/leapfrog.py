@@ -94,7 +94,9 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
     while state[PHASE] != DONE:
         level = state[LEVEL]
         status = 1
-        if state[EMITTED] == out.shape[1] or state[OPENS] >= state[PAUSE] or crowded(plan, state, rows, steps):
+        if state[EMITTED] == out.shape[1] or crowded(plan, state, rows, steps):
+            return 1
+        if state[OPENS] + state[SEEKS] + state[NEXTS] >= state[PAUSE]:
             return 1
         if state[PHASE] == ENTER:
             oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])

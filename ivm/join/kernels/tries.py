@@ -224,7 +224,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     SEEKS,
     NEXTS,
     CROWD,  # rows of the fullest trace buffer
-    PAUSE,  # the OPENS from which on the kernel returns, though no buffer is full
+    PAUSE,  # the number of operations at which the kernel returns, though no buffer is full
     TREES,  # [A] (root, height, keys)
     ENDS,  # nothing, b, a: where a source of -3, -2, -1 is read, as if it were a level
     BINDING,  # [L], immediately after ENDS

@@ -42,6 +42,22 @@ def test_a_load_says_how_far_it_is(tmp_path, monkeypatch, capsys):
     assert ": 3 rows, 100 %, " in capsys.readouterr().err
 
 
+def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "REPORT", 0.0)
+    monkeypatch.setattr(progress, "SOON", 0.0)
+    rules = "e(x, y) -> int(x), int(y). a(x, z) <- e(x, y), e(y, z). b(x, w) <- a(x, y), e(y, w), e(x, w). +e(1, 2)."
+    (tmp_path / "r.logiql").write_text(rules)
+    assert main.ivm(["install", str(tmp_path / "s.pages"), str(tmp_path / "r.logiql")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(", ")[0] for line in lines if "filling" in line and "rows" not in line] == [
+        "ivm install: filling a, 1 of 2", "ivm install: filling b, 2 of 2",
+    ]  # fmt: skip
+    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z)."]) == 0
+    assert "ivm query: filling q, 1 of 1, 0 rows, " in capsys.readouterr().err
+    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z).", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_is_left_before_anything_is_known():
     assert progress.pace(0, 0.0, 0.0) == "0 rows, 0 %"
     assert progress.pace(10, 1.0, 2.0) == "10 rows, 100 %, 5 rows/s"
