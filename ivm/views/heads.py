@@ -75,7 +75,7 @@ class Head:
             return head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, copied
         aggregate, name, how = rule.aggregates[number], head.predicate, SUM
         terms: Sequence[Term] = ()
-        if layout.kind == SUM and aggregate.op != PARTED and aggregate.argument:
+        if layout.kind == SUM and not layout.fold and aggregate.op != PARTED and aggregate.argument:
             terms = (*head.args, aggregate.argument)
         elif layout.fold and layout.fold.is_first:
             group, name = group_of(head, aggregate), layout.fold.state.name

@@ -30,6 +30,8 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "a view above the greatest": ("u[x] = n <- agg<<n = max(y)>> edge(x, y). v(n, x) <- u[x] = n, mark(n).", 5, 5),
     "two that share a state": ("u[x] = n, v[x] = m <- agg<<n = min(y), m = max(y)>> edge(x, y).", 0, 4),
     "the least of all": ("v[] = n <- agg<<n = min(y)>> edge(_, y).", 0, 3),
+    "the sum of all": ("v[] = n <- agg<<n = sum(y)>> edge(_, y). w(x) <- v[] = n, edge(x, n).", 0, 5),
+    "the count of all": ("v[] = n <- agg<<n = count()>> edge(_, _). w(x) <- v[] = n, edge(x, n).", 0, 5),
     "another aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = median(z)>> u(x, z).", 3, 5),
     "a sum of what is joined": ("v[x] = n <- agg<<n = sum(t)>> edge(x, y), cost[y] = t.", 3, 3),
     "a sum of rows": ("v[x] = n <- agg<<n = sum(y)>> edge(x, y). w[n] = m <- agg<<m = sum(x)>> v[x] = n.", 5, 5),
