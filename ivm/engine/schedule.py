@@ -41,6 +41,7 @@ from pagestore.host import (
     WORD_MIN,
     EditQueue,
     Edits,
+    EphemeralTransaction,
     Pages,
     Transaction,
     Tree,
@@ -199,8 +200,8 @@ class Schedule:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
-        if not (self._plans or self.is_plain):
-            return 0
+        if not (self._plans or self.is_plain) or isinstance(txn, EphemeralTransaction):
+            return 0  # no kernel writes to a sketch, whose thread need not be the writer's
         for actions, _ in edits.values():
             if len(actions) > FEW:
                 return 0

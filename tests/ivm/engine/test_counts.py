@@ -142,6 +142,18 @@ def test_loading_after_what_is_stored(tmp_path, stored):
         assert len(workspace["r"]) == 120_000
 
 
+@pytest.mark.parametrize(("sync", "syncs"), [("full", 2), ("commit", 1), ("off", 0)])
+def test_syncs_of_one_edge(sync, syncs, tmp_path):
+    """With sync="commit", pages, record and slot reach the disk in any order, by one sync."""
+    with ivm.open(tmp_path / "syncs.pages", sync=sync, threads=1) as workspace:
+        workspace.install(FACTS + TRIANGLE, name="view", maintenance="probe")
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(EDGES))
+        counts = changed(workspace, 1, 40)
+    assert set(counts["syncs"]) == {syncs}
+    assert counts["writes"].max() <= 12, "neighbours go in one call"
+
+
 CALLS = {  # functions of Python that a transaction of one row calls: in the median, and in one that drops versions
     "no view": ("", 180, 252),
     "triangles": (TRIANGLE, 184, 256),

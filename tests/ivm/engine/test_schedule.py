@@ -221,6 +221,19 @@ def test_sums_and_functions_are_checked_after_the_kernel(tmp_path, taken):
     workspace.close()
 
 
+def test_a_sketch_does_not_touch_the_queues_of_the_writer(tmp_path, monkeypatch):
+    """Previews and SQL evaluate in sketches, in any thread, while another one may be committing."""
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["triangles"][0], skewed(40))
+    cleared = []
+    monkeypatch.setattr(edit.EditQueues, "clear", lambda self: cleared.append(self) or self.waits.fill(0))
+    assert workspace.preview("+edge(100, 101).").changes["edge"].num_rows == 1
+    assert not cleared
+    with workspace.transaction() as txn:
+        txn.insert("edge", [(100, 101)])
+    assert cleared
+    workspace.close()
+
+
 def test_steps_are_in_order(tmp_path):
     """Each predicate is settled before it is read, after all that write it; what reads nothing new is left out."""
     rules = "u(x) <- edge(x, y), mark(y). v(x, y) <- edge(x, y), u(x). v(x, x) <- u(x), mark(x). "
