@@ -34,9 +34,8 @@ def fill(path: Path) -> None:
             sales = [(n, shops[n % 2], Decimal(n) / 4, "قهوة" if n % 7 else None) for n in range(249)]
             txn.insert("sale", [*sales, (2**63 - 1, "far", Decimal("0.10"), None)])
         ws.install(RULES, name="graph")
-        ws.sql(
-            f"CREATE MATERIALIZED VIEW wide AS SELECT {', '.join(f'id % 7 + {n} AS c{n}' for n in range(60))} FROM sale"
-        )
+        columns = ", ".join(f"id % 7 + {n} AS c{n}" for n in range(100))  # more than one relation has
+        ws.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM sale")
         with ws.transaction(f"<img src=x onerror=alert(1)>{TEXTS[2]}") as txn:
             txn.inner.create(HOSTILE, f"k{SCRIPT}: string").insert(TEXTS)
             txn.inner.create(LONG, f"c{'o' * 5000}: int64").insert([1])

@@ -94,7 +94,7 @@ def test_what_there_is(shown):
     assert (lonely["reads"], lonely["read_by"], lonely["block"]) == (["edge"], [], "graph")
     assert shown.call("describe", name="sale")["read_by"] == ["turnover", "wide"]
     assert shown.call("describe", name="turnover")["text"].startswith("CREATE VIEW turnover AS SELECT")
-    assert len(shown.call("describe", name="wide")["columns"]) == 60
+    assert len(shown.call("describe", name="wide")["columns"]) == 100
     assert shown.call("describe", name="sale")["columns"][:2] == [
         {"name": "id", "type": "int64", "key": True}, {"name": "shop", "type": "string", "key": False},
     ]  # fmt: skip
@@ -113,7 +113,7 @@ def test_rows_come_in_pages(shown):
     assert shown.call("rows", name="sale", offset=10**9)["rows"] == []
     assert len(shown.call("rows", name="sale", limit=10**9)["rows"]) == 250
     wide = shown.call("rows", name="wide", offset=248, limit=1000)
-    assert [len(row) for row in wide["rows"]] == [60, 60] and wide["total"] == 250
+    assert [len(row) for row in wide["rows"]] == [100, 100] and wide["total"] == 250
     for text in ("SELECT * FROM sale", "q(i, s) <- sale[i] = (s, _, _)."):
         page = shown.call("statement", text=text, offset=240)
         assert (page["total"], [row[0] for row in page["rows"]][-1]) == (250, str(2**63 - 1))
