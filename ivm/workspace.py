@@ -44,15 +44,7 @@ from ivm.wide import Wide, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import (
-    MAIN,
-    EphemeralTransaction,
-    Relation,
-    Snapshot,
-    Store,
-    Type,
-    Violation,
-)
+from pagestore.host import MAIN, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
