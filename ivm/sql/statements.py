@@ -19,6 +19,7 @@ from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, SqlSyntaxError, counted
+from ivm.sql.functions.scalar import QUOTIENT
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -54,7 +55,13 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
 
 
 def _read(node: exp.Expr, dialect: str) -> exp.Expr:
-    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
+
+    `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
+    """
+    for one in [*node.find_all(exp.Div)]:
+        if one.args.get("typed"):
+            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node

@@ -369,3 +369,24 @@ def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) ->
     finally:
         sys.setprofile(None)
     assert calls < 160_000
+
+
+def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE q (k INTEGER PRIMARY KEY, a INTEGER, b INTEGER, f DOUBLE)")
+    ws.sql("INSERT INTO q VALUES (1, 7, 2, 7), (2, -7, 2, 1), (3, 8, 2, 2), (4, NULL, 2, NULL)")
+    found = {}
+    for dialect in ("duckdb", "postgres", "sqlite", "spark"):
+        query = "SELECT k, a / b AS q, f / b AS r FROM q"
+        ws.sql(f"CREATE VIEW e{dialect} AS {query}; CREATE MATERIALIZED VIEW m{dialect} AS {query}", dialect=dialect)
+        kept = list(ws[f"m{dialect}"])
+        assert rows(ws, f"SELECT * FROM e{dialect} ORDER BY k") == kept
+        ordered = {}
+        for way in ("", " DESC"):
+            answer = ws.sql(f"SELECT k FROM q ORDER BY a{way}, k", dialect=dialect)
+            assert answer is not None
+            ordered[way] = [k for (k,) in answer].index(4)
+        found[dialect] = [q for _, q, _ in kept], ordered[""], ordered[" DESC"]
+        assert [r for _, _, r in kept] == [3.5, 0.5, 1.0, None]
+    whole, exact = [3, -3, 4, None], [3.5, -3.5, 4.0, None]
+    expected = {"duckdb": (exact, 3, 3), "postgres": (whole, 3, 0), "sqlite": (whole, 0, 3), "spark": (exact, 0, 3)}
+    assert found == expected

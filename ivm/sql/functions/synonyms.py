@@ -15,6 +15,7 @@ from sqlglot import exp
 from ivm.sql.names import output_name
 
 _MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
+_WEIGHED = "sum(:x * :y) / CAST(sum(CASE WHEN :x IS NOT NULL THEN :y END) AS DOUBLE)"
 _POWERS = {n: f"sum({' * '.join(['CAST(:x AS DOUBLE)'] * n)})" for n in (1, 2, 3, 4)}
 _N = "CAST(count(:x) AS DOUBLE)"
 _M2 = f"(({_POWERS[2]} - {_POWERS[1]} * {_POWERS[1]} / {_N}) / {_N})"
@@ -26,8 +27,8 @@ _TEMPLATES = {
     "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))", "kahan_sum": "sum(CAST(:x AS DOUBLE))",
     "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)", "geometric_mean": "exp(avg(ln(:x)))",
     "geomean": "exp(avg(ln(:x)))", "sem": "stddev_pop(:x) / sqrt(count(:x))",
-    "approx_count_distinct": "count(DISTINCT :x)", "wavg": "sum(:x * :y) / CAST(sum(:y) AS DOUBLE)",
-    "weighted_avg": "sum(:x * :y) / CAST(sum(:y) AS DOUBLE)",
+    "approx_count_distinct": "count(DISTINCT :x)", "wavg": _WEIGHED,
+    "weighted_avg": _WEIGHED,
     "skewness": f"CASE WHEN count(:x) > 2 THEN sqrt({_N} * ({_N} - 1)) / ({_N} - 2) / {_N} * {_M3} "
                 f"/ nullif({_M2} * sqrt(greatest({_M2}, 0)), 0) END",
     "kurtosis_pop": f"CASE WHEN count(:x) > 1 THEN {_PEAK} - 3 END",

@@ -127,8 +127,6 @@ class Aggregate:
 
     def listed(self, value: Typed) -> list[Term]:
         """Return a value and what ORDER BY orders it by, as variables of rows that are listed one by one."""
-        if self.one.distinct and not self.one.order:
-            return [self.distinct([value])[0].term] * 2
         rows = [value, *self.places()]
         rows = self.distinct(rows) if self.one.distinct else self.numbered(rows)
         return [one.term for one in rows]
@@ -139,6 +137,9 @@ class Aggregate:
             return [Typed(term, BIGINT, False) for term in self.orders()]
         if isinstance(self.one.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
             name = self.one.node.sql(dialect="duckdb")
+            if self.body.weights or self.one.distinct:
+                what = "distinct values have no order" if self.one.distinct else "rows without a key have no order"
+                raise SqlError(f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.one.node)
             self.builder.notes.append(f"{name[:60]} without ORDER BY: rows are taken in the order of their keys")
         rows = [one for one in self.builder.identity(self.body) if one.term not in [k.term for k in self.key]]
         return [Typed(part, one.type, False) for one in rows for part in told_apart(self.builder, self.body, one)]

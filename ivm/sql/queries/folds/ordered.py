@@ -37,9 +37,6 @@ def listed(one: Aggregate) -> Made:
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
     shown = one.builder.define(one.body, Typed(_as_json(value, node), VARCHAR, False))
     type_ = list_of(value.type)
-    if one.one.distinct and not one.one.order:
-        (shown,) = one.distinct([shown])
-        return one.fold("concat", type_, shown.term, shown.term, Lit(",", "string"))
     return one.fold("concat", type_, *one.listed(shown), Lit(",", "string"))
 
 
