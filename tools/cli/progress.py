@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -118,7 +118,7 @@ def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
 Batch = TypeVar("Batch")
 
 
-def made_ahead(batches: Iterable[Batch]) -> Iterator[Batch]:
+def made_ahead(batches: Iterable[Batch]) -> Generator[Batch, None, None]:
     """Yield the batches, computing one ahead in a thread; an error is raised in place of its batch.
 
     >>> list(made_ahead(x * x for x in range(4)))
