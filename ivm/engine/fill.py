@@ -30,7 +30,7 @@ from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import FILLING, MemoryUse, concatenated, within_memory
+from ivm.join.join import FILLED, FILLING, MemoryUse, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
@@ -140,6 +140,7 @@ class Filler:
             FILLING.info("storing %s", _shown([name]))
             self._fill_view(name, parts)
         self._newest = NO_STATE
+        FILLING.info(FILLED)
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
         """Return the edits that some rules make of their views, by view, if all that they read is complete."""
