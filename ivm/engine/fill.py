@@ -34,7 +34,7 @@ from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whol
 from ivm.errors import FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import FILLING, Budget, Sink, concatenated, within_memory
+from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
@@ -137,6 +137,7 @@ class Filler:
             FILLING.info("storing %s", _shown([name]))
             self._fill_view(name, waiting)
         self._newest = NO_STATE
+        FILLING.info(FILLED)
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
         """Return the edits that some rules make of their views, by view, if all that they read is complete."""

@@ -34,6 +34,7 @@ from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
 FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
+FILLED = "filled"  # its last message
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")

@@ -3,7 +3,7 @@
 A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -32,8 +32,8 @@ class Filled:
 
 
 def fill(
-    txn: Transaction, relation: WritableRelation, words: Callable[[], Iterator[np.ndarray]], memory: int, source: str,
-    storing: Callable[[int], None], remedy: str = KEEP_ONE,
+    txn: Transaction, relation: WritableRelation, words: Callable[[], Generator[np.ndarray, None, None]], memory: int,
+    source: str, storing: Callable[[int], None], remedy: str = KEEP_ONE,
 ) -> Filled:  # fmt: skip
     """Fill an empty relation with batches of words int64[C, n], which each call of `words()` yields from the start.
 
@@ -50,15 +50,24 @@ def fill(
         filled.rows = txn.bulk(relation.info, rising(batches, keys, filled, conflicts))
         conflicts.refuse(txn, relation, source, remedy)
 
-    try:
-        if relation.sorts_texts:
-            raise Disorder
-        with txn.savepoint():
-            stored(words())
-    except Disorder:
+    if relation.sorts_texts or not _stored_as_given(txn, stored, words()):
         filled.collapsed, filled.sorted = 0, True
         stored(_counted(external_sort(words(), keys, memory), storing))
     return filled
+
+
+def _stored_as_given(
+    txn: Transaction, stored: Callable[[Iterable[np.ndarray]], None], words: Generator[np.ndarray, None, None]
+) -> bool:
+    """Store batches; return False, with nothing stored and nothing reading any more, if they do not ascend by key."""
+    try:
+        with txn.savepoint():
+            stored(words)
+        return True
+    except Disorder:
+        return False
+    finally:
+        words.close()  # nothing may read the files when they are read again
 
 
 def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> Iterator[np.ndarray]:

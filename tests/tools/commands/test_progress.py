@@ -1,11 +1,14 @@
 """Progress: a line with the rate and the time left; where there is no terminal, one line every ten seconds."""
 
 import io
+import shlex
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ivm
 from pagestore_tools.cli import main, progress
 from pagestore_tools.cli.progress import made_ahead
 
@@ -76,3 +79,20 @@ def test_an_error_of_making_ahead_comes_in_its_place():
     ahead = made_ahead(batches())
     assert (next(ahead), next(ahead)) == (1, 2)
     ahead.close()
+
+
+def test_progress_is_erased_before_the_answer(tmp_path):
+    """On a terminal both are in the same place; where nothing was shown, nothing is erased."""
+    pexpect = pytest.importorskip("pexpect")
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        ws.install("e(x, y) -> int(x), int(y). +e(1, 2). +e(2, 3).")
+    program = "import sys; from pagestore_tools.cli import main, progress; progress.SOON = float(sys.argv[1]); "
+    command = ["-c", f"{program} sys.exit(main.ivm(sys.argv[2:]))"]
+    for soon, erased in ("0", True), ("1000", False):
+        words = [soon, "query", str(tmp_path / "s.pages"), "q(x, z) <- e(x, y), e(y, z)."]
+        said, code = pexpect.run(
+            shlex.join([sys.executable, *command, *words]), withexitstatus=True, encoding="utf-8", timeout=60
+        )
+        assert code == 0
+        assert said.rpartition("\x1b[K")[2].startswith("x  z\r\n1  3\r\n1 row")
+        assert ("filling q, 1 of 1" in said, progress.ERASE_LINE in said) == (erased, erased)

@@ -12,7 +12,7 @@ A streaming write: each micro-batch is one transaction, applied once, identified
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -276,7 +276,7 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         append(txn, relation, words(), source, NEW_VALUES)
 
 
-def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Iterator[np.ndarray]:
+def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Generator[np.ndarray, None, None]:
     """Yield staged rows as words int64[C, n]; when deleting, rows may have only keys."""
     unsigned = [column.name for column in relation.schema.columns if column.type.name == "uint64"]
     for batch in staged_batches(files):
