@@ -63,13 +63,14 @@ def make_plans(
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
     plans = list[Plan]()
+    merged = _Scans(plans)
     if rule.aggregates and len(rule.body) > 1:  # see rewrite/disjunctions.py
         plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
         return (replace(plan, once=maintenance == ONCE),)
     for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
             plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
-            _add_scan(plans, replace(plan, once=maintenance == ONCE))
+            merged.add(replace(plan, once=maintenance == ONCE))
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
@@ -78,27 +79,42 @@ def make_plans(
             plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
+    merged.merge()
     return tuple(plans)
 
 
-def _add_scan(plans: list[Plan], new: Plan) -> None:
-    """Add a plan that scans a relation; if it differs from another by filters that cannot fail, that gets a choice."""
-    for place, old in enumerate(plans):
-        alike = (old.variables, old.tries, old.reads) == (new.variables, new.tries, new.reads)
-        if alike and all(p.is_scan and not p.computed and set(p.filters) == set(p.sure) for p in (old, new)):
-            plans[place] = replace(old, filters=_either(old.filters, new.filters), nulls=old.nulls | new.nulls)
-            return
-    plans.append(new)
+class _Scans:
+    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become one with a choice."""
+
+    def __init__(self, plans: list[Plan]) -> None:
+        self._plans, self._alike = plans, dict[int, list[Plan]]()
+
+    def add(self, new: Plan) -> None:
+        """Add a plan, or note that it is alike."""
+        sure = not new.computed and len(new.sure) == len(new.filters) and new.is_scan
+        for alike in self._alike.values() if sure else ():
+            if all(getattr(alike[0], part) == getattr(new, part) for part in ("variables", "tries", "reads")):
+                alike.append(new)
+                return
+        if sure:
+            self._alike[len(self._plans)] = [new]
+        self._plans.append(new)
+
+    def merge(self) -> None:
+        """Make one plan of those that are alike."""
+        for place, alike in self._alike.items():
+            filters = _either([one.filters for one in alike])
+            self._plans[place] = replace(alike[0], filters=filters, nulls=frozenset().union(*(p.nulls for p in alike)))
 
 
-def _either(filters: tuple[Filter, ...], others: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    """Return filters that hold where all of some filters hold or all others: those that both have, and a choice."""
-    common = [one for one in filters if not isinstance(one, Choice)]
-    options = next((one.options for one in filters if isinstance(one, Choice)), ((),))
-    whole = [*((*common, *option) for option in options), [one for one in others if isinstance(one, Compare)]]
-    shared = [one for one in whole[0] if all(one in option for option in whole)]
-    left = tuple(tuple(one for one in option if one not in shared) for option in whole)
-    return (*shared, Choice(left)) if all(left) else (*shared,)
+def _either(options: Sequence[tuple[Filter, ...]]) -> tuple[Filter, ...]:
+    """Return filters that hold where all of one option hold: those that all options have, and a choice."""
+    if len(options) == 1:
+        return options[0]
+    shared = set(options[0]).intersection(*options)
+    left = [tuple(one for one in option if isinstance(one, Compare) and one not in shared) for option in options]
+    common = tuple(one for one in options[0] if one in shared)
+    return (*common, Choice((*dict.fromkeys(left),))) if all(left) else common
 
 
 class Recursive(NamedTuple):
