@@ -69,9 +69,7 @@ def test_what_exceeds_memory_is_as_in_memory(path, threads, monkeypatch):
 def test_runs_that_would_fill_the_disk_are_refused(path, monkeypatch):
     """What is senseless is refused by an error that names the step and the rows; nothing is left of it."""
     monkeypatch.setattr(filling, "RUNS_MAX", 1)
-    message = (
-        r"v:1:1: sorting rows: [\d,]+ rows so far of p take 2\.\d MB in temporary files; one evaluation may"
-    )
+    message = r"v:1:1: sorting rows: [\d,]+ rows so far of p take 2\.\d MB in temporary files; one evaluation may"
     with ivm.open(path, sync="off", threads=1, memory=SMALL) as ws:
         version = ws.store.version
         with pytest.raises(RoomError, match=message):
