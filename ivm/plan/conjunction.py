@@ -34,6 +34,11 @@ class Arguments:
     names: list[str | None]
     negated: bool
 
+    @cached_property
+    def text(self) -> str:
+        """The atom as it is written."""
+        return str(self.atom)
+
 
 class Conjunction:
     """The literals of one disjunct, sorted by what evaluates them; `plan` lays them out by a key order.
@@ -284,7 +289,7 @@ class Conjunction:
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
         levels = sorted(level[n] for n in arguments.names if n is not None)
-        return Trie(self.index(arguments, level), tuple(levels), arguments.negated, str(arguments.atom))
+        return Trie(self.index(arguments, level), tuple(levels), arguments.negated, arguments.text)
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""

@@ -57,6 +57,7 @@ class JoinOrders:
         self._free = [n for n in names if n not in self._equal]
         self._pinned = pinned(conjunction.bounds)
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
+        self._known_placed: dict[str | None, tuple[str, ...]] = {}
 
     @cached_property
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
@@ -115,13 +116,13 @@ class JoinOrders:
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
-    def _placed(self, name: str | None) -> Iterator[str]:
-        """Yield a variable and those that it fixes; for None, those that constants fix."""
-        if name is not None:
-            yield name
-        for held, (other, _) in self._equal.items():
-            if other == name:
-                yield from self._placed(held)
+    def _placed(self, name: str | None) -> tuple[str, ...]:
+        """Return a variable and those that it fixes; for None, those that constants fix."""
+        if name not in self._known_placed:
+            held = [n for n, (other, _) in self._equal.items() if other == name]
+            own = () if name is None else (name,)
+            self._known_placed[name] = (*own, *chain.from_iterable(map(self._placed, held)))
+        return self._known_placed[name]
 
     # -- candidate orders
 
@@ -130,7 +131,8 @@ class JoinOrders:
         rest = [n for n in self._free if n not in own]
         if len(self._free) <= PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
-        return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in (True, False))
+        ways = (True,) if own else (True, False)  # from rows that are given, a product is hardly ever the best way
+        return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in ways)
 
     def _cheaply_begun(self, own: Sequence[str], rest: Sequence[str], tied: bool) -> Iterator[tuple[str, ...]]:
         """Search orders by a beam: extend the cheapest prefix of each set of variables, for the cheapest sets.

@@ -219,7 +219,8 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     only after all that is equal is paired.  Constants may leave a query little to read, and a membership any rule.
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
-    plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
+    ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
+    plans = [*map(conjunction.plan, ways.values())]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
@@ -238,10 +239,10 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, choice=NO_SENSORS)
-    ways = [orders.nearest(t) for t in range(len(plan.tries))]
+    begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes = tuple(map(conjunction.plan, ways))
-    return replace(plan, probes=probes, pace=orders.pace(ways), choice=choice)
+    probes = tuple(map(conjunction.plan, begun))
+    return replace(plan, probes=probes, pace=orders.pace(begun), choice=choice)
 
 
 def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
