@@ -81,6 +81,9 @@ MODULES = {
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
 
 
+AGAIN = 0.01  # seconds after which a signal is sent again
+
+
 def pagestore(arguments: Sequence[str] | None = None) -> int:
     """Run a command of `pagestore`, from sys.argv unless given; return the exit code."""
     return _dispatch("pagestore", PAGESTORE, arguments)
@@ -111,7 +114,8 @@ class _ToldToEnd(BaseException):
 def _told_by_signals(told: list[int]) -> Iterator[None]:
     """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to `told`.
 
-    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone.
+    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone. One
+    that arrives where Python drops exceptions, such as while a generator is closed, is sent again.
     """
 
     def end(number: int, _: FrameType | None) -> None:
@@ -119,14 +123,28 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
         told.append(number)
         raise _ToldToEnd
 
+    def dropped(found: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(found.exc_value, _ToldToEnd | KeyboardInterrupt):
+            before(found)
+            return
+        number = told.pop() if isinstance(found.exc_value, _ToldToEnd) else signal.SIGINT
+        if number in ours:
+            signal.signal(number, end)
+        again = threading.Timer(AGAIN, lambda: os.kill(os.getpid(), number) if sys.unraisablehook is dropped else None)
+        again.daemon = True
+        again.start()
+
+    before = sys.unraisablehook
     ours: list[int] = []
     if threading.current_thread() is threading.main_thread():
         ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     try:
+        sys.unraisablehook = dropped
         for number in ours:
             signal.signal(number, end)
         yield
     finally:
+        sys.unraisablehook = before
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 

@@ -213,3 +213,27 @@ sys.exit(main.ivm(sys.argv[1:]))
         out, _ = process.communicate(timeout=10)  # half a second where nothing else runs
     assert (process.returncode, out) == (128 + number, "")
     assert [file.name for file in tmp_path.iterdir()] == ["a.pages"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_while_a_generator_is_closed_is_not_lost(number: signal.Signals) -> None:
+    """Python drops what is raised there, and says so on stderr."""
+    text = """if True:
+        import os, signal, sys, time
+        from pagestore_tools.cli import main
+        def closed():
+            try:
+                yield
+            finally:
+                os.kill(os.getpid(), int(sys.argv[1]))
+                time.sleep(0.05)
+        def run(options):
+            for _ in closed():
+                break
+            time.sleep(60)
+        from pagestore_tools.store_commands import info
+        info.run = run
+        sys.exit(main.pagestore(["info", "x"]))
+    """
+    done = subprocess.run([sys.executable, "-c", text, str(int(number))], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
