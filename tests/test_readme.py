@@ -57,10 +57,10 @@ ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
 
 def layers(package: str) -> dict[str, set[str]]:
-    """The files that the architecture's table names for each layer of a package; `top` is the package itself."""
-    rows = re.findall(r"^\| (.*?) \|(.*)$", ARCHITECTURE.partition(f"## {package}, from the bottom")[2], re.MULTILINE)
-    end = next(i for i, (layer, _) in enumerate(rows) if layer == "top") + 1
-    return {layer.strip("`/"): set(re.findall(r"`(\w+\.py)`", files)) for layer, files in rows[1:end]}
+    """The files that the architecture names for each layer of a package; `top` is the package itself."""
+    part = ARCHITECTURE.partition(f"## {package}, from the bottom")[2].partition("\n## ")[0]
+    items = re.findall(r"^- \*\*`?(\w+)/?`?\*\*(.*(?:\n  .*)*)", part, re.MULTILINE)
+    return {layer: set(re.findall(r"`(\w+\.py)`", files)) for layer, files in items}
 
 
 @pytest.mark.parametrize("package", ["pagestore", "ivm"])
