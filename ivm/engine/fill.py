@@ -27,7 +27,7 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
+from ivm.errors import DivergenceError, FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
 from ivm.join.join import MemoryUse, concatenated, within_memory
@@ -322,7 +322,7 @@ class Filler:
                 fixpoint.work.operations += evaluation.operations
                 base.append((plan, [part.rows for part in evaluation.parts]))
             fixpoint.fill(base)
-        self._account(stratum, fixpoint)
+        self._account(stratum, *fixpoint.work.counts)
         for name in stratum.recursive:
             mark = unordered(name)
             self.built.pop(mark, None)
@@ -341,12 +341,12 @@ class Filler:
         """Return the Fixpoint of a recursive stratum over the transaction's trees."""
         return fixpoint_of(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
 
-    def _account(self, stratum: InstalledStratum, fixpoint: Fixpoint) -> None:
+    def _account(self, stratum: InstalledStratum, operations: int, rounds: int, examined: int) -> None:
         for name in stratum.recursive:
-            account, work = self.accounts[name], fixpoint.work
-            account.operations += work.operations
-            account.rounds += len(work.rows)
-            account.examined += work.examined
+            account = self.accounts[name]
+            account.operations += operations
+            account.rounds += rounds
+            account.examined += examined
 
     def _fill_view(self, name: str, parts: list[Edits]) -> None:
         rule = next(rule.definition for rule in self.installed.rules if name in rule.writes)
@@ -456,6 +456,12 @@ def _add(waiting: dict[str, list[Edits]], edits: Iterable[tuple[str, Edits]]) ->
 def unordered(name: str) -> str:
     """Return the key in `built` that marks a recursive aggregate with values not in order (Fixpoint.ordered)."""
     return f"$unordered:{name}"
+
+
+def divergence(fact: str) -> DivergenceError:
+    """Return the error for a stored tree that contradicts the relations."""
+    return DivergenceError(f"{fact}; what is stored for rules does not follow from the relations: "
+                           "`ivm fsck --repair` rebuilds it")  # fmt: skip
 
 
 PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own

@@ -3,7 +3,8 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
-without a separate state, plans that are probed by whole keys or scan a relation, heads that copy columns of bindings.
+without a separate state, plans that are probed by whole keys or scan a relation, heads that copy columns of bindings,
+also in recursion.
 Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
@@ -17,6 +18,9 @@ import numpy as np
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
+from ivm.engine.recursion.compiled import FACTS, Strata, compiled
+from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
+from ivm.engine.recursion.kernels.maintain import maintain_at
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
@@ -24,9 +28,11 @@ from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import FlushRoom, PageAccounts, Queues, TypedKernel
-from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
+from pagestore.compiled import TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
+from pagestore.host import FEW, MOST, TREE_WORDS, WORD_MAX, EditQueue, Edits, Pages, Transaction, Tree
 
+# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (engine.py).
+RECURSIVE_MOST = 1 << 13
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
 CARRY = TypedKernel(
@@ -70,7 +76,10 @@ class Follow(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Maintain and flush the views of a recursive stratum after changes of relations that it reads."""
+    """Find out how the views of a recursive stratum change after changes of relations that it reads.
+
+    The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed already.
+    """
 
     stratum: InstalledStratum
 
@@ -123,6 +132,7 @@ class Schedule:
             self.trees |= one.of_indices(range(first, first + len(one.names)))
         self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
         self._catalog: object = None
+        self._strata = Strata(installed, self._number_of, self._numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
@@ -130,7 +140,10 @@ class Schedule:
             (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name, first in self.firsts.items()
         ]
-        if self._plans:
+        settled = [step for step in plain if isinstance(step, Settle)]
+        self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
+        self._carries = any(not isinstance(step, Flush) for step in plain)
+        if self._carries:
             self._fixed = self._lay_out(plain)
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
@@ -140,7 +153,7 @@ class Schedule:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
-        if not self._plans:
+        if not self._carries:
             return 0
         for actions, _ in edits.values():
             if len(actions) > FEW:
@@ -153,9 +166,15 @@ class Schedule:
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
         done = self._carried(txn, 0)
-        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # usually it ran out of pages
+        if 0 < done < self._plain and self._may_lack_pages(self.steps[done]):
             done = self._carried(txn, done)
         return done
+
+    def _may_lack_pages(self, step: Step) -> bool:
+        """Return whether the kernel may have stopped at a step since it ran out of pages."""
+        if isinstance(step, Settle):
+            return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
+        return isinstance(step, Flush)
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
         """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
@@ -173,12 +192,23 @@ class Schedule:
 
     def accounts(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
-        operations = self._working.operations.tolist()
+        operations, recursion = self._working.operations.tolist(), self._working.recursion[:, 0].tolist()
         for name, first, plans in self._accounts:
             inserted, erased = self.queues.turnover(first)
             count = sum(map(operations.__getitem__, plans))
+            if name in self._strata_of:
+                count = recursion[self._strata_of[name]]
             if inserted or erased or count:
                 yield name, count, inserted, erased
+
+    def recursion_of(self, name: str) -> tuple[int, int]:
+        """Return the rounds that the kernel took for a predicate, and the facts that it examined; none if it is no
+        recursive view.
+        """
+        if name not in self._strata_of:
+            return 0, 0
+        _, rounds, examined = self._working.recursion[self._strata_of[name]].tolist()
+        return rounds, examined
 
     def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """Return a predicate's old trees, and their changes."""
@@ -205,7 +235,10 @@ class Schedule:
             if isinstance(step, Flush):
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
-            assert isinstance(step, Follow), "a recursive stratum is not plain"
+            if isinstance(step, Settle):
+                steps.append((kernel.RECUR, self._strata.add(step.stratum)))
+                continue
+            assert isinstance(step, Follow)
             plan, starts = step.plan, [*map(len, lists)]
             steps.append((kernel.SCAN if plan.is_scan else kernel.FOLLOW, len(plans)))
             places: Sequence[int] = range(len(plan.columns))
@@ -226,10 +259,10 @@ class Schedule:
                 heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
                 copies += [places[column] for column in columns]
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
-        self._reach = Reach(scanned)
+        self._reach, strata = Reach(scanned), self._strata.arrays
         words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
         return ScheduleTable(
-            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, self._reach.conditions
+            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, self._reach.conditions, strata
         )
 
     def _number_of(self, index: Index) -> int:
@@ -238,14 +271,27 @@ class Schedule:
 
     def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
-        laid = [*map(probes_of, self._probing_plans)]
+        laid = [*map(probes_of, (*self._probing_plans, *self._strata.plans))]
         sizes = [(p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid] or [(1,) * 6]
         columns, levels, width, indices, state, atoms = map(max, zip(*sizes, strict=True))
         sources = max((len(probed(plan)) for plan in self._probing_plans), default=1)
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
+        facts = self._strata.room(FACTS if self._strata.plans else 1)
+        facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans))
+            words((trees, TREE_WORDS)),
+            words(6 * indices),
+            words((sources, 3)),
+            ACTIONS,
+            words(len(self._plans)),
+            words((len(self._fixed.strata.strata), 3)),
+            facts,
+            words((len(self._strata.sources), 3)),
+            words(6 * len(self._fixed.strata.trees)),
+            words(trees),
+            words(TAKEN),
+            maintain_at.address(),
         )
         run = ProbeRun(
             words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
@@ -268,7 +314,7 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         finished |= {*due, *stratum.recursive}
         waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
-            steps.append(Settle(stratum))
+            steps += [Settle(stratum), *map(Flush, sorted(stratum.recursive))]
             continue
         (rule,) = stratum.rules
         steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
@@ -282,7 +328,9 @@ def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    assert not isinstance(step, Settle | Scan), "neither a recursive stratum nor a range is plain"
+    assert not isinstance(step, Scan), "a range is not plain"
+    if isinstance(step, Settle):
+        return (*step.stratum.reads, *step.stratum.recursive)
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
 
 
@@ -291,7 +339,10 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Flush):
         kept = installed.stored[step.name]
         return not (kept.layout.fold or kept.checked)
-    if isinstance(step, Settle | Scan):
+    if isinstance(step, Settle):
+        checked = any(installed.stored[name].checked for name in step.stratum.recursive)
+        return compiled(installed, step.stratum).plain and not checked
+    if isinstance(step, Scan):
         return False
     if step.plan.is_scan:
         return tested(step.plan).exact and bool(installed.heads[step.plan].copies)

@@ -51,6 +51,11 @@ class Work:
     suspended: int = 0
     operations: int = 0
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Operations, rounds, and facts examined."""
+        return self.operations, len(self.rows), self.examined
+
 
 class Fixpoint:
     """One recursive stratum in one transaction."""
