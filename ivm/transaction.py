@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from pagestore.host import (
     one_batch,
     read_batches,
 )
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 Sql = Callable[["Transaction", str, Any, str], Answer | None]
 
@@ -103,6 +107,10 @@ class Maintainer:
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
 
+class _Found(Exception):
+    """Ends a savepoint, so that what was done in it is undone."""
+
+
 class Transaction:
     """Edits of extensional predicates and of other relations of the store; the commit maintains all views.
 
@@ -113,7 +121,7 @@ class Transaction:
     def __init__(
         self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None, sql: Sql | None = None
     ) -> None:
-        """Without a maintainer the edits are only collected, for an installation that commits them.
+        """Without a maintainer the edits are only collected, for an installation that commits them, or a preview.
 
         `sql` runs statements of SQL in this transaction.
         """
@@ -157,6 +165,37 @@ class Transaction:
             function = self._installed.predicate(name).value is not None or self._txn.tree(name).spec.values
             self._add(name, TAKE if function else ERASE, words)
 
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the rows with lo <= key < hi, bounded as by a relation's `range`; return how many.
+
+        Raises EditError for a view, ClosedError.
+        """
+        relation, read = self._relation(name)
+        return self._delete(relation, relation.range(lo, hi).words) if read else relation.delete_range(lo, hi)
+
+    def delete_where(self, name: str, condition: "pc.Expression") -> int:
+        """Remove the rows for which a condition is true, such as `pc.field("price") > 10`; return how many.
+
+        Raises EditError for a view, SchemaError for a condition that its columns cannot have, ClosedError.
+        """
+        relation, read = self._relation(name)
+        if not read:
+            return relation.delete_where(condition)
+        return self._delete(relation, lambda: relation.words_where(condition))
+
+    def _delete(self, relation: WritableRelation, find: Callable[[], Iterable[np.ndarray]]) -> int:
+        """Remove the rows that `find` yields of a relation with the edits so far; return how many."""
+        name, keys, found = relation.name, len(relation.schema.key), list[np.ndarray]()
+        with suppress(_Found), self._txn.savepoint():
+            if name in self._edits:
+                self._txn.edit(relation.info, *self._composed(name, self._edits[name]))
+            found += find()
+            raise _Found
+        for words in found:
+            bag = relation.info.bag
+            self._add(name, ERASE, _once(words) if bag else np.concatenate([words[:keys], 0 * words[keys:]]))
+        return sum(words.shape[1] for words in found)
+
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
         (relation, read), rows = self._relation(name), given_rows(rows, columns)
@@ -198,15 +237,13 @@ class Transaction:
     def commit(self) -> int:
         """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
 
-        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation commits the edits.
+        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation or a preview does so.
         """
         self._alive()
         self._open = False
         try:
             if self._maintainer is None:
-                raise EditError(
-                    "these edits are committed with the rules that are being installed: leave the commit to that"
-                )
+                raise EditError("these edits are committed by what asked for them, an installation or a preview")
             return self._maintainer.commit(self._txn, self._installed, self.composed())
         except BaseException:
             self._txn.rollback()

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,19 +19,17 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
-from ivm.engine.compile import compile
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, Limits, Options
-from ivm.engine.relations import Relations, declarations_of
+from ivm.engine.relations import declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
-from ivm.lang.ir import ROPE, Edit, Predicate
-from ivm.lang.program import DerivedEdit
+from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.expression import Encoder
@@ -83,6 +80,13 @@ def open(
     `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
     RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
     compiles; with mode="r", when its rules are first needed.
+
+    >>> import ivm
+    >>> with ivm.open(":memory:") as ws:  # or the path of a file
+    ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+    ...     version = ws.insert("edge", [(1, 2), (2, 3)])
+    ...     list(ws["two"])
+    [(1, 3)]
     """
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
@@ -129,6 +133,11 @@ class Workspace(WorkspaceEdits):
         rounds to derive them, else it raises LimitError; by default, only recursion that computes values is limited.
         Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError if other blocks read
         what a replaced block no longer has; then nothing is changed.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = x -> string(who), int(x). rich(who) <- paid[who] = x, x > 10.", name="shop")
+        >>> ws.install("paid[who] = x -> string(who), int(x). rich(who) <- paid[who] = x, x > 5.", "shop", replace=True)
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
@@ -236,7 +245,17 @@ class Workspace(WorkspaceEdits):
     # -- data
 
     def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
-        """Begin a transaction over extensional predicates; its commit maintains every view."""
+        """Begin a transaction over extensional predicates; its commit maintains every view.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = x -> string(who), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        >>> with ws.transaction("monday") as txn:
+        ...     txn.insert("paid", [("ada", 7), ("bob", 3)])
+        ...     txn.delete("paid", [("bob",)])
+        >>> list(ws["total"])
+        [(7,)]
+        """
         txn = self.store.transaction(message, branch)
         try:
             installed = self.rules_of(txn)
@@ -244,32 +263,6 @@ class Workspace(WorkspaceEdits):
             txn.rollback()
             raise
         return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
-
-    def exec(self, text: str, branch: str = MAIN) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
-
-        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
-        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
-        """
-        with self.store.snapshot(branch) as snap:
-            part = compile(text, self.rules_of(snap).program, "exec", Relations(snap), hinting=True)
-        if part.rules or len(part.predicates) > len(part.stored):
-            raise EditError("exec runs edits only; install declarations and rules, query questions")
-        with self.transaction(branch=branch) as txn:
-            for _, alike in groupby(part.edits, type):
-                edits = [*alike]
-                txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
-                for edit in edits:
-                    if isinstance(edit, DerivedEdit):
-                        self._edit_from_rule(txn, branch, edit)
-            return txn.commit()
-
-    def _edit_from_rule(self, txn: Transaction, branch: str, edit: DerivedEdit) -> None:
-        """Add the edits of a rule, which is evaluated over the version that the transaction began with."""
-        with self.store.sketch(branch) as sketch:
-            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
-        if rows := found.to_arrow().rename_columns([*edit.columns]):
-            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version.  Raises UnknownViewError."""
@@ -307,6 +300,13 @@ class Workspace(WorkspaceEdits):
 
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
         or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
+        >>> _ = ws.sql("INSERT INTO paid VALUES (?, ?, ?)", [1, "ada", 250])
+        >>> list(ws.sql("SELECT who, sum(cents) FROM paid GROUP BY who"))
+        [('ada', 250)]
         """
         if self._statements is None:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
@@ -335,6 +335,12 @@ class Workspace(WorkspaceEdits):
 
         It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are as for `install`.
         Raises RuleError, OptionError, MaintainError.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). +edge(1, 2). +edge(2, 3).")
+        ...     list(ws.query("q(x, z) <- edge(x, y), edge(y, z)."))
+        [(1, 3)]
         """
         check_options(1, AUTO, rows_max, rounds_max)
         with within_memory("asking a question"):

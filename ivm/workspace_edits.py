@@ -1,21 +1,150 @@
-"""Edits of a workspace as whole transactions: of one call, collected row by row, and of asynchronous programs."""
+"""Edits of a workspace as whole transactions: of one call, collected row by row, and of asynchronous programs.
+
+Edits can be previewed: they are applied to a sketch, which no version and no lock knows of.
+"""
+
+from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pagestore
+from ivm.answer import Answer
+from ivm.engine.compile import compile
+from ivm.engine.engine import Engine
+from ivm.engine.installed import Installed
+from ivm.engine.relations import Relations
+from ivm.engine.stored import built_sizes
+from ivm.errors import EditError
+from ivm.join.join import allowing
+from ivm.lang.ir import Edit
+from ivm.lang.program import DerivedEdit, Program
+from ivm.plan.expression import Encoder
+from ivm.question import answer, understand
 from ivm.transaction import Transaction
+from pagestore.host import MAIN, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+Edits = str | Callable[[Transaction], Any]
+
+
+class Preview(NamedTuple):
+    """What edits would change: for each relation and view its changes, as an Arrow table; none for other ones.
+
+    A table has the relation's columns and `_change_type`, "insert" or "delete".  `version` is the one that they were
+    tried on.  `commit` makes the edits and returns their version; it raises EditError if there is a newer one by then.
+    """
+
+    version: int
+    changes: Mapping[str, pa.Table]
+    commit: Callable[[], int]
 
 
 class WorkspaceEdits:
     """The methods of a workspace that make a transaction each."""
 
+    store: Store
+    threads: int
+    memory: int | None
     transaction: Callable[..., Transaction]
+    rules_of: Callable[..., Installed]
+    _sql_in: Callable[..., Answer | None]
+
+    def exec(self, text: str, branch: str = MAIN) -> int:
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
+
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
+        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
+        """
+        with self.store.snapshot(branch) as snap:
+            part = self._edits_of(text, snap)
+        with self.transaction(branch=branch) as txn:
+            self._edit(txn, part, branch)
+            return txn.commit()
+
+    def preview(self, edits: Edits) -> Preview:
+        """Return what edits would change in relations and views, and change nothing; its `commit` makes them.
+
+        `edits` is a text as for `exec`, or a function that is called with a transaction, and again by `commit`.  This
+        takes no lock, so it does not wait for writers, and works with mode="r", too.  Raises as the edits would.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z).  +edge(1, 2).")
+        >>> preview = ws.preview("+edge(2, 3).")
+        >>> preview.changes["hop"].to_pylist(), list(ws["hop"])
+        ([{'x': 1, 'z': 3, '_change_type': 'insert'}], [])
+        >>> version = preview.commit()
+        >>> list(ws["hop"]), ws.preview(lambda txn: txn.delete("edge", [(8, 9)])).changes
+        ([(1, 3)], {})
+        """
+        with self.store.sketch() as sketch, allowing(self.memory):
+            version, installed = sketch.base.version, self.rules_of(sketch)
+            txn = Transaction(sketch, installed, None, partial(self._sql_in, None))
+            self._make(edits, txn)
+            engine = Engine(sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch))
+            engine.apply_edits(txn.composed())
+            changes = {name: sketch.changes(name) for name in sketch if "$" not in name}
+        found = {name: table for name, table in changes.items() if table.num_rows}
+        return Preview(version, found, partial(self.commit_at, version, edits))
+
+    def commit_at(self, version: int, edits: Edits) -> int:
+        """Make edits, given as for `preview`, in one transaction if `version` is the newest; return the one made.
+
+        Raises EditError if there is a newer one.
+        """
+        with self.transaction() as txn:
+            if (newest := txn.inner.base.version) != version:
+                raise EditError(f"the edits are for version {version}, and {newest} is newer: look at that one first")
+            self._make(edits, txn)
+            return txn.commit()
+
+    def _make(self, edits: Edits, txn: Transaction) -> None:
+        """Add edits to a transaction of the main branch."""
+        if callable(edits):
+            edits(txn)
+        else:
+            self._edit(txn, self._edits_of(edits, txn.inner), txn.inner.base.version)
+
+    def _edits_of(self, text: str, source: Any) -> Program:
+        """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text of anything else."""
+        part = compile(text, self.rules_of(source).program, "exec", Relations(source), hinting=True)
+        if part.rules or len(part.predicates) > len(part.stored):
+            raise EditError("exec runs edits only; install declarations and rules, query questions")
+        return part
+
+    def _edit(self, txn: Transaction, part: Program, before: int | str) -> None:
+        """Add edits of a text, of which those with bodies read the version `before`."""
+        for _, alike in groupby(part.edits, type):
+            edits = [*alike]
+            txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+            for edit in edits:
+                if isinstance(edit, DerivedEdit):
+                    self._edit_from_rule(txn, edit, before)
+
+    def _edit_from_rule(self, txn: Transaction, edit: DerivedEdit, before: int | str) -> None:
+        with self.store.sketch(before) as sketch:
+            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
+        if rows := found.to_arrow().rename_columns([*edit.columns]):
+            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def insert(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction."""
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     _ = ws.insert("edge", (1, 2))
+        ...     version = ws.insert("edge", [(2, 3), (2, 4)])
+        ...     list(ws["two"])
+        [(1, 3), (1, 4)]
+        """
         return self._edited(name, "insert", rows)
 
     def delete(self, name: str, rows: Any) -> int:
@@ -26,9 +155,30 @@ class WorkspaceEdits:
         """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
         return self._edited(name, "set", rows)
 
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction; return its version."""
+        return self._committed(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: pc.Expression) -> int:
+        """Remove the rows for which a condition is true, as one transaction; return its version.
+
+        >>> import ivm, pyarrow.compute as pc
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("paid[day] = x -> int(day), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        ...     _ = ws.insert("paid", [(1, 10), (2, 20), (3, 30), (4, 40)])
+        ...     _ = ws.delete_range("paid", (2,), (4,))
+        ...     _ = ws.delete_where("paid", pc.field("x") < 20)
+        ...     list(ws["paid"]), list(ws["total"])
+        ([(4, 40)], [(40,)])
+        """
+        return self._committed(lambda txn: txn.delete_where(name, condition))
+
     def _edited(self, name: str, action: str, rows: Any) -> int:
+        return self._committed(lambda txn: getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows))
+
+    def _committed(self, edit: Callable[[Transaction], Any]) -> int:
         with self.transaction() as txn:
-            getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows)
+            edit(txn)
             return txn.commit()
 
     def prepare(self, name: str) -> pagestore.Prepared:
@@ -59,7 +209,7 @@ class WorkspaceEdits:
 
         return await asyncio.to_thread(run)
 
-    def transaction_async(self, message: str | None = None) -> "CollectedEdits":
+    def transaction_async(self, message: str | None = None) -> CollectedEdits:
         """Return a transaction for `async with`: it collects edits, and commits them in a thread at the end.
 
         >>> import asyncio, ivm
@@ -91,7 +241,7 @@ class CollectedEdits:
 
     def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
         self._commit = commit
-        self._edits: list[Callable[[Transaction], None]] = []
+        self._edits: list[Callable[[Transaction], Any]] = []
         self.version: int | None = None
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
@@ -102,6 +252,14 @@ class CollectedEdits:
         """Collect a deletion; see Transaction.delete."""
         self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
 
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> None:
+        """Collect a deletion of a range; see Transaction.delete_range."""
+        self._edits.append(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: pc.Expression) -> None:
+        """Collect a deletion by a condition; see Transaction.delete_where."""
+        self._edits.append(lambda txn: txn.delete_where(name, condition))
+
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Collect rows to set; see Transaction.set."""
         self._edits.append(lambda txn: txn.set(name, rows, columns=columns))
@@ -110,7 +268,7 @@ class CollectedEdits:
         for edit in self._edits:
             edit(txn)
 
-    async def __aenter__(self) -> "CollectedEdits":
+    async def __aenter__(self) -> CollectedEdits:
         return self
 
     async def __aexit__(self, kind: type | None, *_: object) -> None:

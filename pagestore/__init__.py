@@ -15,10 +15,12 @@ from pagestore.errors import PagestoreError as PagestoreError
 from pagestore.pages.operators import register_operator as register_operator
 from pagestore.relations.changes import Change as Change
 from pagestore.relations.changes import Changes as Changes
+from pagestore.relations.changes import Commits as Commits
 from pagestore.relations.prepared import Prepared as Prepared
 from pagestore.relations.relation import Relation as Relation
 from pagestore.relations.snapshot import Snapshot as Snapshot
 from pagestore.relations.transaction import Transaction as Transaction
+from pagestore.runtime.reports import on_metric as on_metric
 from pagestore.store import Store as Store
 from pagestore.store import open as open
 from pagestore.versions.hosts import register_host as register_host

@@ -23,11 +23,10 @@ from pagestore.pages.operators import (
 from pagestore.pages.operators import code_of as operator_code
 from pagestore.printable import message, printable
 from pagestore.relations.bags import row_changes
-from pagestore.relations.changes import as_inserted
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
-from pagestore.relations.snapshot import Snapshot, differing, pages_of_both
+from pagestore.relations.snapshot import Snapshot, as_inserted, differing, pages_of_both
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled

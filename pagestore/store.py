@@ -22,7 +22,7 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
-from pagestore.relations.changes import Changes
+from pagestore.relations.changes import Changes, Commits
 from pagestore.relations.prepared import Prepared
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
@@ -88,6 +88,10 @@ def open(
     be on the disk yet. A RecoveryWarning and `store.recovery` report a damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
+
+    >>> import pagestore
+    >>> with pagestore.open(":memory:") as store, store.transaction() as txn:  # or the path of a file
+    ...     txn.create("price", "item: string, cents: int64", key=("item",)).insert([("tea", 350)])
     """
     _refuse_misfit(mode, sync, threads, timeout=timeout, gather=gather)
     if retain is not None:
@@ -228,6 +232,16 @@ class Store:
         """Return a snapshot of a version by number, tag or branch, or of the main branch's newest one at a time.
 
         A time without a zone is local. Raises VersionError if it is not retained, MissingError for an unknown name.
+
+        >>> import pagestore
+        >>> store = pagestore.open(":memory:")
+        >>> with store.transaction() as txn:
+        ...     txn.create("price", "item: string, cents: int64", key=("item",)).insert([("tea", 350)])
+        >>> store.tag("monday")
+        >>> with store.transaction() as txn:
+        ...     txn["price"]["tea"] = 400
+        >>> list(store.at("monday")["price"]), list(store.at(store.version)["price"])
+        ([('tea', 350)], [('tea', 400)])
         """
         return snapshot.snapshot_at(self._handle, version)
 
@@ -310,6 +324,15 @@ class Store:
         Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
         SchemaError if the relation's columns differ. Reads O(changes * height) pages, or all of them if a scan
         was added or dropped between the versions, since that builds the tree anew.
+
+        >>> import pagestore
+        >>> store = pagestore.open(":memory:")
+        >>> for row in (1, 2), (1, 3):
+        ...     with store.transaction() as txn:
+        ...         edge = txn["edge"] if "edge" in txn else txn.create("edge", "x: int64, y: int64")
+        ...         edge.insert([row])
+        >>> store.diff(store.version - 1, store.version, "edge").read_all().to_pylist()
+        [{'x': 1, 'y': 3, '_change_type': 'insert'}]
         """
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
@@ -330,6 +353,21 @@ class Store:
         (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
         """
         return Changes(self._handle, relation, since, branch)
+
+    def commits(self, since: int | str | datetime | None = None, branch: str = MAIN) -> Commits:
+        """Return an iterator over the versions that commits of any process make, that waits for the next one.
+
+        It begins after version `since`, as named in `at`, or after the newest one, and wakes as `changes` does.
+        Raises as `at`.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.commits() as commits:
+        ...     with store.transaction() as txn:
+        ...         _ = txn.create("edge", "x: int64, y: int64")
+        ...     next(commits), commits.next(timeout=0)
+        (1, None)
+        """
+        return Commits(self._handle, since, branch)
 
     # --- branches -------------------------------------------------------------------------------
 
@@ -445,6 +483,13 @@ class Store:
         A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
         Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the file was deleted or
         replaced, SchemaError for a message that is not a text, and TransactionError inside another one of this thread.
+
+        >>> import pagestore
+        >>> store = pagestore.open(":memory:")
+        >>> with store.transaction("first load") as txn:  # commits at the end, and rolls back on an exception
+        ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
+        >>> [info.message for info in store.history(1)], list(store.snapshot()["edge"])
+        (['first load'], [(1, 2), (2, 3)])
         """
         return transaction.begin_transaction(self._handle, message, branch, timeout)
 

@@ -15,6 +15,7 @@ import pytest
 
 import ivm.transaction
 import pagestore
+import pagestore.host
 from ivm.__main__ import ivm as ivm_command
 from pagestore.__main__ import pagestore as pagestore_command
 
@@ -22,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = {  # each public module, and the names that it offers
     "pagestore": """
-        Change Changes PagestoreError Prepared Relation Snapshot Store Transaction open register_host register_operator
+        Change Changes Commits PagestoreError Prepared Relation Snapshot Store Transaction on_metric open
+        register_host register_operator
     """,
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
@@ -58,19 +60,21 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check close compact delete_branch diff dump history mode owns page_size path
-        prepare readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction
-        untag uuid vacuum version
+        at backup branch branches changes check close commits compact delete_branch diff dump history mode
+        owns page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags
+        texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Changes: "close next version",
+    pagestore.Commits: "close next version",
     pagestore.Prepared: "clear commit commit_async delete insert set",
     pagestore.Relation: """
         batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
         overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
         source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
+        words_where
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
@@ -79,18 +83,23 @@ MEMBERS = {  # of each class that is handed to users
         truncate version
     """,
     ivm.Workspace: """
-        at blocks changes check close commit_async constraints declarations delete evaluate evaluated exec
-        explain in_sql_transaction insert install lint predicates prepare query repair replan rope rules_of set
-        sql stats strict subscribe trace trace_distance transaction transaction_async uninstall verify
-        violations why why_changed
+        at blocks changes check close commit_async commit_at constraints declarations delete delete_range
+        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint predicates prepare
+        preview query repair replan rope rules_of set sql stats strict subscribe trace trace_distance
+        transaction transaction_async uninstall verify violations why why_changed
     """,
-    ivm.transaction.Transaction: "commit composed delete edit inner insert rollback set sql",
+    ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
+FIRST = [
+    pagestore.open, pagestore.Store.transaction, pagestore.Store.at, pagestore.Store.diff, pagestore.Relation.range,
+    pagestore.host.WritableRelation.insert, pagestore.host.WritableRelation.delete, ivm.open, ivm.Workspace.install,
+    ivm.Workspace.query, ivm.Workspace.sql, ivm.Workspace.transaction, ivm.Workspace.insert, ivm.Workspace.why,
+]  # fmt: skip
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
-        truncate completion
+        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print delete drop
+        rename truncate completion
     """,
     ivm_command: """
         install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
@@ -128,12 +137,18 @@ def test_members_of_classes(class_: type) -> None:
     assert [name for name in dir(class_) if not name.startswith("_")] == MEMBERS[class_].split()
 
 
+@pytest.mark.parametrize("method", FIRST, ids=lambda method: method.__qualname__)
+def test_methods_that_people_open_first_have_an_example(method: Callable) -> None:
+    assert ">>>" in (inspect.getdoc(method) or "")
+
+
 def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
     with pagestore.open(tmp_path / "a.pages", sync="off") as store, store.transaction() as txn:
         relation = txn.create("r", "x: int64")
         added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
     assert " ".join(sorted(added)) == (
-        "add bulk clear delete encode follow info insert pop remove_overlaps remove_stabbed set setdefault update"
+        "add bulk clear delete delete_range delete_where encode follow info insert pop remove_overlaps "
+        "remove_stabbed set setdefault update"
     )
 
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ivm.errors import (
+    ASSERTED,
     WHOLE,
     ArityError,
     ConstructError,
@@ -158,6 +159,7 @@ def derive_declared(program: Program, known: Program) -> Program:
 
     edge$all(x, y) <- edge(x, y).    edge$all(y, x) <- edge$all(x, y).
 
+    Rules of orders and equivalences (rewrite/closures.py) read edge$asserted, which is edge, instead of the first.
     Raises RedefinitionError, ConstructError.
     """
     predicates = program.over(known)
@@ -168,7 +170,8 @@ def derive_declared(program: Program, known: Program) -> Program:
     whole = {n for n in predicates if n + WHOLE in predicates} | own.keys()
     if not whole:
         return program
-    rules = [_all_asserted(predicates[name]) for name in own]
+    read = {atom.predicate for rule in program.rules for body in rule.body for atom in body if isinstance(atom, Atom)}
+    rules = [_all_asserted(predicates[name]) for name in own if name + ASSERTED not in read]
     for rule in program.rules:
         heads_ = tuple(_whole(head, whole) for head in rule.heads)
         body = tuple(tuple(_whole(x, whole) for x in disjunct) for disjunct in rule.body)
@@ -201,8 +204,10 @@ def _all_asserted(predicate: Predicate) -> Rule:
 
 
 def _whole(literal: Any, whole: Container[str]) -> Any:
-    """Return a literal that reads the views of all rows."""
+    """Return a literal that reads the views of all rows, or the rows of transactions where it says so."""
     match literal:
+        case Atom() if literal.predicate.removesuffix(ASSERTED) in whole and literal.predicate.endswith(ASSERTED):
+            return replace(literal, predicate=literal.predicate.removesuffix(ASSERTED))
         case Atom() if literal.predicate in whole:
             return replace(literal, predicate=literal.predicate + WHOLE)
         case Negation():

@@ -14,6 +14,7 @@ from ivm.errors import OptionError
 from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
 from ivm.lang.types import DIGITS_MAX, TEXTS, column_type, scale, zone_of
 
+WHOLE = "int64", "uint64", "date", "timestamp"  # types of values that whole numbers count
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -50,7 +51,9 @@ def is_kind(type_: Type, kind: str) -> bool:
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
         case "alike countable":
-            return type_ in ("int64", "date", "timestamp")
+            return type_ in (*WHOLE, "float64") or scale(type_) is not None
+        case "step":
+            return type_ in ("int64", "float64") or scale(type_) is not None
         case "any" | "alike":
             return True
     if scale(kind) is not None:
@@ -154,7 +157,11 @@ FUNCTIONS: dict[str, Signature] = {
     **{name: Signature(("int64",), "int64", 2, open=True) for name in ("land", "lor", "lxor")},
     "lnot": _plain("int64", "int64"),
     "hash": _plain("int64", "any"),
+    "bshl": _plain("int64", "int64", "int64"),
+    "bshr": _plain("int64", "int64", "int64"),
+    "bshru": _plain("int64", "int64", "int64"),
     "int": _plain("int64", "any", may_fail=True),
+    "to_number": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
     "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
     "string": _plain("string", "any"),
@@ -209,19 +216,21 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),
 }  # fmt: skip
 FUNCTIONS |= {  # of lang/rewrite/numbers.py
-    "$count": _plain("int64", "alike countable", "alike countable", "int64"),
-    "$nth": Signature(("alike countable", "int64", "int64", "int64", "int64"), _first, 5, may_fail=True),
-    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "int64", may_fail=True),
+    "$count": _plain("int64", "alike countable", "alike countable", "step"),
+    "$nth": Signature(
+        ("alike countable", "alike countable", "step", "int64", "int64", "int64"), _first, 6, may_fail=True
+    ),
+    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "step", may_fail=True),
 }
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
     **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
     **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
     **{name: f"string:{name}" for name in ("regexp_matches", "regexp_full_match", "regexp_replace", "format")},
-    "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_number": "int", "to_float": "float",
+    "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_float": "float",
     "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
-    "bshl": "shift_left", "bshr": "shift_right", "bshru": "shift_right_unsigned", "ceiling": "ceil", "log": "ln",
-    "to_unsigned": "int", "itou": "int", "utoi": "int", "itof": "float", "utof": "float", "ftoi": "trunc",
+    "ceiling": "ceil", "log": "ln", "to_unsigned": "to_number", "itou": "int", "utoi": "int",
+    "itof": "float", "utof": "float", "ftoi": "trunc",
     "ftou": "trunc", "string:hash": "hash",
     **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
     "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",

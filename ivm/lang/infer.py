@@ -12,7 +12,7 @@ from itertools import count
 from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError
 from ivm.lang.aggregate import result_types
 from ivm.lang.columns import check_ordered
-from ivm.lang.functions import FUNCTIONS, Signature, is_kind
+from ivm.lang.functions import FUNCTIONS, WHOLE, Signature, is_kind
 from ivm.lang.ir import (
     Atom,
     Binary,
@@ -39,6 +39,7 @@ from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.types import DIGITS_MAX, UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
 
 Types = dict[str, Type]
+WANTED = {"moment": "a date or a timestamp", "alike countable": "a number, a date or a timestamp", "step": "a number"}
 
 
 def infer(program: Program, known: Program) -> Program:
@@ -227,7 +228,17 @@ def _hint(head: Atom, columns: Iterable[Type], types: Types) -> None:
 
 
 def _typed_body(literals: Disjunct, known: Mapping[str, Predicate], types: Types) -> Disjunct:
-    return tuple(_typed_literal(literal, known, types) for literal in literals)
+    typed_ = (_typed_literal(literal, known, types) for literal in literals)
+    return tuple(literal for literal in typed_ if not _counts_by_one(literal, types))
+
+
+def _counts_by_one(literal: Literal, types: Types) -> bool:
+    """Return whether a literal says that a number is in a range of all whole numbers, as two comparisons next to it."""
+    call = literal.left if isinstance(literal, Compare) else None
+    if not isinstance(call, Call) or call.name != "$within" or not isinstance(call.args[0], Var):
+        return False
+    step = call.args[-1]
+    return isinstance(step, Const) and step.value == 1 and types[call.args[0].name] in WHOLE
 
 
 def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Types) -> Literal:
@@ -305,7 +316,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     if not signature.admits(len(term.args)):
         raise RuleTypeError(term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}")
     args = [typed(arg, types) for arg in term.args]
-    alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
+    alike = _alike(signature, args)
     joint = _joint([args[n] for n in alike])
     found: list[Term] = []
     for place, (arg, type_) in enumerate(args):
@@ -322,8 +333,8 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
         if place in alike and own != joint and scale(own) is not None and (digits := scale(joint)) is not None:
             arg, own = _of_scale(arg, own, digits)
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
-            wants = "a date or a timestamp" if kind == "moment" else kind
-            what = f"{joint}, as its other arguments are," if place in alike else wants
+            fits = is_kind(own, kind)
+            what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
             raise RuleTypeError(term.where, f"`{term}`: {arg} is {own}, where {what} is wanted")
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
@@ -332,6 +343,13 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     gives = signature.gives
     kinds = [joint if n in alike else typed(arg, types)[1] for n, arg in enumerate(found)]
     return replace(term, args=tuple(found)), gives if isinstance(gives, str) else gives(kinds, constants)
+
+
+def _alike(signature: Signature, args: Sequence[tuple[Term, Type]]) -> list[int]:
+    """Return the places of arguments that share one type: a step is of the type of what it counts, or whole."""
+    alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
+    steps = [n for n in range(len(args)) if signature.kind(n) == "step"]
+    return alike + steps if steps and _joint([args[n] for n in alike]) not in WHOLE else alike
 
 
 def _joint(args: Sequence[tuple[Term, Type]]) -> Type:

@@ -299,7 +299,8 @@ def normalise(program: Program, known: Program) -> Program:
     names = {*program.over(known), *heads}
     constraints = (clause for one in demands for clause in clauses_of(one, names))
     plain: Iterable[Clause] = without_aggregations((*clauses, *constraints), names)
-    plain = with_closures([*plain], orders, equivalences)
+    declared = {name: one for name, one in program.predicates.items() if name not in program.stored}
+    plain = with_closures([*plain], orders, equivalences, declared)
     rules = _gathered(rule for clause in plain for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
 

@@ -251,6 +251,16 @@ def _shifted_unsigned(x: Operands) -> Result:
     return np.right_shift(words.view(np.uint64), by.view(np.uint64)).view(np.int64), fails
 
 
+def _shifted_around(shift: Callable[..., np.ndarray], kind: type) -> Callable[[Operands], Result]:
+    """Return a shift of Soufflé, whose distance is taken modulo 64: none fails."""
+
+    def shifted(x: Operands) -> Result:
+        words, by = (np.ascontiguousarray(column).view(kind) for column in x.words)
+        return shift(words, by & kind(63)).view(np.int64), x.none()
+
+    return shifted
+
+
 def _distances(x: Operands) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return words, how far each is shifted, 0 to 63, and which distances are not allowed."""
     words, by = x.words
@@ -324,11 +334,25 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
 
 def _count(x: Operands) -> Result:
     """Return how many numbers there are from one to another by steps; one more than may be listed if there are more."""
+    if x.types[0] == "float64":
+        return _count_floats(*(x.floats(n) for n in range(3))), x.none()
     low, high, step = x.words
     low, high = np.where(step < 0, high, low), np.where(step < 0, low, high)
     size = (high.astype(np.uint64) - low.astype(np.uint64) - np.uint64(1)) // _size(step) + np.uint64(1)
     most = numbers.LISTED_MAX + 1
     return np.where(step == 0, most, np.where(high > low, np.minimum(size, most), 0)).astype(np.int64), x.none()
+
+
+def _count_floats(low: np.ndarray, high: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return as `_count` does, by bisection, since each number, low + n * step, is rounded."""
+    most = numbers.LISTED_MAX + 1
+    size, above = np.zeros(len(low), np.int64), np.full(len(low), most)
+    for _ in range(most.bit_length()):
+        middle = (size + above + 1) // 2
+        last = low + (middle - 1) * step
+        inside = np.where(step > 0, last < high, last > high)
+        size, above = np.where(inside, middle, size), np.where(inside, above, middle - 1)
+    return np.where(step == 0, most, size)
 
 
 def _size(step: np.ndarray) -> np.ndarray:
@@ -338,12 +362,20 @@ def _size(step: np.ndarray) -> np.ndarray:
 
 
 def _nth(x: Operands) -> Result:
-    low, step, block, unit, size = x.words
+    low, _, step, block, unit, size = x.words
+    if x.types[0] == "float64":
+        found = x.floats(0) + (block + unit) * x.floats(2)
+        return float_words(np.where(np.isnan(found), 0.0, found)), size > numbers.LISTED_MAX
     return low + (block + unit) * step, size > numbers.LISTED_MAX
 
 
 def _within(x: Operands) -> Result:
     value, low, high, step = x.words
+    if x.types[0] == "float64":
+        value, low, high, step = (x.floats(n) for n in range(4))
+        nth = np.rint((value - low) / step)
+        inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
+        return (inside & (low + nth * step == value)).astype(np.int64), step == 0
     inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
     first, last = np.where(step > 0, low, value).astype(np.uint64), np.where(step > 0, value, low).astype(np.uint64)
     return (inside & ((last - first) % _size(step) == 0)).astype(np.int64), step == 0
@@ -360,6 +392,10 @@ def _int(x: Operands) -> Result:
         return _fitting(np.rint(x.floats(0)))
     digits = scale(type_)
     return (_rounded_words(words, digits) if digits else words), x.none()
+
+
+def _to_number(x: Operands) -> Result:
+    return _int(x) if x.types[0] in TEXTS else _trunc(x)
 
 
 def _to_float(x: Operands) -> Result:
@@ -444,11 +480,15 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "shift_left": _shifted(True),
     "shift_right": _shifted(False),
     "shift_right_unsigned": _shifted_unsigned,
+    "bshl": _shifted_around(np.left_shift, np.int64),
+    "bshr": _shifted_around(np.right_shift, np.int64),
+    "bshru": _shifted_around(np.right_shift, np.uint64),
     "land": _logical(np.logical_and.reduce),
     "lor": _logical(np.logical_or.reduce),
     "lxor": _logical(np.logical_xor.reduce),
     "lnot": lambda x: ((x.words[0] == 0).astype(np.int64), x.none()),
     "int": _int,
+    "to_number": _to_number,
     "float": _to_float,
     "decimal": _to_decimal,
     "string": _to_string,

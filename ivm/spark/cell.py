@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from ivm.spark.changes import (
     refuse_two_values,
     take_changes,
 )
+from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import BASE, CELL, PLACE, TOTAL, Channel, Layout
 from ivm.spark.shares import route
 from ivm.views.exact_sum import INFINITE, UNIT
@@ -132,7 +133,7 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
     made.replace(path)
 
 
-def opened(batch: Batch, cell: int, **options: Any) -> ivm.Workspace:
+def opened(batch: Batch, cell: int, **options: Unpack[OpenOptions]) -> ivm.Workspace:
     """Open the workspace of a cell. Raises CellsError if its store is missing."""
     return ivm.open(_there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options})
 

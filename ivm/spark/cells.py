@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 from uuid import uuid4
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ from ivm.spark.executors import (
     write_messages,
 )
 from ivm.spark.folder import UNDO, Folder, Pending, State
+from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import Layout, plan
 from ivm.spark.shares import Hot, measure
 from pagestore.host import Violation
@@ -72,6 +73,15 @@ class Applied(NamedTuple):
         return {cell: sum(sum(a["received"].values()) for a in found) for cell, found in self.accounts.items()}
 
 
+class InstallOptions(TypedDict, total=False):
+    """The options of `Workspace.install` for rules over cells."""
+
+    granularity: int
+    maintenance: Literal["auto", "match", "probe"]
+    rows_max: int | None
+    rounds_max: int | None
+
+
 class Cells:
     """Rules over cells in a folder that all executors reach. Close it, or use it in `with`.
 
@@ -91,7 +101,7 @@ class Cells:
     def create(
         cls, folder: str | os.PathLike[str], rules: str, cells: int, spark: "SparkSession | None" = None,
         tables: Mapping[str, Any] | None = None, sizes: Mapping[str, float] | None = None, hot: Hot | None = None,
-        options: Mapping[str, Any] | None = None, **install: Any,
+        options: OpenOptions | None = None, **install: Unpack[InstallOptions],
     ) -> "Cells":  # fmt: skip
         """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames).
 
@@ -135,7 +145,7 @@ class Cells:
 
     @classmethod
     def open(
-        cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None, mode: str = "rw"
+        cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None, mode: Literal["rw", "r"] = "rw"
     ) -> "Cells":  # fmt: skip
         """Open cells. A batch that did not reach all of them is finished, or undone, before this returns.
 

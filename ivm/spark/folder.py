@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pagestore
 from ivm.engine.compile import compile
@@ -59,7 +59,7 @@ class State(NamedTuple):
 class Folder:
     """A folder that all executors reach; one program at a time writes to it, others read."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = False, mode: str = "rw") -> None:
+    def __init__(self, path: str | os.PathLike[str], create: bool = False, mode: Literal["rw", "r"] = "rw") -> None:
         if mode not in ("rw", "r"):
             raise OptionError(f"mode={mode!r}: cells are opened with 'rw' or 'r'")
         self.path, self.mode = Path(local_path(path)).absolute(), mode

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,26 @@ from ivm.transaction import Transaction
 from pagestore.errors import MissingError, SchemaError, VersionError
 from pagestore.host import Snapshot, WritableRelation, local_path
 
-AUTO, STRICT = "auto", "strict"
+Incremental = Literal["auto", "strict"]
+AUTO: Incremental = "auto"
+STRICT: Incremental = "strict"
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options of `ivm.open` that are passed on to it."""
+
+    threads: int | None
+    memory: int | None
+    mode: Literal["rw", "r"]
+    page_size: int | None
+    sync: Literal["full", "commit", "off"]
+    retain: int | Literal["all"] | None
+    create: bool
+    timeout: float
+    exclusive: bool
+    gather: float
+
+
 PROGRESS = "views.progress"  # the property of a commit
 REMEMBERED = 16  # versions whose digests are kept
 NONE = -1
@@ -132,8 +151,8 @@ class Refreshed(NamedTuple):
 
 
 def refresh(
-    path: Path, name: str, rules: str, sources: Mapping[str, Any], incremental: str = AUTO, batch: int | None = None,
-    query: str | None = None, **options: Any,
+    path: Path, name: str, rules: str, sources: Mapping[str, Any], incremental: Incremental = AUTO,
+    batch: int | None = None, query: str | None = None, **options: Unpack[OpenOptions],
 ) -> Refreshed:  # fmt: skip
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 

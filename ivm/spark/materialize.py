@@ -7,7 +7,7 @@ views.changes("tri")        the rows inserted and deleted by this refresh, with 
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
-from ivm.spark.follow import AUTO, Refreshed, refresh
+from ivm.spark.follow import AUTO, Incremental, OpenOptions, Refreshed, refresh
 from pagestore.errors import SchemaError
 from pagestore.host import as_inserted, local_path
 
@@ -74,7 +74,8 @@ def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
 @sentence_first()
 def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
-    incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,
+    incremental: Incremental = AUTO, batch: int | None = None, query: str | None = None,
+    **options: Unpack[OpenOptions],
 ) -> Views:  # fmt: skip
     """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates the rules.
 

@@ -10,6 +10,7 @@ The rows of a stream without `_change_type` are insertions. Tasks stage their ro
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 from ivm.errors import OptionError
 from ivm.spark.changes import CHANGE
 from ivm.spark.executors import sentence_first
-from ivm.spark.follow import AUTO, refresh
+from ivm.spark.follow import AUTO, Incremental, refresh
 from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, stage, staged_batches
 from pagestore.host import as_inserted, local_path
 
@@ -41,7 +42,9 @@ class ViewsSink(DataSource):
                 raise OptionError(f"format ivm needs the options {', '.join(NEEDED)}: {option} is missing")
         if overwrite:
             raise OptionError("format ivm takes changes as they come: use the output mode append")
-        return ViewsWriter(*(self.options[option] for option in NEEDED), self.options.get("incremental", AUTO))
+        return ViewsWriter(
+            *(self.options[option] for option in NEEDED), cast(Incremental, self.options.get("incremental", AUTO))
+        )
 
 
 @dataclass
@@ -52,7 +55,7 @@ class ViewsWriter(DataSourceStreamArrowWriter):
     views: str
     rules: str
     relation: str
-    incremental: str
+    incremental: Incremental
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,9 +11,10 @@ from ivm.answer import Answer
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
-from ivm.sql.rules import KEYS_MAX, Body, Builder, refuse_interval
+from ivm.sql.rules import Body, Builder, refuse_interval
 from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 from ivm.wide import MULTIPLICITY, repeated, side_by_side
+from pagestore.host import KEYS_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa

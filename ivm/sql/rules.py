@@ -37,8 +37,8 @@ from ivm.sql.terms import (
     variables,
 )
 from ivm.sql.types import BIGINT, INTERVAL, SqlType
+from pagestore.host import KEYS_MAX
 
-KEYS_MAX = 16
 ONE = "sql:one"  # a relation with the one row 0
 
 

@@ -51,7 +51,7 @@ HEIGHT_MAX = 10
 RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
 COLUMNS_MAX = 1023  # of a record: a pointer has ten bits for them
 INDEX_COLUMNS_MAX = 255  # of an index page, which has few key columns, and whose number of folds is a byte
-KEYS_MAX = 16  # words of a key, at most
+KEYS_MAX = 64  # words of a key, at most
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 10, 19  # of a pointer
 BIRTH_AT = PAGE_BITS + COLUMN_BITS

@@ -1,4 +1,4 @@
-"""The changes of a relation as commits make them, in whatever process: for those who watch it.
+"""Commits, and the changes of a relation as they make them, in whatever process: for those who watch.
 
     commits     5        6        7 (dropped)   8
     changes     5 to 6: +(1, 2)                 6 to 8: +(1, 3) -(1, 2)
@@ -19,16 +19,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from math import inf
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from pagestore.errors import MissingError
 from pagestore.relations.snapshot import (
     Snapshot,
-    changed_batches,
+    changes_table,
     newest_snapshot,
     snapshot_at,
     take_snapshot,
-    with_change_type,
 )
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.system import FileEvents
@@ -52,39 +51,43 @@ class Change(NamedTuple):
     rows: pa.Table
 
 
-class Changes:
-    """The changes of a relation from a version on, an iterator that waits for commits; also asynchronous.
+Found = TypeVar("Found")
 
-    `version` is the one up to which changes were read. Close it, or use it in `with`; closing ends a waiting iteration.
+
+class Watch(Generic[Found]):
+    """An iterator that waits for commits to a branch; also asynchronous. Close it, or use it in `with`.
+
+    `version` is the one up to which commits were read; closing ends a waiting iteration.
     """
 
-    def __init__(self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN) -> None:
+    def __init__(self, handle: Handle, since: int | str | datetime | None, branch: str = MAIN) -> None:
         self._closed = True  # until it is made
-        self._handle, self._name = handle, name
+        self._handle = handle
         self._branch = handle.branch_id(branch)
         self._events = FileEvents(f"/proc/self/fd/{handle.file.fileno()}")  # first, so that no later commit is missed
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._fruitless = 0  # wakes without a commit since the last one
         self._at = newest_snapshot(handle, branch) if since is None else snapshot_at(handle, since)
         self._closed = False
-        if since is None and name not in self._at:
-            self.close()
-            raise MissingError(f"there is no relation {name!r} to watch; with since=0 it may be made later")
+
+    def _found(self, old: Snapshot, new: Snapshot) -> Found | None:
+        """Return what is yielded for a version that follows another; None for nothing."""
+        raise NotImplementedError
 
     @property
     def version(self) -> int:
-        """The version up to which changes were read; pass it as `since` to go on from there."""
+        """The version up to which commits were read; pass it as `since` to go on from there."""
         return self._at.version
 
-    def next(self, timeout: float | None = None) -> Change | None:
-        """Return the next change, waiting for it; None after `timeout` seconds, or once this is closed.
+    def next(self, timeout: float | None = None) -> Found | None:
+        """Return the next one, waiting for it; None after `timeout` seconds, or once this is closed.
 
-        Raises MissingError if the relation was dropped, SchemaError if it was made anew, ClosedError.
+        Raises ClosedError; one of a relation MissingError if that was dropped, SchemaError if it was made anew.
         """
         end = inf if timeout is None else time.monotonic() + timeout
         while not self._closed:
-            if change := self._step():
-                return change
+            if (found := self._step()) is not None:
+                return found
             if (left := end - time.monotonic()) <= 0:
                 return None
             self._pause()
@@ -92,23 +95,23 @@ class Changes:
                 select.select([self._events.fileno(), self._told], [], [], min(left, self._look))
         return None
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[Found]:
         return self
 
-    def __next__(self) -> Change:
-        change = self.next()
-        if change is None:
+    def __next__(self) -> Found:
+        found = self.next()
+        if found is None:
             raise StopIteration
-        return change
+        return found
 
-    def __aiter__(self) -> Changes:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> Found:
         loop = asyncio.get_running_loop()
         while not self._closed:
-            if change := await loop.run_in_executor(None, self._step):
-                return change
+            if (found := await loop.run_in_executor(None, self._step)) is not None:
+                return found
             woken = asyncio.Event()
             for fd in (self._events.fileno(), self._told):
                 loop.add_reader(fd, woken.set)
@@ -130,7 +133,7 @@ class Changes:
                 os.eventfd_write(self._told, 1)
             self._at.close()
 
-    def __enter__(self) -> Changes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,8 +154,8 @@ class Changes:
         if self._fruitless > BURST:
             time.sleep(PAUSE)
 
-    def _step(self) -> Change | None:
-        """Read the next versions that are retained, up to one with changes; return these, None if there are none."""
+    def _step(self) -> Found | None:
+        """Read the next versions that are retained, and return what the first with anything yields, or None."""
         self._events.clear()
         state = self._handle.refresh()
         if state.heads[self._branch].version == self._at.version:
@@ -163,36 +166,41 @@ class Changes:
             if entry.branch != self._branch or entry.version <= self._at.version:
                 continue
             new = take_snapshot(self._handle, entry.version)  # None if it was dropped meanwhile: a later one follows
-            if new is not None and (change := self._go_on(new)):
-                return change
+            if new is not None and (found := self._go_on(new)) is not None:
+                return found
         return None
 
-    def _go_on(self, new: Snapshot) -> Change | None:
-        """Read the changes up to a version, and hold that one instead."""
+    def _go_on(self, new: Snapshot) -> Found | None:
+        """Read a version, and hold that one instead."""
         old = self._at
-        if self._name not in old and self._name not in new:
-            rows = None
-        else:
-            rows = changes_table(old, new, self._name)
+        found = self._found(old, new)
         self._at = new
         old.close()
-        return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
+        return found
 
 
-def as_inserted(table: pa.Table) -> pa.Table:
-    """Return the rows as insertions."""
-    kinds = pa.repeat("insert", table.num_rows)
-    return pa.Table.from_arrays([*table.columns, kinds], schema=with_change_type(table.schema))
+class Commits(Watch[int]):
+    """The versions that commits make from one version on, an iterator that waits for them; also asynchronous.
 
-
-def changes_table(old: Snapshot, new: Snapshot, name: str) -> pa.Table:
-    """Return the changes of a relation between two versions; all its rows, if the old one does not have it.
-
-    Raises MissingError, SchemaError.
+    Versions that were dropped before they were read are left out.
     """
-    if name not in old:
-        return as_inserted(new[name].to_arrow())
-    if name in new and old[name].tree == new[name].tree:
-        return with_change_type(new[name].schema.arrow).empty_table()
-    schema, batches = changed_batches(old, new, name)
-    return pa.Table.from_batches(batches, schema)
+
+    def _found(self, old: Snapshot, new: Snapshot) -> int:
+        return new.version
+
+
+class Changes(Watch[Change]):
+    """The changes of a relation from a version on, an iterator that waits for commits; also asynchronous."""
+
+    def __init__(self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN) -> None:
+        super().__init__(handle, since, branch)
+        self._name = name
+        if since is None and name not in self._at:
+            self.close()
+            raise MissingError(f"there is no relation {name!r} to watch; with since=0 it may be made later")
+
+    def _found(self, old: Snapshot, new: Snapshot) -> Change | None:
+        if self._name not in old and self._name not in new:
+            return None
+        rows = changes_table(old, new, self._name)
+        return Change(old.version, new.version, rows) if rows.num_rows else None

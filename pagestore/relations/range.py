@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
 from pagestore.versions.hosts import Computed, computed_column
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 
 class Source(Protocol):
@@ -150,6 +153,26 @@ class Range(Frames):
             for batch in repeated(batches, rows) if self.info.bag else batches:
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may have been reused
+
+    def words_where(self, condition: pc.Expression) -> Iterator[np.ndarray]:
+        """Yield, as `words` does, the records for which a condition is true, such as `pc.field("year") < 2013`.
+
+        O(records). Raises SchemaError for a condition that these columns cannot have.
+        """
+        for words in self.words():
+            start = 0
+            for batch in self.record_batches(words):
+                yield words[:, start + self._places_where(batch, condition)]
+                start += len(batch)
+
+    def _places_where(self, batch: pa.RecordBatch, condition: pc.Expression) -> np.ndarray:
+        """Return the rows of a batch for which a condition is true, int64[n]. Raises SchemaError."""
+        place = "_".join([*batch.schema.names, "place"])  # no column has this name
+        try:
+            table = pa.Table.from_batches([batch]).append_column(place, pa.array(np.arange(len(batch))))
+            return cast(np.ndarray, table.filter(condition)[place].to_numpy())
+        except (pa.ArrowException, TypeError) as error:
+            raise SchemaError(f"{condition} is not a condition on {self.name!r} ({self.schema}): {error}") from None
 
     def _words_backward(self, rows: int = TUPLES_ROWS) -> Iterator[np.ndarray]:
         """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""

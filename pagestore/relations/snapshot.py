@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import starmap
 from sys import is_finalizing
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -245,7 +245,25 @@ def with_change_type(schema: pa.Schema) -> pa.Schema:
     return schema.append(pa.field(CHANGE, pa.string(), nullable=False))
 
 
-def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+class Newer(Protocol):
+    """A version, or a transaction over an older one, whose page map has the pages of that, too."""
+
+    @property
+    def version(self) -> int:
+        """The number of the version, or of the one that a commit would make."""
+
+    @property
+    def pages(self) -> Pages:
+        """The page map."""
+
+    def __getitem__(self, name: str, /) -> Relation:
+        """Return a relation."""
+
+    def __contains__(self, name: object, /) -> bool:
+        """Return whether there is a relation of that name."""
+
+
+def changed_batches(old: Snapshot, new: Newer, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
     if was_made_anew(before, after):
@@ -257,13 +275,34 @@ def changed_batches(old: Snapshot, new: Snapshot, relation: str) -> tuple[pa.Sch
     return schema, _batches(old, new, relation, schema)
 
 
+def as_inserted(table: pa.Table) -> pa.Table:
+    """Return the rows as insertions."""
+    kinds = pa.repeat("insert", table.num_rows)
+    return pa.Table.from_arrays([*table.columns, kinds], schema=with_change_type(table.schema))
+
+
+def changes_table(old: Snapshot, new: Newer, name: str) -> pa.Table:
+    """Return the changes of a relation from one version to another; all its rows, if the first does not have it.
+
+    Raises MissingError, SchemaError.
+    """
+    if name not in old:
+        return as_inserted(new[name].to_arrow())
+    if name in new and old[name].tree == new[name].tree:
+        return with_change_type(new[name].schema.arrow).empty_table()
+    schema, batches = changed_batches(old, new, name)
+    return pa.Table.from_batches(batches, schema)
+
+
 def was_made_anew(before: Range, after: Range) -> bool:
     """Return whether a relation has other columns or another tree than in an earlier version; its scans may differ."""
     return before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=())
 
 
-def pages_of_both(old: Snapshot, new: Snapshot) -> Pages:
-    """Return the page map that has the pages of both snapshots."""
+def pages_of_both(old: Snapshot, new: Newer) -> Pages:
+    """Return the page map that has the pages of both snapshots, or of a transaction and the version below it."""
+    if not isinstance(new, Snapshot):
+        return new.pages
     return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
 
 
@@ -308,7 +347,7 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
         yield (actions, words) if there.all() else (actions[there], words[:, there])
 
 
-def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(old: Snapshot, new: Newer, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages, before, after = pages_of_both(old, new), old[relation], new[relation]
     latest = before if old.version > new.version else after  # its dictionary has the texts of both
     changes = changes_between(pages, before, after)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from logging import DEBUG
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ import numpy as np
 from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError, WordError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import address_of
-from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
+from pagestore.relations.commit_report import CommitReport
+from pagestore.relations.snapshot import Snapshot, changes_table, newest_snapshot, snapshot_at
 from pagestore.relations.writable import WritableRelation
+from pagestore.runtime import reports
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.invalidated import Invalidated
@@ -299,6 +302,8 @@ class Transaction(WorkingTrees):
         an interrupt) comes after the commit, a note on it gives the version's number.
         """
         handle, committer, number = self._handle, self._committer, self._committer.made
+        wanted = reports.metric is not None or reports.COMMIT.isEnabledFor(DEBUG)
+        report = self._report = CommitReport(committer) if wanted else None
         try:
             try:
                 with self.pager.work.lock:
@@ -313,6 +318,8 @@ class Transaction(WorkingTrees):
                 error.add_note(f"the transaction was committed, as version {version}")
             raise
         handle.complete(committer.made)
+        if report:
+            report.finish(made)
         for tell in told:
             tell()
         return made
@@ -330,6 +337,8 @@ class Transaction(WorkingTrees):
         if self._changed_nothing():
             self._committer.leave()
             return self.base.version, told
+        if self._report:
+            self._report.count(self.pages, self._catalog, self.base.trees, self._trees)
         version = self._committer.commit(
             Draft(
                 self._branch,
@@ -507,8 +516,8 @@ class EphemeralTransaction(Transaction):
     ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
     >>> with store.sketch() as sketch:
     ...     sketch["edge"].insert([(3, 4)])
-    ...     len(sketch["edge"]), len(store.snapshot()["edge"])
-    (3, 2)
+    ...     len(sketch["edge"]), len(store.snapshot()["edge"]), sketch.changes("edge").to_pylist()
+    (3, 2, [{'x': 3, 'y': 4, '_change_type': 'insert'}])
     >>> len(store.snapshot()["edge"])
     2
     >>> store.close()
@@ -533,6 +542,13 @@ class EphemeralTransaction(Transaction):
         """The page map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
         _ = self._snapshot.pages
         return super().pages
+
+    def changes(self, relation: str) -> pa.Table:
+        """Return what was changed in a relation since the version that this began with, as `Store.diff` does.
+
+        All rows of one that was made here.  Raises MissingError, SchemaError for a relation that was made anew.
+        """
+        return changes_table(self._snapshot, self, relation)
 
     def commit(self) -> int:
         """Raise TransactionError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import Misnamed, arrow_batches, given_rows, plain_rows, rows_as_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 
 class WritableRelation(Relation):
@@ -44,6 +47,15 @@ class WritableRelation(Relation):
         reader, a data set or its scanner, a frame of pandas or polars, a relation of DuckDB. Readers and scanners are
         read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError naming a
         missing or unknown column, WordError; then nothing of `rows` is added.
+
+        >>> import numpy as np, pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, cents: int64", key=("item",))
+        ...     price.insert([("tea", 350), ("cake", 500)])
+        ...     price.insert([{"cents": 200, "item": "bun"}])
+        ...     price.insert({"item": ["tea", "jam"], "cents": np.array([1, 300])})
+        ...     list(price)
+        [('bun', 200), ('cake', 500), ('jam', 300), ('tea', 350)]
         """
         self._edit(INSERT, given_rows(rows, columns))
 
@@ -80,6 +92,15 @@ class WritableRelation(Relation):
         """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same.
 
         A bag loses one row for each that is given, or, with `every`, all that are equal to it.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, cents: int64", key=("item",))
+        ...     price.insert([("tea", 350), ("cake", 500), ("bun", 200)])
+        ...     price.delete([("tea",)])
+        ...     price.delete([("cake", 1)])  # which has another value, and stays
+        ...     list(price)
+        [('bun', 200), ('cake', 500)]
         """
         words = self.encode(given_rows(rows, columns), keys_allowed=True, add=False)
         keys = len(self.schema.key)
@@ -93,6 +114,44 @@ class WritableRelation(Relation):
         else:
             words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
+
+    def delete_range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the records with lo <= key < hi, bounded as by `range`; return how many. O(removed * height).
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     sale = txn.create("sale", "day: int64, shop: string, cents: int64", key=("day", "shop"))
+        ...     sale.insert([(1, "north", 500), (1, "south", 20), (2, "north", 70), (3, "south", 10)])
+        ...     sale.delete_range((1, "o"), (3,)), list(sale)
+        (2, [(1, 'north', 500), (3, 'south', 10)])
+        """
+        return self._delete(self.range(lo, hi).words())
+
+    def delete_where(self, condition: pc.Expression) -> int:
+        """Remove the records for which a condition is true; return how many. O(records + removed * height).
+
+        Raises SchemaError for a condition that the relation's columns cannot have.
+
+        >>> import pagestore, pyarrow.compute as pc
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
+        ...     sale = txn.create("sale", "day: int64, shop: string, cents: int64", key=("day", "shop"))
+        ...     sale.insert([(1, "north", 500), (1, "south", 20), (2, "north", 70)])
+        ...     sale.delete_where((pc.field("shop") == "north") & (pc.field("cents") < 100)), list(sale)
+        (1, [(1, 'north', 500), (1, 'south', 20)])
+        """
+        return self._delete(self.words_where(condition))
+
+    def _delete(self, found: Iterable[np.ndarray]) -> int:
+        """Remove stored records, in parts int64[C, n]; return how many."""
+        keys, width = len(self.schema.key), self.tree.spec.columns
+        if self.info.bag:
+            rows = np.concatenate([np.empty((width - 1, 0), np.int64), *found], axis=1)
+            self._source.edit(self.info, *removals(*self.view(), rows, True))
+            return int(rows.shape[1])
+        gone = np.concatenate([np.empty((keys, 0), np.int64), *(words[:keys] for words in found)], axis=1)
+        rows = np.concatenate([gone, np.zeros((width - keys, gone.shape[1]), np.int64)])
+        self._source.edit(self.info, np.full(rows.shape[1], ERASE), rows)
+        return int(rows.shape[1])
 
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
         """Remove the records that any of many points (alpha..., x) stabs, and return them; see `stab_many`.

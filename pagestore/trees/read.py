@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import ENTRY_COUNT, KEYS_MAX, WORD_MAX, Pages
+from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, Pages
 from pagestore.pages.page import unpack
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.kernel import TypedKernel
@@ -200,7 +200,9 @@ UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sor
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
 GET = TypedKernel(k_batch_lookup.get_records, TreeRef, int, Table, Words, Tables, Flags, Table)
-FIND = [TypedKernel(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
+FIND = [
+    TypedKernel(k_point_lookup.find_record, int, Key(n), int) for n in range(17)
+]  # longer keys are looked up in batches
 COUNT = TypedKernel(k_read_range.count_prefixes, TreeRef, Table, int, Words)
 NEIGHBOURS = TypedKernel(k_neighbours.find_neighbours, TreeRef, int, Table, int, Flags, Table)
 
@@ -251,13 +253,16 @@ class RecordFinder:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
         self._ready = packed_tree(pages, tree)
         self._at, self._values = self._ready.ctypes.data, tree.spec.values
-        self._find = FIND[tree.spec.keys].call
+        self._find = FIND[tree.spec.keys].call if tree.spec.keys < len(FIND) else None
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the value words of a whole key, or None.  As `get`, but allocates no array.  O(log count).
 
         The key is a tuple of int; OverflowError for one of more than 64 bits.
         """
+        if self._find is None:
+            present, values = get(self.pages, self.tree, np.array(key, np.int64).reshape(-1, 1))
+            return tuple(values[:, 0].tolist()) if present[0] else None
         if not self._values:
             status, found = self._find(self._at, key, 0), ()
         else:

@@ -90,6 +90,7 @@ class Committer:
         locked = file_lock is None or file_lock.held
         self.sync_lock = RLock()  # held while commits are made durable; never taken with `lock` held
         self._failure: BaseException | None = None  # what a sync failed with
+        self.completed = 0  # times that commits were made durable
         self.made = self._durable = 0  # commits made, and those of them that are durable, as they were counted here
         self._slotted, self._next = state, 0  # what the newest slot leads to, and the least sequence of a commit
         self._group: list[np.ndarray] = []  # pages of commits that no slot leads to
@@ -204,6 +205,7 @@ class Committer:
         self._write_slot(state)
         with self.lock:
             self._slotted, self._durable = state, made
+            self.completed += 1
             space.reuse_pending(freed)
             self.locks.unlock(going)
             if self._synced and self.sync != "off":

@@ -23,6 +23,7 @@ from pagestore.errors import (
     TransactionError,
     VersionError,
 )
+from pagestore.runtime.reports import report_recovery
 from pagestore.storage.file import OPEN_LOCK, SHARED, UNLOCKED, File
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta, sequence_in
@@ -104,6 +105,8 @@ class Handle:
             self._load_for_writing(problems)
         if self.recovery and not problems and not self._is_alone():
             self.recovery = None  # a writer has it open
+        if self.recovery:
+            report_recovery(str(self.file.path), str(self.recovery), problems)
 
     def _load_for_writing(self, problems: bool) -> None:
         if self.sync == "off":

@@ -32,11 +32,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from math import inf
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread, local
 from weakref import ref
 
 from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
+from pagestore.runtime.reports import waiting
 from pagestore.storage.file import (
     EXCLUSIVE,
     GUARD_LOCK,
@@ -191,11 +193,17 @@ class FileLock:
         file = self._file
         if self.is_awaited() or not file.lock(EXCLUSIVE, WRITER_LOCK):
             try:
-                self._join(end)
-                self._await(EXCLUSIVE, WRITER_LOCK, end)
+                with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
+                    self._join(end)
+                    self._await(EXCLUSIVE, WRITER_LOCK, end)
             finally:
                 file.lock(UNLOCKED, QUEUE_LOCK, QUEUE_END)
         self.held = True
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return self._file.path
 
     def try_once(self) -> bool:
         """Take the lock if it is free, ahead of those that wait; return whether it is held."""
@@ -364,7 +372,8 @@ class WriterQueue:
         try:
             if self.holder is not writer:
                 self._refuse_second(writer)
-                self._wait(writer, end)
+                with waiting(str(self._file_lock.path), lambda: str(self.holder)):
+                    self._wait(writer, end)
             with self._guard:
                 self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
             if complete and self._file_lock.busy and not self._file_lock.lasting and self._file_lock.is_awaited():

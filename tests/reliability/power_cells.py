@@ -53,7 +53,7 @@ class CellsOfViews(Plain):
 
     def read(self, opened: Any) -> Model:
         """The edges; of all else `check` says whether it follows from them."""
-        return {"e": sorted(map(list, opened["e"]))}
+        return {"e": sorted(opened["e"])}
 
     def newest(self, model: Model) -> Any:
         """The edges."""

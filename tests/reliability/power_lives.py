@@ -35,13 +35,17 @@ def read(store: pagestore.Store) -> Model:
             found["branches"][branch] = rows_of(snapshot)
             if branch == "main":
                 found["properties"] = {k: v for k, v in snapshot.properties.items() if k == "p"}
-    return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]
+    return found
 
 
 def rows_of(snapshot: pagestore.Snapshot) -> Model:
     """All rows of a version."""
-    found = {name: sorted(map(list, relation)) for name, relation in snapshot.items()}
-    return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]
+    return {name: sorted(relation) for name, relation in snapshot.items()}
+
+
+def digest(model: Any) -> str:
+    """A model as JSON: rows are equal if and only if their digests are."""
+    return json.dumps(model, sort_keys=True, default=str)
 
 
 class Plain:
@@ -339,7 +343,7 @@ class Views(Plain):
 
     def read(self, opened: Any) -> Model:
         """The edges, and which rules there are; of all else `check` says whether it follows from them."""
-        return {"e": sorted(map(list, opened["e"])), "blocks": sorted(opened.blocks)}
+        return {"e": sorted(opened["e"]), "blocks": sorted(opened.blocks)}
 
     def newest(self, model: Model) -> Any:
         """The edges."""
@@ -347,7 +351,7 @@ class Views(Plain):
 
     def rows_of(self, snapshot: pagestore.Snapshot) -> Any:
         """The edges of a version."""
-        return sorted(map(list, snapshot["e"])) if "e" in snapshot else []
+        return sorted(snapshot["e"]) if "e" in snapshot else []
 
     def check(self, opened: Any) -> list[Any]:
         """The faults of the store, and of what is kept of the rules."""

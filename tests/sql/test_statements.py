@@ -246,3 +246,24 @@ def test_columns_are_renamed_and_added(ws: ivm.Workspace) -> None:
     assert rows(ws, "SELECT * FROM h") == [(1, 4), (1, 4)]
     ws.sql("ALTER TABLE h DROP COLUMN a")
     assert rows(ws, "SELECT * FROM h") == [(4,), (4,)]
+
+
+def test_rows_that_many_columns_tell_apart(ws: ivm.Workspace) -> None:
+    """A table without a key, its joins, groups and first rows have as many columns in a key as the table."""
+    pytest.importorskip("duckdb")
+    from tests.support.sql.oracle import Both
+
+    both, names = Both(ws), [f"c{n}" for n in range(30)]
+    both.run(f"CREATE TABLE wide ({', '.join(f'{n} INTEGER' for n in names)})")
+    for row in (1, 1, 2, 3):
+        both.run(f"INSERT INTO wide VALUES ({', '.join(str(row + n) for n in range(29))}, NULL)")
+    both.keep("whole", "SELECT * FROM wide")
+    both.keep("pairs", "SELECT x.*, y.c1 AS other FROM wide x JOIN wide y ON x.c0 = y.c1")
+    both.keep("first", "SELECT x.c0, x.c29, y.c5 FROM wide x LEFT JOIN wide y ON x.c0 = y.c1 ORDER BY ALL LIMIT 3")
+    both.keep("groups", f"SELECT {', '.join(names)}, count(*) AS n FROM wide GROUP BY ALL")
+    both.compare()
+    both.run("UPDATE wide SET c1 = 3, c29 = 4 WHERE c0 = 1")
+    both.run("DELETE FROM wide WHERE c0 = 2")
+    both.compare()
+    row = next(iter(ws["wide"]))
+    assert row in ws["wide"] and ws["wide"].get(row) == 2 and (*row[:-1], 5) not in ws["wide"]

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import reduce
-from itertools import count
+from itertools import count, takewhile
 from re import fullmatch
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
@@ -337,10 +337,10 @@ CALLED: dict[str, Callable] = {
         enumerate(text.split(separator) if separator else [text], start=1)
     ).get(n, ""),
     "$count": lambda low, high, step: min(
-        len(range(units(low), units(high), step)), numbers.LISTED_MAX + 1
+        len(steps(low, high, step)), numbers.LISTED_MAX + 1
     ),
-    "$nth": lambda low, step, block, unit, size: computed("+", low, (block + unit) * step),
-    "$within": lambda value, low, high, step: units(value) in range(units(low), units(high), step),
+    "$nth": lambda low, _, step, block, unit, size: computed("+", low, (block + unit) * step),
+    "$within": lambda value, low, high, step: is_step(value, low, high, step),
     "string:contains": lambda text, part: part in text,
 }  # fmt: skip
 
@@ -353,6 +353,23 @@ def called(term: Call, args: list) -> object:
         return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
     except ArithmeticError as error:
         raise RangeError(f"{term}: {error}") from None
+
+
+def steps(low: object, high: object, step: object) -> range | list:
+    """The numbers of a range, of units if they are moments; one more than may be listed of fractions."""
+    if not isinstance(step, float | Decimal):
+        return range(units(low), units(high), step)
+    if step == 0:
+        raise ZeroDivisionError("a step of 0")
+    listed = (low + n * step for n in range(numbers.LISTED_MAX + 1))
+    return list(takewhile(lambda v: v < high if step > 0 else v > high, listed))
+
+
+def is_step(value: object, low: object, high: object, step: object) -> bool:
+    if not isinstance(step, float | Decimal):
+        return units(value) in range(units(low), units(high), step)
+    inside = low <= value < high if step > 0 else high < value <= low
+    return inside and low + type(step)(round((value - low) / step)) * step == value
 
 
 def units(v: object) -> object:

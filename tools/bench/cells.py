@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,8 @@ ON_PAPER = ((10**8, 64), (10**9, 512), (10**10, 4096), (10**11, 32768))
 DELTA = 1_000_000  # edges of a batch on paper
 BATCHES, CHANGES = 4, 1000
 PEAKS = 2, 8  # times the edges: how much more memory does it take?
-MODES = "probe", "match"
+Mode = Literal["probe", "match"]
+MODES: tuple[Mode, ...] = ("probe", "match")
 SENSITIVITY = "$sense:"
 COUNTS = ("cells", "shares", "predicted rows a cell", "most", "sent in all", "operations a cell", "most")
 PAPER = ("edges", "cells", "shares", "edge rows a cell", "GB a cell", "copies", "rows sent for 10^6 edges", "a cell")
@@ -108,10 +109,11 @@ class Costs(NamedTuple):
     bytes_sent: float
 
 
-def costs(folder: Path, edges: pa.Table, cells: int, mode: str) -> Costs:
+def costs(folder: Path, edges: pa.Table, cells: int, mode: Mode) -> Costs:
     """Evaluate over cells, change, and count."""
-    options = {"sync": "off", "threads": 1}
-    with Cells.create(folder, TRIANGLES, cells, tables={"edge": edges}, options=options, maintenance=mode) as made:
+    with Cells.create(
+        folder, TRIANGLES, cells, tables={"edge": edges}, options={"sync": "off", "threads": 1}, maintenance=mode
+    ) as made:
         counting = made._run = Counting()
         rng, rows = np.random.default_rng(2), 0
         for number in range(1, BATCHES + 1):
@@ -131,7 +133,7 @@ def costs(folder: Path, edges: pa.Table, cells: int, mode: str) -> Costs:
     return Costs(counted[0], counted[1], each[0], each[1], rows / changes, counting.sent / changes)
 
 
-def _peak(edges: int, mode: str) -> int:
+def _peak(edges: int, mode: Mode) -> int:
     with tempfile.TemporaryDirectory() as folder:
         costs(Path(folder) / "c", random_edges(edges, 16), 1, mode)
     return peak_bytes()

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -108,7 +108,7 @@ class Tables:
 def refreshed(spark: "SparkSession", tables: Tables, strict: bool) -> int:
     """Refresh the views from the feeds; return how many rows changed, which come as DataFrames."""
     feeds = {name: Feed(str(tables.path), name) for name in SOURCES}
-    mode = "strict" if strict else "auto"
+    mode: Literal["strict", "auto"] = "strict" if strict else "auto"
     views = materialize(spark, "views", RULES, feeds, tables.folder / "views.pages", mode, sync="off")
     return sum(views.changes(name).count() for name in SQL) if strict else 0
 

@@ -15,6 +15,7 @@ PAGESTORE = {
     "page": ["page shop.pages 812"],
     "bench": ["bench --quick", "bench --only commit --out results"],
     "print": ["print shop.pages", "print shop.pages paid --limit 10", "print shop.pages paid -o paid.parquet"],
+    "delete": ["delete shop.pages paid --from ada --to b", "delete shop.pages paid --where 'day<2026-01-06'"],
     "drop": ["drop shop.pages paid"],
     "rename": ["rename shop.pages paid payments"],
     "truncate": ["truncate shop.pages paid"],

@@ -40,6 +40,7 @@ PAGESTORE = {
     "prepare": "make raw tables ready to load, with Spark: typed, checked, sorted, with a manifest",
     "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
     "print": "the rows of a relation, printed or written to a file; or what there is",
+    "delete": "remove some rows of a relation: those of a range of keys, or for which conditions are true",
     "drop": "remove a relation",
     "rename": "give a relation another name",
     "truncate": "remove all rows of a relation",
@@ -64,7 +65,7 @@ IVM = {
     "completion": "a script that completes this program's commands in bash, zsh or fish",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
-OF_RELATIONS = "prepare", "load", "print", "drop", "rename", "truncate"
+OF_RELATIONS = "prepare", "load", "print", "delete", "drop", "rename", "truncate"
 MODULES = {
     **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
     ("pagestore", "bench"): "bench.store",

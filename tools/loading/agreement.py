@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .casts import DatasetError, bad_rows, cast_to, fits, held_as, may_hold, remedy_between, remedy_for, said
+from .casts import DatasetError, Problems, bad_rows, cast_to, fits, held_as, may_hold, remedy_between, remedy_for, said
 from .dataset import Column, Dataset, Reading
 from .files import Part, find_files
 from .formats import open_part
@@ -30,7 +30,9 @@ def open_dataset(
     parts, notes = find_files(paths, reading.format)
     kinds = {name: kind.arrow for name, kind in reading.casts.items()}
     hints = {**(dict(zip(wanted.names, wanted.types, strict=True)) if wanted else {}), **(lists or {}), **kinds}
-    dataset = Dataset(", ".join(map(str, paths)), parts, reading, notes=notes, wanted=hints)
+    dataset = Dataset(
+        ", ".join(map(str, paths)), parts, reading, notes=notes, wanted=hints, problems=Problems(aside=reading.aside)
+    )
     back = {new: old for old, new in reading.renames.items()}
     inside = {path: kind for name, kind in kinds.items() for path in in_lists(name)}
     types = Wanted(
@@ -44,6 +46,7 @@ def open_dataset(
             opened = open_part(part, types, dataset.problems, reading.dialect)
         except DatasetError as error:
             dataset.problems.adopt(error)
+            dataset.unopened.add(part.file)
             continue
         if opened.untyped:
             dataset._opened[part.file] = opened

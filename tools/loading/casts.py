@@ -3,10 +3,13 @@
 Collect the problems of rows to load, so that all are reported at once.
 
 a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or mend the file
+
+Or put bad rows aside, with their reasons, so that the others can be loaded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +20,7 @@ from pagestore.host import Column
 from pagestore.host import typed as as_typed
 from pagestore.tooling import bounds_of, numbers_of, type_of_arrow
 
-from ..cli.answers import counted, plain
+from ..cli.answers import as_json, counted, plain
 from .texts import MOMENT, number_of, to_dates, typed
 
 
@@ -56,15 +59,115 @@ class Problem:
         return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
 
 
+class Record(NamedTuple):
+    """What a file of text has as one row: the line, from 1, in which it begins, and its values as they are written.
+
+    One that is not a row, as it has too many values, has a `fault`, which says why, and its values are its text.
+    """
+
+    line: int
+    values: Mapping[str, Any] | str
+    fault: str = ""
+
+
+@dataclass
+class Aside:
+    """Writes bad rows to a file, each as a line of JSON.
+
+    {"file": "a.csv", "line": 17, "column": "born", "value": "31.12.", "reason": "...", "values": {"id": "4", ...}}
+
+    A row with several bad values has the others in a list, `also`. Rows of files without lines have a `row`, from 0.
+    `skipped` says whether a reader left out what is not a row.
+    """
+
+    out: IO[bytes]
+    rows: int = 0
+    skipped: bool = False
+    found: dict[int, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)  # by row of the current file
+
+    def restart(self) -> None:
+        """Forget all rows, since the files are read again."""
+        self.out.seek(0)
+        self.out.truncate()
+        self.rows = 0
+        self.found.clear()
+
+    def begin(self, file: str, records: Iterator[Record] | None) -> None:
+        """Begin a file; `records`, for one of text, are all that it has in order."""
+        self._file, self._records, self._next = file, records, 0
+        self.found.clear()
+
+    def add(self, rows: Sequence[int] | np.ndarray, path: tuple[str, ...], reason: str) -> None:
+        """Add bad values of the current file, in the column at a path through structs."""
+        for row in rows:
+            self.found.setdefault(int(row), []).append((path, reason))
+
+    def take(self, first: int, batch: pa.RecordBatch) -> list[int]:
+        """Write the bad rows of a batch whose first row is `first`; return them, counted from 0 in the batch."""
+        taken = sorted(row for row in self.found if first <= row < first + len(batch))
+        for row in taken:
+            problems = self.found.pop(row)
+            line, values = self._record(row) or (None, _values(batch.slice(row - first, 1)))
+            columns = [
+                {"column": ":".join(path), "value": _value_at(values, path), "reason": reason}
+                for path, reason in problems
+            ]
+            also = {"also": columns[1:]} if len(columns) > 1 else {}
+            place = {"row": row} if line is None else {"line": line}
+            self._write({**place, **columns[0], **also, "values": values})
+        return [row - first for row in taken]
+
+    def finish(self) -> None:
+        """End a file: write what else is not a row."""
+        while self.skipped and self._records is not None:
+            self.skipped = self._record(None) is not None
+        self.skipped = False
+
+    def _record(self, row: int | None) -> tuple[int | None, Mapping[str, Any]] | None:
+        """Return a row's line and values, or those of the next; write on the way what is not a row."""
+        for record in self._records or ():
+            if isinstance(record.values, str):
+                self._write({"line": record.line, "reason": record.fault, "values": record.values})
+                continue
+            self._next += 1
+            if row is None or self._next == row + 1:
+                return record.line, record.values
+        return None
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        self.out.write(f"{as_json({'file': self._file, **entry})}\n".encode())
+        self.rows += 1
+
+
+def _values(row: pa.RecordBatch) -> dict[str, Any]:
+    """Return the values of a single row by column."""
+    found = {}
+    for name, array in zip(row.schema.names, row.columns, strict=True):
+        try:
+            found[name] = array[0].as_py()
+        except (ImportError, ValueError, OverflowError):  # nanoseconds, or beyond Python's years
+            found[name] = _shown(array)
+    return found
+
+
+def _value_at(values: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path through structs; None if it ends before."""
+    for name in path:
+        values = values.get(name) if isinstance(values, Mapping) else None
+    return values
+
+
 @dataclass
 class Problems:
     """All problems by their fact; rows are counted from 0 in each file.
 
-    `line_of` returns the line in which a row of the current file begins, if that has lines.
+    `line_of` returns the line in which a row of the current file begins, if that has lines. Those of rows go `aside`,
+    if it is given.
     """
 
     line_of: Callable[[int], int] | None = None
     found: dict[str, Problem] = field(default_factory=dict)
+    aside: Aside | None = None
 
     def __bool__(self) -> bool:
         return bool(self.found)
@@ -78,15 +181,32 @@ class Problems:
         for text in error.problems:
             self.add(text, "")
 
-    def add_rows(self, fact: str, remedy: str, rows: int, first_row: int | None, example: str = "") -> None:
-        """Add a problem of some rows; rows of the same fact are added up."""
-        problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example, self.line_of))
-        problem.rows += rows
+    def add_rows(
+        self, where: str, fact: str, remedy: str, rows: Sequence[int] | np.ndarray, example: str = "",
+        path: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Add a problem of some rows; rows of the same place and fact are added up.
+
+        `where` names the file and the column, `path` is the column's through structs.
+        """
+        if self.aside is not None and path:
+            self.aside.add(rows, path, f"{fact}: {remedy}")
+            return
+        first = int(rows[0]) if len(rows) else None
+        said = f"{where} {fact}"
+        self.found.setdefault(said, Problem(said, remedy, 0, first, example, self.line_of)).rows += max(1, len(rows))
 
     def refuse(self) -> None:
         """Raise DatasetError if there are any."""
         if self.found:
             raise DatasetError([*map(str, self.found.values())])
+
+
+def without(array: pa.Array, rows: Sequence[int] | np.ndarray) -> pa.Array:
+    """Return an array with nulls in some rows."""
+    bad = np.zeros(len(array), bool)
+    bad[rows] = True
+    return pc.if_else(pa.array(bad), pa.scalar(None, array.type), array)
 
 
 FOUND_MAX = 1000  # bad values of a batch that are located singly; beyond that, whole remaining ranges count as bad
@@ -166,10 +286,12 @@ def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
 
 
 def cast_or_report(
-    array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, fact: str = "",
-    remedy: str = "", requested: bool = True, supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None,
+    array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, requested: bool = True,
+    supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None, path: tuple[str, ...] = (),
 ) -> pa.Array | None:  # fmt: skip
     """Cast an array to another type; add values that do not fit to the problems and return None.
+
+    If problems go aside, return the array with nulls for these values, which are in the column at `path`.
 
     `where` names the file and the column, `first_row` is the row of the first value in the file; for `requested` and
     `supposed` see `cast_to`. `rows` has the row of each value, relative to `first_row`, if a row has several.
@@ -179,11 +301,16 @@ def cast_or_report(
     try:
         return cast_to(array, kind, requested, supposed)
     except REFUSALS:
-        bad = bad_rows(array, kind, requested, supposed)
-        shown = _shown(array.slice(bad[0], 1))
-        remedy = remedy or _remedy(array.slice(bad[0], 1), kind)
-        row = first_row + int(bad[0] if rows is None else rows[bad[0]])
-        problems.add_rows(f"{where} {fact or f'does not fit {said(kind)}'}", remedy, len(bad), row, shown[:60])
+        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        fact, aside = f"does not fit {said(kind)}", problems.aside is not None and bool(path)
+        bad = bad_rows(array, kind, requested, supposed, len(array) if aside else FOUND_MAX)
+        if aside:
+            for row in bad:
+                problems.add_rows(where, fact, _remedy(array.slice(row, 1), kind), [first_row + row], path=path)
+            return cast_to(without(array, bad), kind, requested, supposed)
+        of = first_row + (np.array(bad) if rows is None else np.asarray(rows)[bad])
+        first = array.slice(bad[0], 1)
+        problems.add_rows(where, fact, _remedy(first, kind), of, _shown(first)[:60])
         return None
 
 
@@ -221,8 +348,13 @@ def _shown(one: pa.Array) -> str:
     return repr(one[0].as_py())
 
 
-def bad_rows(array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False) -> list[int]:
-    """Return the rows whose values do not fit a type, by bisection. O(bad * log rows) casts."""
+def bad_rows(
+    array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False, most: int = FOUND_MAX
+) -> list[int]:
+    """Return the rows whose values do not fit a type, by bisection: ranges after the first `most` as a whole.
+
+    O(min(bad, most) * log rows) casts.
+    """
     bad: list[int] = []
     waiting = [(0, len(array))]
     while waiting:
@@ -230,7 +362,7 @@ def bad_rows(array: pa.Array, kind: pa.DataType, requested: bool = True, suppose
         try:
             cast_to(array.slice(start, end - start), kind, requested, supposed)
         except REFUSALS:
-            if end - start == 1 or len(bad) >= FOUND_MAX:
+            if end - start == 1 or len(bad) >= most:
                 bad += range(start, end)
             else:
                 middle = (start + end) // 2

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from .casts import DatasetError, Problems, is_number
+from ..cli.answers import counted
+from .casts import DatasetError, Problems, Record, is_number, without
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
 from .text_stream import TextStream
 from .texts import typed
@@ -36,6 +37,8 @@ GUESSES = [
     pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"), pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
 ]  # fmt: skip
+FOREIGN = "say what the file is written in with --encoding, such as latin-1 or cp1252"
+WIDTH = "quote what holds the delimiter, or mend the line"
 UNCLOSED = (
     "a quote is not closed, or a text follows it in its column: double those within a text, or say with --quote '' "
     "that there are none"
@@ -62,7 +65,7 @@ def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -
     one = _Csv(file, wanted, problems, dialect)
     kinds = one.inferred()
     schema = pa.schema([(name, kinds[name]) for name in one.names])
-    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, line_of=one.line_of)
+    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, records=one.records)
 
 
 class _Csv:
@@ -163,7 +166,7 @@ class _Csv:
             for batch in cut(block):
                 texts = {}
                 for name in columns:
-                    array = batch.column(name).cast(pa.string())
+                    array = self._decoded(name, batch.column(name), row)
                     array = self._without_nulls(array, kinds[name])
                     try:
                         texts[name] = self._pointed(array, kinds[name])
@@ -172,6 +175,16 @@ class _Csv:
                         texts[name] = pc.replace_substring(array, self.dialect.decimal, ".")
                 yield pa.RecordBatch.from_pydict(texts)
                 row += len(batch)
+
+    def _decoded(self, name: str, values: pa.Array, row: int) -> pa.Array:
+        """Return bytes as texts, with nulls for those that are not UTF-8, whose rows are put aside."""
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            foreign = [place for place, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
+            rows = [row + place for place in foreign]
+            self.problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, rows, path=(name,))
+            return without(values, foreign).cast(pa.string())
 
     def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with a point."""
@@ -186,10 +199,10 @@ class _Csv:
         if not self.wanted.thorough and name not in self.wanted.types:
             raise Contradicted(f"{self.file}: column {name} has points")
         wrong = pc.match_substring(texts, ".")
-        place = pc.index(wrong, True).as_py()
-        fact = f"{self.file}: column {name} has a point where numbers are written with {self.dialect.decimal!r}"
-        self.problems.add_rows(fact, "mend the source, or the option --decimal", pc.sum(wrong).as_py(), row + place,
-                               repr(texts[place].as_py())[:60])  # fmt: skip
+        places = np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))
+        fact, shown = f"has a point where numbers are written with {self.dialect.decimal!r}", texts[int(places[0])]
+        self.problems.add_rows(f"{self.file}: column {name}", fact, "mend the source, or the option --decimal",
+                               row + places, repr(shown.as_py())[:60], (name,))  # fmt: skip
 
     def _without_nulls(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Replace the texts that mean null in a column of a type by nulls."""
@@ -204,20 +217,21 @@ class _Csv:
         """Yield some columns of the rows as bytes, in blocks. Raises DatasetError."""
         with TextStream(self.file, self.dialect.encoding) as source:
             self.source = source
-            watched = _Watched(source, self.dialect)
+            aside = self.problems.aside is not None
+            watched = _Watched(source, self.dialect, aside)
             try:
                 for block in self._read(watched, columns, problems):
-                    if watched.foreign:  # by the last bytes, which the block has
+                    if watched.foreign and not aside:  # by the last bytes, which the block has
                         break
                     yield block
             except (pa.ArrowInvalid, OSError) as error:
-                if not watched.foreign:
+                if not watched.foreign or aside:
                     self._refuse_quotes(watched.suspect)
                     why = str(error).partition(" (")[0]
                     why = f"a row has more than {BLOCK >> 20} MiB" if "straddling" in str(error) else why
                     raise DatasetError(f"{self.file}: {why}: mend the file") from None
-            if watched.foreign:
-                self.foreign = True
+            self.foreign |= watched.foreign
+            if watched.foreign and not aside:
                 self._find_foreign(problems)
             self._refuse_quotes(watched.suspect or watched.inside)
 
@@ -225,9 +239,10 @@ class _Csv:
         dialect = self.dialect
 
         def wrong_width(row: Any) -> str:
-            fact = f"{self.file}: {row.actual_columns} values where {'the head' if dialect.header else 'line 1'} has \
-{row.expected_columns} columns"
-            problems.add_rows(fact, "quote what holds the delimiter, or mend the line", 1, None, row.text[:60])
+            if self.problems.aside:
+                self.problems.aside.skipped = True
+            else:
+                problems.add_rows(f"{self.file}:", self._width(row.actual_columns), WIDTH, (), row.text[:60])
             return "skip"
 
         return pyarrow.csv.open_csv(
@@ -248,25 +263,34 @@ class _Csv:
     def _find_foreign(self, problems: Problems) -> None:
         """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is none."""
         before = len(problems.found)
-        remedy = "say what the file is written in with --encoding, such as latin-1 or cp1252"
         rows = (values for _, values in self._rows() if len(values) == len(self.names))
         for row, values in enumerate(rows, -int(self.dialect.header)):
             for name, value in zip(self.names, values, strict=True):
                 if any("\udc80" <= letter <= "\udcff" for letter in value):
                     shown = repr(value.encode(errors="surrogateescape"))[:60]
-                    problems.add_rows(f"{self.file}: column {name} is not UTF-8", remedy, 1, row, shown)
+                    problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, [row], shown)
         if len(problems.found) == before:
-            raise DatasetError(f"{self.file} is not UTF-8: {remedy}")
+            raise DatasetError(f"{self.file} is not UTF-8: {FOREIGN}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
         """If `suspect`, read the file slowly to raise DatasetError for a quote that is not closed."""
         for _ in self._rows() if suspect else ():
             pass
 
-    def line_of(self, row: int) -> int:
-        """Return the line, from 1, in which a row begins; only rows as wide as the head count."""
-        rows = (line for line, values in self._rows() if len(values) == len(self.names))
-        return next(islice(rows, row + self.dialect.header, None), 1)
+    def records(self) -> Iterator[Record]:
+        """Yield the rows as they are written; those not as wide as the head have a fault."""
+        for line, values in islice(self._rows(), int(self.dialect.header), None):
+            texts = [value.encode(errors="surrogateescape").decode(errors="backslashreplace") for value in values]
+            if len(values) == len(self.names):
+                yield Record(line, dict(zip(self.names, texts, strict=True)))
+            else:
+                text = (self.dialect.delimiter or ",").join(texts)
+                yield Record(line, text, f"{self._width(len(values))}: {WIDTH}")
+
+    def _width(self, count: int) -> str:
+        """Return what is wrong with a row of so many values."""
+        first = "the head" if self.dialect.header else "line 1"
+        return f"{counted(count, 'value')} where {first} has {counted(len(self.names), 'column')}"
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows by the slow reader, each with its first line. Raises DatasetError."""
@@ -288,10 +312,11 @@ class _Watched:
     """The bytes of a file for pyarrow, from the first line that is not blank, with checks.
 
     `inside`: the last quote so far opens a text. `suspect`: a quote opens or closes a text in the middle of a column,
-    as happens if one is not closed. `foreign`: some bytes are not UTF-8; reading ends there.
+    as happens if one is not closed. `foreign`: some bytes are not UTF-8; reading ends there, unless they go `aside`.
     """
 
-    def __init__(self, source: TextStream, dialect: Dialect) -> None:
+    def __init__(self, source: TextStream, dialect: Dialect, aside: bool) -> None:
+        self._aside = aside
         self.source, self.closed, self.inside, self.suspect, self.foreign = source, False, False, False, False
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quote = dialect.quote.encode()
@@ -312,7 +337,7 @@ class _Watched:
             self._decoder.decode(taken, final=not taken)
         except UnicodeDecodeError:
             self.foreign = True
-        if self.foreign:
+        if self.foreign and not self._aside:
             return b""
         if self._quote and self._quote in taken:
             self._watch(np.frombuffer(self._last + taken, np.uint8), len(self._last))
@@ -327,6 +352,14 @@ class _Watched:
         behind = np.where(at + 1 < len(data), data[np.minimum(at + 1, len(data) - 1)], self._quote[0])
         self.suspect |= not self._edges[np.where(opens, before, behind)].all()
         self.inside = bool(self.inside) ^ bool(len(at) % 2)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.host import Type
 
 from ..cli.answers import counted
-from .casts import REFUSALS, DatasetError, Problems, cast_or_report, cast_to, rows_beyond, said
+from .casts import REFUSALS, Aside, DatasetError, Problems, cast_or_report, cast_to, rows_beyond, said
 from .csv_files import Dialect
 from .files import CSV, Part
 from .formats import open_part
@@ -38,7 +39,7 @@ class Reading(NamedTuple):
     `nulls` says how a null is treated: "keep" keeps it in nullable columns, "drop" drops its row, "refuse" ends the
     load. `fill` has texts of values that replace nulls in some columns. With `empty_is_null` an empty text in a CSV
     file is a null. Unless `thorough`, files without types are read only once, with types guessed from the first rows;
-    later rows may raise Contradicted. `dialect` is that of CSV files.
+    later rows may raise Contradicted. `dialect` is that of CSV files. Bad rows go `aside`, if it is given.
     """
 
     columns: Sequence[str] = ()
@@ -51,6 +52,19 @@ class Reading(NamedTuple):
     empty_is_null: bool = False
     thorough: bool = True
     dialect: Dialect = Dialect()
+    aside: Aside | None = None
+
+
+class _Where(NamedTuple):
+    """A column of a file, and the row of the first value in question."""
+
+    file: Path
+    name: str
+    path: tuple[str, ...]
+    first_row: int
+
+    def __str__(self) -> str:
+        return f"{self.file}: column {self.name}"
 
 
 class Column(NamedTuple):
@@ -75,9 +89,11 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     problems: Problems = field(default_factory=Problems)
     refused: set[str] = field(default_factory=set)  # columns that a problem names
+    unopened: set[Path] = field(default_factory=set)  # files that a problem names
     required: dict[str, str] = field(default_factory=dict)
     wanted: dict[str, pa.DataType] = field(default_factory=dict)  # types of a relation or casts
     dropped: int = 0
+    aside: int = 0  # rows read so far that are bad
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
     nulls_in: set[str] = field(default_factory=set)  # the columns with nulls in the rows read so far
@@ -93,7 +109,7 @@ class Dataset:
     @property
     def given(self) -> int:
         """The number of rows yielded so far."""
-        return self.rows - self.dropped
+        return self.rows - self.dropped - self.aside
 
     def lacking(self) -> set[str]:
         """Return the columns that may have nulls: by Parquet's footers, else by reading the files.
@@ -116,17 +132,19 @@ class Dataset:
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in file order, without NaN, with nulls if they are kept; count the rows that are dropped.
+        """Yield all rows in file order, without NaN, with nulls if they are kept; count those dropped and put aside.
 
         Raises DatasetError with the problems of all rows; after the first, no more batches are yielded.
         """
-        self.rows, self.dropped, self.share, self._empty = 0, 0, 0.0, {}
+        self.rows, self.dropped, self.aside, self.share, self._empty = 0, 0, 0, 0.0, {}
+        if self.problems.aside:
+            self.problems.aside.restart()
         self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
         for part, size in zip(self.parts, sizes, strict=True):
             try:
-                for batch, share in self._batches_of(part):
+                for batch, share in self._batches_of(part) if part.file not in self.unopened else ():
                     self.share = (done + size * share) / total
                     if not self.problems:
                         yield batch
@@ -141,26 +159,33 @@ class Dataset:
     def _batches_of(self, part: Part) -> Iterator[tuple[pa.RecordBatch, float]]:
         opened = self._open(part)
         places = {name: column for name, column in self._columns_of(part, opened).items() if name in self.columns}
-        first_row, self.problems.line_of = 0, opened.line_of
+        first_row, self.problems.line_of, aside = 0, opened.line_of, self.problems.aside
+        if aside:
+            aside.begin(str(part.file), opened.records() if opened.records else None)
         for raw in opened.batches(list(dict.fromkeys(c.path[0] for c in places.values() if c.path))):
             found = {}
             for name, kind in self.columns.items():
-                where = f"{part.file}: column {name}"
-                array = self._typed(self._values(part, raw, name, places), name, opened.untyped, where, first_row)
+                where = _Where(part.file, name, places[name].path, first_row)
+                array = self._typed(self._values(part, raw, name, places), name, opened.untyped, where)
                 if array is not None:
-                    found[name] = array if is_nested(kind) else self._look_for_nulls(name, array, where, first_row)
-            self.rows += len(raw)
+                    found[name] = array if is_nested(kind) else self._look_for_nulls(name, array, where)
+            bad = aside.take(first_row, raw) if aside else []
+            self.rows, self.aside = self.rows + len(raw), self.aside + len(bad)
             first_row += len(raw)
             if len(found) == len(self.columns):
                 batch = pa.RecordBatch.from_arrays([found[name] for name in self.columns], names=list(self.columns))
+                batch = batch.take(np.delete(np.arange(len(batch)), bad)) if bad else batch
+                self.nulls_in.update(name for name in self.columns if batch.column(name).null_count)
                 kept = self._settle_nulls(batch)
                 self.dropped += len(batch) - len(kept)
                 yield kept, opened.share()
+        if aside:
+            aside.finish()
 
-    def _typed(self, array: pa.Array, name: str, untyped: bool, where: str, first_row: int) -> pa.Array | None:
+    def _typed(self, array: pa.Array, name: str, untyped: bool, where: "_Where") -> pa.Array | None:
         """Cast values of a column to its type; add those that do not fit to the problems and return None.
 
-        Raises Contradicted if the type was guessed.
+        If problems go aside, return nulls for these values. Raises Contradicted if the type was guessed.
         """
         kind, supposed = self.columns[name], untyped and name not in self.wanted
         if is_nested(kind):  # elements.py casts its elements
@@ -169,8 +194,9 @@ class Dataset:
             array = _in_utc(array)
         problems = Problems() if supposed and not self.reading.thorough else self.problems
         cast = cast_or_report(
-            array, kind, where, first_row, problems, requested=untyped or name in self.reading.casts, supposed=supposed
-        )
+            array, kind, str(where), where.first_row, problems, untyped or name in self.reading.casts, supposed,
+            path=where.path,
+        )  # fmt: skip
         if problems and problems is not self.problems:
             raise Contradicted(str(problems.found))
         return cast
@@ -203,26 +229,32 @@ class Dataset:
         """Return whether empty texts of a file are nulls."""
         return self.reading.empty_is_null and part.format == CSV
 
-    def _look_for_nulls(self, name: str, array: pa.Array, where: str, first_row: int) -> pa.Array:
+    def _look_for_nulls(self, name: str, array: pa.Array, where: "_Where") -> pa.Array:
         """Fill nulls of an array; add to the problems those that are refused, NaN, and dates and times out of range."""
         if name in self._fill:
             array = array.fill_null(self._fill[name])
-        if array.null_count:
-            self.nulls_in.add(name)
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
         if array.null_count and reason and self.reading.nulls != DROP:
-            row = first_row + pc.index(array.is_null(), True).as_py()
             remedy = f"{reason}; fill them with --fill {name}=VALUE, or drop such rows with --nulls drop"
-            self.problems.add_rows(f"{where} is null", remedy, array.null_count, row)
+            self._add(where, "is null", remedy, self._not_aside(where, _places(array.is_null())))
         if pa.types.is_floating(array.type):
-            wrong = pc.is_nan(array)
-            if count := pc.sum(wrong).as_py():
-                self.problems.add_rows(f"{where} is NaN", NO_NAN, count, first_row + pc.index(wrong, True).as_py())
+            self._add(where, "is NaN", NO_NAN, _places(pc.is_nan(array)))
         if len(beyond := rows_beyond(array)):
             shown = str(array[int(beyond[0])].cast(pa.int64() if array.type != pa.date32() else pa.int32()))
-            self.problems.add_rows(f"{where} is beyond {said(array.type)}, which has the years 1 to 9999",
-                                   "mend the source", len(beyond), first_row + int(beyond[0]), shown)  # fmt: skip
+            fact = f"is beyond {said(array.type)}, which has the years 1 to 9999"
+            self._add(where, fact, "mend the source", beyond, shown)
         return array
+
+    def _add(self, where: "_Where", fact: str, remedy: str, places: np.ndarray, shown: str = "") -> None:
+        """Add a problem of the values at int64[n] of a batch, if there are any."""
+        if len(places):
+            self.problems.add_rows(str(where), fact, remedy, where.first_row + places, shown, where.path)
+
+    def _not_aside(self, where: "_Where", places: np.ndarray) -> np.ndarray:
+        """Leave out of places int64[n] those that are null since their value was put aside."""
+        found = self.problems.aside.found if self.problems.aside else {}
+        known = [row - where.first_row for row, bad in found.items() if any(path == where.path for path, _ in bad)]
+        return np.setdiff1d(places, known) if known else places
 
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
         """Return the columns of a file by their new names, without those that --columns omits."""
@@ -249,6 +281,11 @@ def _in_utc(texts: pa.Array) -> pa.Array:
         return cast_to(texts, pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     except REFUSALS:
         return texts
+
+
+def _places(wrong: pa.Array) -> np.ndarray:
+    """Return where booleans are true, int64[n]."""
+    return np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -9,16 +9,30 @@ A column without a wanted type has one that fits all rows: int64, uint64 or floa
 
 import json
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from .casts import DatasetError, Problems
-from .json_values import NoType, Rows, as_wanted, merged, rows_in, shape_of, space_end
+from .casts import DatasetError, Problems, Record
+from .json_values import (
+    DECODER,
+    NoType,
+    Rows,
+    as_wanted,
+    merged,
+    numbered,
+    records_in,
+    rows_in,
+    shape_of,
+    space_end,
+)
 from .opened import BLOCK, Contradicted, Opened, Wanted, cut, is_nested, leaves_of, with_leaves
 from .text_stream import TextStream
 from .texts import EXACT_FLOAT
@@ -33,9 +47,7 @@ def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
     """Open a JSON file."""
     one = _Json(file, wanted, problems)
     size = max(1, file.stat().st_size)
-    return Opened(
-        one.schema, one.batches, lambda: min(1.0, one.read / size), untyped=True, line_of=lambda row: line_of(file, row)
-    )
+    return Opened(one.schema, one.batches, lambda: min(1.0, one.read / size), untyped=True, records=one.records)
 
 
 class _Json:
@@ -43,14 +55,14 @@ class _Json:
 
     def __init__(self, file: Path, wanted: Wanted, problems: Problems) -> None:
         self.file, self.wanted, self.problems = file, wanted, problems
-        self.read = 0
+        self.read, self._aside = 0, problems.aside is not None
         self.schema, self.head = self._inferred()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of the rows."""
         fields = pa.schema([self.schema.field(name) for name in columns])
         self.read, row = 0, 0
-        for number, (line, block) in enumerate(blocks_of(self.file)):
+        for number, (line, block) in enumerate(self._blocks()):
             table = self.head if number == 0 and self.head is not None else self._fast(block, fields)
             if table is None:
                 table = self._careful(block, fields, line, row)
@@ -62,7 +74,7 @@ class _Json:
     def _inferred(self) -> tuple[pa.Schema, pa.Table | None]:
         """Return the types of all blocks, or of the first; and the first block's rows, if read with these types."""
         shape, head, count, types = pa.struct([]), None, 0, self.wanted.types
-        for line, block in blocks_of(self.file):
+        for line, block in self._blocks():
             found, head = self._shape(block, line)
             try:
                 shape = merged(shape, found, (), types)
@@ -86,9 +98,9 @@ class _Json:
         if head is not None and _is_exact(block, head, self.wanted):
             return pa.struct([(one.name, with_leaves(one.type, _plain)) for one in head.schema]), head
         try:
-            return shape_of(rows_in(self.file, block, line), (), self.wanted.types), None
+            return shape_of(self._objects(block, line), (), self.wanted.types), None
         except NoType as error:
-            where = "" if error.row is None else f", line {line_of(self.file, error.row)}"  # of the first block
+            where = "" if error.row is None else f", line {self._line_of(error.row)}"  # of the first block
             raise DatasetError(f"{self.file}{where}: {error}") from None
 
     def _fast(self, block: bytes, fields: pa.Schema) -> pa.Table | None:
@@ -108,11 +120,46 @@ class _Json:
 
     def _careful(self, block: bytes, fields: pa.Schema, line: int, row: int) -> pa.Table:
         """Return a block as Python reads it: numbers and texts as texts, as written."""
-        found = rows_in(self.file, block, line)
+        found = self._objects(block, line)
         known = {*self.schema.names}
         if not self.wanted.thorough and any(not known.issuperset(one) for one in found):
             raise Contradicted(f"{self.file} has other columns later")
         return Rows(self.file, self.problems, self.wanted, row).table(found, fields)
+
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are put aside."""
+        for line, block in blocks_of(self.file, checked=not self._aside):
+            mended = block if not self._aside or _is_utf8(block) else b"\n".join(map(_mended, block.split(b"\n")))
+            if mended is not block and self.problems.aside:
+                self.problems.aside.skipped = True
+            yield line, mended
+
+    def _objects(self, block: bytes, line: int) -> list[dict[str, Any]]:
+        """Return the objects of a block. Raises DatasetError for malformed JSON, unless bad rows are put aside."""
+        if not self.problems.aside:
+            return rows_in(self.file, block, line)
+        found = [*records_in(self.file, block, line, aside=True)]
+        self.problems.aside.skipped |= any(record.fault for record in found)
+        return [record.values for record in found if isinstance(record.values, dict)]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the objects as they are written, and what is none with its fault, in the order of their lines."""
+        if is_listed(self.file):
+            yield from _listed(self.file)
+            return
+        for line, block in blocks_of(self.file, checked=False):
+            lines = [*enumerate(block.split(b"\n"), line)]
+            foreign = [
+                Record(number, text.decode(errors="backslashreplace"), "is not UTF-8, as JSON is: mend the line")
+                for number, text in lines if not _is_utf8(text)
+            ]  # fmt: skip
+            mended = b"\n".join(_mended(text) for _, text in lines)
+            for record in merge(foreign, records_in(self.file, mended, line, aside=True), key=lambda one: one.line):
+                yield record._replace(values=numbered(record.values))
+
+    def _line_of(self, row: int) -> int:
+        """Return the line in which an object begins, from 1."""
+        return next(islice((one.line for one in self.records() if not one.fault), row, None), 1)
 
 
 def read_as(kind: pa.DataType) -> pa.DataType:
@@ -168,10 +215,11 @@ def has_long_number(block: bytes) -> bool:
 # --- blocks -------------------------------------------------------------------------------------
 
 
-def blocks_of(file: Path) -> Iterator[tuple[int, bytes]]:
+def blocks_of(file: Path, checked: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield a file as blocks of whole lines that are not empty, each with the number of its first line, from 1.
 
-    Elements of a list become lines. Raises DatasetError for bytes that are not UTF-8, and for a malformed list.
+    Elements of a list become lines. Raises DatasetError for a malformed list, and if `checked`, for bytes that are not
+    UTF-8.
     """
     with TextStream(file) as source:
         rest, line = source.read(HEAD), 1
@@ -184,11 +232,24 @@ def blocks_of(file: Path) -> Iterator[tuple[int, bytes]]:
             rest += block
             end = rest.rfind(b"\n") + 1
             if rest[:end].strip():
-                yield line, _checked(file, rest[:end], line)
+                yield line, _checked(file, rest[:end], line) if checked else rest[:end]
             line += rest.count(b"\n", 0, end)
             rest = rest[end:]
         if rest.strip():
-            yield line, _checked(file, rest, line)
+            yield line, _checked(file, rest, line) if checked else rest
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mended(line: bytes) -> bytes:
+    """Return a line, or an empty one in place of one that is not UTF-8."""
+    return line if _is_utf8(line) else b""
 
 
 def _checked(file: Path, block: bytes, line: int) -> bytes:
@@ -237,11 +298,20 @@ def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
         raise DatasetError(f"{file}, line {line}: no JSON: {getattr(error, 'msg', error)}: mend the line") from None
 
 
-def line_of(file: Path, row: int) -> int:
-    """Return the line in which an object of a file begins, from 1."""
+def is_listed(file: Path) -> bool:
+    """Return whether a file is a list, rather than one object a line."""
+    with TextStream(file) as source:
+        head = source.read(HEAD)
+        while head and not head.strip() and (more := source.read(BLOCK)):
+            head = more
+    return head.lstrip()[:1] == b"["
+
+
+def _listed(file: Path) -> Iterator[Record]:
+    """Yield the objects of a list, each with its line."""
     with TextStream(file) as source:
         text = source.read().decode()
-    for number, (start, _) in enumerate(spans_of(file, text)):
-        if number == row:
-            return 1 + text.count("\n", 0, start)
-    return 1 + text.count("\n")
+    line, counted = 1, 0
+    for start, end in spans_of(file, text):
+        line, counted = line + text.count("\n", counted, start), start
+        yield Record(line, numbered(DECODER.decode(text[start:end])))

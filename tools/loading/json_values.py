@@ -8,7 +8,7 @@ the type does not accept: a text is not an int64, a number not a text.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .casts import DatasetError, Problems, is_number, is_string, said
+from .casts import DatasetError, Problems, Record, is_number, is_string, said
 from .opened import Contradicted, Types, Wanted, is_nested
 from .texts import typed
 
@@ -197,20 +197,53 @@ def space_end(text: str, at: int) -> int:
 
 def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
     """Return the objects in a block that begins at `line` of a file. Raises DatasetError for malformed JSON."""
-    text, found, at = block.decode(), [], 0
+    return [record.values for record in records_in(file, block, line) if isinstance(record.values, dict)]
+
+
+def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iterator[Record]:
+    """Yield the objects in a block that begins at `line` of a file. Raises DatasetError for malformed JSON.
+
+    If lines that are none are put `aside`, yield each with its fault; an object over several lines still raises.
+    """
+    text, at, counted = block.decode(), 0, 0
     while (at := space_end(text, at)) < len(text):
+        line, counted = line + text.count("\n", counted, at), at
         try:
             value, end = DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            where = line + text.count("\n", 0, getattr(error, "pos", at))
             why = getattr(error, "msg", error) if not isinstance(error, RecursionError) else "it is nested too deep"
-            raise DatasetError(f"{file}, line {where}: no JSON: {why}: mend the line") from None
-        if not isinstance(value, dict):
-            raise DatasetError(f"{file}, line {line + text.count(chr(10), 0, at)}: {text[at:end][:60]} is not an "
-                               "object, which has the names of the columns: mend the line")  # fmt: skip
-        found.append(value)
+            end = at + len(text[at:].partition("\n")[0])
+            if not aside or _goes_on(text, at, end):
+                where = line + text.count("\n", at, getattr(error, "pos", at))
+                raise DatasetError(f"{file}, line {where}: no JSON: {why}: mend the line") from None
+            yield Record(line, text[at:end], f"no JSON: {why}: mend the line")
+        else:
+            if isinstance(value, dict):
+                yield Record(line, value)
+            else:
+                fault = "is not an object, which has the names of the columns: mend the line"
+                if not aside:
+                    raise DatasetError(f"{file}, line {line}: {text[at:end][:60]} {fault}")
+                yield Record(line, text[at:end], fault)
         at = end
-    return found
+
+
+def _goes_on(text: str, at: int, end: int) -> bool:
+    """Return whether a malformed object at a place of a text seems to go on after the line, which ends at `end`."""
+    following = space_end(text, end)
+    return text[at] == "{" and text[following : following + 1] in {'"', "}", "]", ","}
+
+
+def numbered(value: Any) -> Any:
+    """Return a value with its numbers as Python has them."""
+    if isinstance(value, Number):
+        try:
+            return int(value) if value.lstrip("-").isdigit() else float(value)
+        except ValueError:  # it has thousands of digits
+            return str(value)
+    if isinstance(value, dict):
+        return {name: numbered(inner) for name, inner in value.items()}
+    return [numbered(inner) for inner in value] if isinstance(value, list) else value
 
 
 class Rows:
@@ -245,8 +278,9 @@ class Rows:
             return _texts(values)
         except UnicodeEncodeError:
             places = [place for place, value in enumerate(values) if isinstance(value, str) and not _is_utf8(value)]
-            fact, shown = f"{self.file}: column {named(path)} has half a surrogate pair", ascii(values[places[0]])
-            self.problems.add_rows(fact, "mend the source", len(places), rows[places[0]], shown[:60])
+            where, of = f"{self.file}: column {named(path)}", [rows[place] for place in places]
+            shown, plain = ascii(values[places[0]])[:60], () if ELEMENT in path else path
+            self.problems.add_rows(where, "has half a surrogate pair", "mend the source", of, shown, plain)
             return _texts([None if place in places else value for place, value in enumerate(values)])
 
     def _taken(
@@ -262,8 +296,9 @@ class Rows:
             places = [place for place, value in enumerate(values) if type(value) is one]
             what = said(kind) if not pa.types.is_nested(kind) else "list" if pa.types.is_list(kind) else "object"
             self.problems.add_rows(
-                f"{self.file}: column {named(path)} has {KINDS[one]}, which is not {what},", _remedy(one, kind, path),
-                len(places), rows[places[0]], repr(values[places[0]])[:60],
+                f"{self.file}: column {named(path)}", f"has {KINDS[one]}, which is not {what},",
+                _remedy(one, kind, path), [rows[place] for place in places], repr(values[places[0]])[:60],
+                () if ELEMENT in path else path,
             )  # fmt: skip
         other = None if pa.types.is_nested(kind) else _any(kind)
         return [value if value is None or type(value) in takes else other for value in values]

@@ -83,15 +83,16 @@ class Counts:
 class Report(Counts):
     """The result of a load: the rows that filled or edited the relation, and their effect.
 
-    `dropped` counts rows with nulls, `collapsed` duplicates that were stored once. `sorted` says whether rows had to be
-    sorted first. `views` are the relations of other programs that were maintained, `lists` those of the elements of
-    lists and maps.
+    `dropped` counts rows with nulls, `bad` those put aside, `collapsed` duplicates that were stored once. `sorted` says
+    whether rows had to be sorted first. `views` are the relations of other programs that were maintained, `lists` those
+    of the elements of lists and maps.
     """
 
     relation: str
     mode: str
     files: int
     dropped: int = 0
+    bad: int = 0
     collapsed: int = 0
     sorted: bool = False
     seconds: float = 0.0
@@ -104,6 +105,7 @@ class Report(Counts):
         more = self.told(self.mode)
         more += ["sorted first"] * self.sorted
         more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
+        more += [f"{counted(self.bad, 'bad row')} put aside"] * bool(self.bad)
         more += [f"{counted(self.collapsed, 'duplicate')} collapsed"] * bool(self.collapsed)
         views = f"; {', '.join(self.views)} followed" if self.views else ""
         lists = [
@@ -175,6 +177,9 @@ def _opened(
     _check_columns(dataset, held, key, mode)
     dataset.required = _required(relation, schema, key)
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
+    if reading.aside and lists and mode != DELETE:
+        raise DatasetError(f"{dataset.name}: bad rows with lists ({', '.join(dataset.nested)}) cannot be put aside: "
+                           "leave these out with --columns, or load without --bad")  # fmt: skip
     return _Opened(relation, mode, key, dataset, lists)
 
 
@@ -199,6 +204,7 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
         nullable = {column.name for column in held.schema.columns if column.type.nullable}
         txn.refuse_nulls(name, sorted(nullable - dataset.nulls_in - requested))
     report.dropped += dataset.dropped
+    report.bad = dataset.reading.aside.rows if dataset.reading.aside else 0
     return report
 
 

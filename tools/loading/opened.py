@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from pagestore.tooling import LARGE_WORDS, batch_rows
 
-from .casts import DatasetError
+from .casts import DatasetError, Record
 
 BATCH_ROWS = 1 << 20  # many, since each distinct text of a batch is looked up once
 BLOCK = 16 << 20  # bytes of text that are parsed at once
@@ -38,8 +39,8 @@ class Opened(NamedTuple):
     """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the fraction of it that was read.
 
     If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`, if a footer has
-    this, returns which columns, by their paths in structs, may have nulls. `line_of(row)`, if the file has lines, is
-    the line in which a row begins, counted from 1.
+    this, returns which columns, by their paths in structs, may have nulls. `records()`, if the file has lines, yields
+    its rows as they are written.
     """
 
     schema: pa.Schema
@@ -47,7 +48,15 @@ class Opened(NamedTuple):
     share: Callable[[], float]
     untyped: bool = False
     lacks: Callable[[Sequence[Place]], set[Place]] | None = None
-    line_of: Callable[[int], int] | None = None
+    records: Callable[[], Iterator[Record]] | None = None
+
+    @property
+    def line_of(self) -> Callable[[int], int] | None:
+        """A function that returns the line in which a row begins, from 1; None if the file has no lines."""
+        records = self.records
+        if records is None:
+            return None
+        return lambda row: next(islice((one.line for one in records() if not one.fault), row, None), 1)
 
     def lacking(self, places: Sequence[Place]) -> set[Place]:
         """Return which columns may have nulls; without `lacks`, read the rows."""

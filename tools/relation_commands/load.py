@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pagestore
 from pagestore.host import Type, local_path
+from pagestore.tooling import written
 
-from ..cli.answers import answer, common, complain, number
+from ..cli.answers import answer, common, complain, number, plain
 from ..cli.progress import Progress, removed_if_empty
-from ..loading.casts import DatasetError
+from ..loading.casts import Aside, DatasetError
 from ..loading.csv_files import Dialect
 from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
@@ -33,9 +34,11 @@ examples:
   pagestore load shop.pages sale 'new/*.csv' --append      add rows
   pagestore load shop.pages sale fixed.jsonl --upsert      add or change rows
   pagestore load shop.pages sale gone.csv --delete         remove rows
+  pagestore load shop.pages sale b.csv --append --bad bad.jsonl   skip bad rows
 
-Either all rows are loaded, in one commit, or none. Views that read the relation
-are up to date in the same commit.
+All rows are loaded, in one commit, or none. With --bad, those that do not fit
+are written to a file with the reasons, and the others are loaded. Views that
+read the relation are up to date in the same commit.
 """
 
 
@@ -108,6 +111,8 @@ def _value_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
                        help="a value in place of a column's nulls")  # fmt: skip
     group.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
+    group.add_argument("--bad", metavar="BAD", help="put bad rows into this file and load the others: a line of JSON "
+                       "for each row, with its file, line, column, value, reason and all its values")  # fmt: skip
 
 
 def _file_options(parser: argparse.ArgumentParser) -> None:
@@ -213,8 +218,23 @@ def run(options: argparse.Namespace) -> int:
         report = _load(options, error.page_size)  # into a new store, which may have any page size
     for note in () if options.quiet else report.notes:
         complain(f"note: {note}")
-    answer(options, asdict(report), str(report))
+    reasons = f"\n{plain(options.bad)}: the bad rows, with the reasons" if report.bad else ""
+    answer(options, asdict(report), f"{report}{reasons}")
     return 0
+
+
+@contextmanager
+def _aside(options: argparse.Namespace) -> Iterator[Aside | None]:
+    """Yield what writes bad rows to the file that the options name, if any; it appears after the block."""
+    if options.bad is None:
+        yield None
+        return
+    if options.spark:
+        raise DatasetError(
+            "--bad is not for --spark: let `pagestore prepare` put bad rows aside, and load what it makes"
+        )
+    with written(options.bad, options.file) as out:
+        yield Aside(out)
 
 
 def _load(options: argparse.Namespace, page_size: int | None) -> Report:
@@ -234,9 +254,11 @@ def _load(options: argparse.Namespace, page_size: int | None) -> Report:
         Progress(f"load {options.relation}", options.quiet) as progress,
         _spread(options) as spread,
     ):
-        report = load(
-            txn, options.relation, options.sources, options.key, options.mode, reading, MEMORY, progress, spread
-        )
+        with _aside(options) as aside:
+            reading = reading._replace(aside=aside)
+            report = load(
+                txn, options.relation, options.sources, options.key, options.mode, reading, MEMORY, progress, spread
+            )
         progress(f"committing{'; views follow' if report.views else ''}")
         txn.commit()
     return report

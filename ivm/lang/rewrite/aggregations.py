@@ -99,7 +99,7 @@ class _OneClause:
         shared = tuple(Var(name, where=one.where) for name in inside if name in self._outside)
         unbound = {v.name for v in shared} - self._bound(one.item)
         item, name = one.item, f"{split(self._clause.heads[0])[0].name}$fold{next(self._numbers)}"
-        context = And(self._binding({v.name for v in shared}, own, around))
+        context = And(self._binding({v.name for v in shared}, one, around))
         if unbound:
             by = Application(f"{name}by", shared, False, where=one.where)
             self._add((by,), context, (), "what its aggregate is of")
@@ -122,9 +122,16 @@ class _OneClause:
         text = f"{self._clause.text}  ({what})"
         self.helpers.append(Clause(heads, body, folds, where=self._clause.where, text=text, groups=groups))
 
-    def _binding(self, needed: set[str], own: set[str], around: tuple[Formula, ...]) -> tuple[Formula, ...]:
-        """Return formulas around an aggregate that bind variables: an atom, or all that do not read its results."""
-        usable = [one for one in around if own.isdisjoint(v.name for v in variables_in(one))]
+    def _binding(self, needed: set[str], fold: Aggregation, around: tuple[Formula, ...]) -> tuple[Formula, ...]:
+        """Return formulas around an aggregate that bind variables: an atom, or all that do not follow from its results.
+
+        A variable that follows from its results is one that nothing binds without what reads them.
+        """
+        follow = {v.name for one, _ in fold.aggregates for v in one.results}
+        every, usable, left = self._bound(And((*around, fold))), list[Formula](), list(around)
+        while len(usable) != len(left):
+            usable, left = left, [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))]
+            follow |= every - self._bound(And(tuple(left)))
         for one in usable:
             if isinstance(one, Application) and needed <= self._bound(one):
                 return (one,)
@@ -143,7 +150,9 @@ class _OneClause:
             case Operation("=", Application() as call, value) if self._reads(call):
                 return {v.name for v in (*call.args, value) if isinstance(v, Var)}
             case Aggregation():
-                return {v.name for fold, _ in formula.aggregates for v in fold.results} | self._bound(formula.item)
+                groups = any(fold.absent is None for fold, _ in formula.aggregates)  # else what is around binds them
+                results = {v.name for fold, _ in formula.aggregates for v in fold.results}
+                return results | (self._bound(formula.item) if groups else set())
         return set()
 
     def _bound_by_all(self, items: list[Formula]) -> set[str]:

@@ -20,14 +20,16 @@ member of each class:
     same(x, y) <- same$label[x] = l, same$label[y] = l.
 
 If the rules of same read same, it is derived by rules for the three properties.
+
+Where the text declares the view as a relation, too, same$asserted(x, y) reads the rows that transactions have.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ivm.errors import RuleSyntaxError
-from ivm.lang.ir import MIRRORED, Aggregate, Var
+from ivm.errors import ASSERTED, RuleSyntaxError
+from ivm.lang.ir import MIRRORED, Aggregate, Predicate, Var
 from ivm.lang.syntax_tree import (
     Aggregation,
     And,
@@ -49,14 +51,20 @@ EXTREMES = {">": "min", ">=": "min", "<": "max", "<=": "max"}  # what stays if a
 
 
 def with_closures(
-    clauses: Sequence[Clause], orders: Sequence[Subsumption], equivalences: Sequence[Application]
+    clauses: Sequence[Clause],
+    orders: Sequence[Subsumption],
+    equivalences: Sequence[Application],
+    declared: Mapping[str, Predicate],
 ) -> list[Clause]:
-    """Return clauses that derive what is declared of views.  Raises RuleSyntaxError for a view without rules."""
+    """Return clauses that derive what is said of views; `declared` are the relations of the text.
+
+    Raises RuleSyntaxError for a view that has no rules, and is not declared.
+    """
     found = list(clauses)
     for name in dict.fromkeys(one.lesser.name for one in orders):
-        found = [*_kept(found, [one for one in orders if one.lesser.name == name])]
+        found = [*_kept(found, [one for one in orders if one.lesser.name == name], declared.get(name))]
     for view in equivalences:
-        found = [*_equivalence(found, view)]
+        found = [*_equivalence(found, view, declared.get(view.name))]
     return found
 
 
@@ -94,22 +102,34 @@ def _reached(reads: dict[str, set[str]], name: str) -> set[str]:
     return found
 
 
-def _rules_of(clauses: Sequence[Clause], view: Application) -> tuple[list[Clause], list[Clause]]:
+def _rules_of(
+    clauses: Sequence[Clause], view: Application, declared: Predicate | None
+) -> tuple[list[Clause], list[Clause]]:
     """Return the rules of a view and the others.  Raises RuleSyntaxError if it has none of its own."""
     own = [clause for clause in clauses if view.name in _heads(clause)]
+    others = [clause for clause in clauses if clause not in own]
+    own += [_asserted(declared, view)] if declared else []
     if not own or any(len(clause.heads) > 1 or not isinstance(clause.heads[0], Application) for clause in own):
         reason = f"{view.name} needs rules in this text, each with one head, as in {view.name}(x, y) <- ..."
         raise RuleSyntaxError(view.where, reason)
-    return own, [clause for clause in clauses if clause not in own]
+    return own, others
+
+
+def _asserted(relation: Predicate, view: Application) -> Clause:
+    """Return the rule that a view has the rows of a relation of its name."""
+    row = tuple(Var(name, where=relation.where) for name in relation.columns)
+    head = Application(view.name, row, False, where=relation.where)
+    stored = replace(head, name=view.name + ASSERTED)
+    return Clause((head,), And((stored,)), (), where=relation.where, text=f"{head}, as transactions have it")
 
 
 # -- orders
 
 
-def _kept(clauses: Sequence[Clause], orders: Sequence[Subsumption]) -> Iterator[Clause]:
+def _kept(clauses: Sequence[Clause], orders: Sequence[Subsumption], declared: Predicate | None) -> Iterator[Clause]:
     view, extreme = orders[0].lesser, _extreme(orders)
     name = view.name
-    own, others = _rules_of(clauses, view)
+    own, others = _rules_of(clauses, view, declared)
     for one in (*(order.greater for order in orders), *(order.lesser for order in orders), *(c.heads[0] for c in own)):
         if split(one)[0].name != name or len(split(one)[0].args) != len(view.args):
             raise RuleSyntaxError(one.where, f"an order compares rows of one view, as those of {name}")
@@ -212,8 +232,8 @@ def _less(order: Subsumption) -> Clause:
 # -- equivalences
 
 
-def _equivalence(clauses: Sequence[Clause], view: Application) -> Iterator[Clause]:
-    own, others = _rules_of(clauses, view)
+def _equivalence(clauses: Sequence[Clause], view: Application, declared: Predicate | None) -> Iterator[Clause]:
+    own, others = _rules_of(clauses, view, declared)
     name, where = view.name, own[0].where
     if any(len(split(clause.heads[0])[0].args) != 2 for clause in own):
         raise RuleSyntaxError(view.where, f"an equivalence has two columns: write {name}(x, y)")

@@ -3,7 +3,7 @@
     p(x, i) <- a(x), range(0, x, i).            i from 0 to x - 1; range(x, y, step, i) leaves numbers out
 
     p$range0(x, n) <- a(x), n = $count[0, x, 1].                 how many they are
-    p(x, i) <- a(x), p$range0(x, n), p$blocks(b), b < n, p$units(u), b + u < n, i = $nth[0, 1, b, u, n].
+    p(x, i) <- a(x), p$range0(x, n), p$blocks(b), b < n, p$units(u), b + u < n, i = $nth[0, x, 1, b, u, n].
 
     string:split(s, ",", i, part)               is the same of numbers 1 to the number of parts, with
                                                 part = string:split_part[s, ",", i]
@@ -176,12 +176,12 @@ class _OneRule:
         if isinstance(number, Const) or number in bound:
             inside = Call("$within", (number, low, high, step), where=where)
             found: list[Literal] = [Compare("=", inside, Const(True, "bool", where=where), where=where)]
-            if step == one and isinstance(number, Var):
-                found = [Compare(">=", number, low, where=where), Compare("<", number, high, where=where)]
+            if step == one and isinstance(number, Var):  # infer leaves out the first where they are whole numbers
+                found += [Compare(">=", number, low, where=where), Compare("<", number, high, where=where)]
             return (), found
         size, moved, helper = self._size((low, high, step), known, atom)
         block, unit = next(self._fresh), next(self._fresh)
-        number_of = Call("$nth", (low, step, block, unit, size), where=where)
+        number_of = Call("$nth", (low, high, step, block, unit, size), where=where)
         return moved, [
             helper,
             Atom(self._lists.name_of("blocks", self._rule), (block,), where=where),

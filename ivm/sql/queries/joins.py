@@ -17,9 +17,10 @@ from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
 from ivm.sql.queries.subqueries import has_one_row
-from ivm.sql.rules import KEYS_MAX, Body, Table, column_of
+from ivm.sql.rules import Body, Table, column_of
 from ivm.sql.terms import Call, Lit, Not, Typed, variables
 from ivm.sql.types import BIGINT
+from pagestore.host import KEYS_MAX
 
 
 class Joins:

@@ -23,8 +23,9 @@ from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, unique
-from ivm.sql.rules import KEYS_MAX, Body, Builder, Table
+from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
+from pagestore.host import KEYS_MAX
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 

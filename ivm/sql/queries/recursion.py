@@ -20,9 +20,10 @@ from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
-from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table
+from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Lit, Term, Typed, variables
 from ivm.sql.types import VARCHAR
+from pagestore.host import KEYS_MAX
 
 PATH = Column("path", VARCHAR, False)
 

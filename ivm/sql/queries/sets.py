@@ -17,9 +17,10 @@ from ivm.sql.conversions import common_type, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import KEYS_MAX, Body, Builder, Column, Table, chunks, column_of
+from ivm.sql.rules import Body, Builder, Column, Table, chunks, column_of
 from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, INTEGER, NULL
+from pagestore.host import KEYS_MAX
 
 TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 

@@ -19,9 +19,10 @@ from ivm.sql.queries.folds import PAIRS, Aggregate, Group, Wanted, wanted
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
-from ivm.sql.rules import KEYS_MAX, Body, Column, Table, outer_value
+from ivm.sql.rules import Body, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
+from pagestore.host import KEYS_MAX
 
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
 _PLACED = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead)

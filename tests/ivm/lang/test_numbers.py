@@ -1,5 +1,6 @@
 """`range` and `string:split` as relations: in every direction, maintained, beside Python's range and split."""
 
+from decimal import Decimal
 from random import Random
 
 import pytest
@@ -51,6 +52,30 @@ def test_random_ranges_are_those_of_python(views, few):
         rows ^= {row}
         assert [*mirror.workspace["r"]] == sorted((x, y, i) for x, y in rows for i in range(x, y, 2))
         assert [*mirror.workspace["back"]] == sorted((x, y, i) for x, y in rows for i in range(y, x, -3))
+
+
+def test_fractions_and_unsigned_numbers_are_listed(views, few):
+    mirror = views(
+        "f(x, y) -> float(x), float(y). d(x, y) -> decimal(8,2)(x), decimal(8,2)(y). u(x) -> uint64(x). "
+        "halves(x, y, i) <- f(x, y), range(x, y, 0.5, i). down(x, y, i) <- f(x, y), i = range[y, x, -0.1]. "
+        "whole(x, y) <- f(x, y), range(-2, y, x). third(x, y) <- f(x, y), range(0, 2, 0.1, x). "
+        "cents(x, y, i) <- d(x, y), range(x, y, 0.25, i). euros(x, y) <- d(x, y), range(1, 5, y). "
+        "few(x, i) <- u(x), range(0, x, i). every(x) <- u(x), range(1, 9, 2, x)."
+    )
+    mirror.insert("f", (0.0, 2.0), (0.1, 0.7), (1.0, 1.0), (3.0, -0.3), (1e16, 1e16 + 4), (0.3, 2.5))
+    mirror.insert("d", (Decimal("0.25"), Decimal("1.50")), (Decimal("1.00"), Decimal("3.00")))
+    mirror.insert("u", (0,), (3,), (7,))
+    mirror.delete("f", (0.1, 0.7))
+    mirror.insert("f", (-0.0, 1.75))
+    rows = {name: [*mirror.workspace[name]] for name in ("halves", "cents", "euros", "few", "every", "third")}
+    assert [i for x, _, i in rows["halves"] if x == 0.3] == [0.3, 0.8, 1.3, 1.8, 2.3]
+    assert [i for x, _, i in rows["cents"] if x < 1] == [Decimal("0.25") * n for n in range(1, 6)]
+    assert rows["euros"] == [(Decimal(1), Decimal(3))]
+    assert rows["few"] == [(3, 0), (3, 1), (3, 2), (7, 0), (7, 1), (7, 2), (7, 3), (7, 4), (7, 5), (7, 6)]
+    assert [*mirror.workspace.query("q(x, i) <- few(x, i), u(i).")] == [(3, 0), (7, 0), (7, 3)]
+    assert rows["every"] == [(3,), (7,)]
+    assert 0.3 not in [x for x, _ in rows["third"]]  # 3 * 0.1 is not 0.3
+    assert mirror.workspace.check() == []
 
 
 def test_days_are_listed_as_numbers_are():

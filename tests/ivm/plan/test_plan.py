@@ -225,12 +225,12 @@ def test_what_keeps_a_divisor_from_zero_does_so_wherever_it_comes_from(guard, tm
 
 
 def test_a_value_beside_as_many_keys_as_there_can_be(tmp_path):
-    keys = [f"x{i}" for i in range(16)]
-    f, row = f"f[{', '.join(keys)}] = v", f"f[{', '.join(map(str, range(16)))}]"
+    keys = [f"x{i}" for i in range(64)]
+    f, row = f"f[{', '.join(keys)}] = v", f"f[{', '.join(map(str, range(64)))}]"
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         types = ", ".join(f"int({name})" for name in (*keys, "v"))
         ws.install(f"{f} -> {types}.  b(v) -> int(v).  g[x] = v -> int(x), int(v).", name="facts")
-        with pytest.raises(ConstructError, match=r"^p:1:10: the value of f is joined, .* 17 columns, .* 16; derive"):
+        with pytest.raises(ConstructError, match=r"^p:1:10: the value of f is joined, .* 65 columns, .* 64; derive"):
             ws.install(f"p(x0) <- {f}, b(v).", name="p")
         ws.install(f"p(y) <- {f}, g[y] = v.", name="p")
         ws.exec(f"+{row} = 3. +g[1] = 3. +g[2] = 4.")
@@ -254,10 +254,10 @@ def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_
 
 def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
     """A sensitivity interval is a key of the store: of a chain, its two ends and all variables before them."""
-    body = ", ".join(f"e(v{i}, v{i + 1})" for i in range(18))
+    body = ", ".join(f"e(v{i}, v{i + 1})" for i in range(66))
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         ws.install("e(x, y) -> int(x), int(y). +e(1, 1).", name="facts")
-        with pytest.raises(ConstructError, match=r'^wide:1:1: .* at most 16; .* maintenance="probe"'):
+        with pytest.raises(ConstructError, match=r'^wide:1:1: .* at most 64; .* maintenance="probe"'):
             ws.install(f"p(v0) <- {body}.", name="wide", maintenance="match")
         ws.install(f"p(v0) <- {body}.", name="wide")
         assert list(ws["p"]) == [(1,)]

@@ -123,6 +123,26 @@ def test_equivalences(views):
     assert mirror.workspace.check() == []
 
 
+def test_rows_of_transactions_are_closed_and_ordered_like_those_that_follow(views):
+    mirror = views(
+        DECLARED + "same(x, y) -> int(x), int(y). same(x, y) <- f(x, y). lang:equivalence(same). "
+        "alone(x, y) -> int(x), int(y). lang:equivalence(alone). "
+        "far(x, y) -> int(x), int(y). far(x, y) <- far(a, y), f(a, x). lang:equivalence(far). "
+        "best(x, c) -> int(x), int(c). best(x, c) <- p(x, c). best(x, c) <= best(x, d) <- c > d. "
+        "front(x, c) -> int(x), int(c). front(x, c) <= front(y, d) <- x <= y, c >= d. "
+        "n[x] = c <- agg<<c = count()>> same(x, _). m[] = x <- agg<<x = max(c)>> best(_, c)."
+    )
+    random, rows = Random(7), {name: set() for name in ("f", "p", "same", "alone", "far", "best", "front")}
+    for _ in range(25):
+        mirror.change([one for name, own in rows.items() for one in edits(random, name, 2, own, 6)])
+        found = {name: {*mirror.workspace[name]} for name in ("same", "alone", "best", "front")}
+        assert found["same"] == classes(rows["same"] | rows["f"])
+        assert found["alone"] == classes(rows["alone"])
+        assert sorted(found["best"]) == kept(rows["best"] | rows["p"], lambda a, b: a[0] == b[0] and a[1] > b[1])
+        assert sorted(found["front"]) == kept(rows["front"], lambda a, b: a[0] <= b[0] and a[1] >= b[1])
+    assert mirror.workspace.check() == []
+
+
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [

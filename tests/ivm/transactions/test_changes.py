@@ -228,3 +228,31 @@ def test_the_command_prints_changes(path, options):
         assert "".join(lines) == (
             f"version {first}: 1 new, 0 removed\n  + 1, 3\nversion {second}: 1 new, 1 removed\n  - 1, 3\n  + 2, 4\n"
         )
+
+
+def test_commits_are_yielded_as_their_versions(path):
+    with ivm.open(path, mode="r") as reader, ivm.open(path) as writer, reader.store.commits() as commits:
+        assert commits.next(timeout=0) is None
+        made = [writer.exec("+edge(1, 2)."), writer.exec("+edge(2, 3).")]
+        writer.store.tag("here")  # is no commit of the branch
+        assert [next(commits), next(commits), commits.next(timeout=0)] == [*made, None]
+        with writer.transaction() as txn:
+            threading.Timer(0.05, lambda: commits.close()).start()
+            assert [*commits] == []  # closing ends a waiting iteration
+            txn.rollback()
+        with reader.store.commits(since=made[0]) as later:
+            assert next(later) == made[1]
+
+
+def test_commits_of_another_process_wake_an_asynchronous_program(path):
+    async def first():
+        with ivm.open(path, mode="r") as reader, reader.store.commits() as commits:
+            command = [sys.executable, "-m", "ivm", "exec", str(path), "+edge(1, 2)."]
+            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+            version = await anext(commits)
+            await process.wait()
+            return version, list(reader["edge"])
+
+    with ivm.open(path, mode="r") as reader:
+        before = reader.store.version
+    assert asyncio.run(asyncio.wait_for(first(), 60)) == (before + 1, [(1, 2)])

@@ -52,6 +52,18 @@ PAIRS = [  # what is written, and the same with views of its own
         "q(x, n, m) <- f[x] = n, g[n] = m.",
     ),
     (
+        "p(x, m) <- w[x] = v, agg<<m = min(y)>> (edge(_, y), agg<<s = sum(z) else 0>> (edge(x, z), z <= y), "
+        "t = s, 2 * t >= v).",
+        "f[x, y] = s <- agg<<s = sum(z) else 0 for w[x] = _, edge(_, y)>> edge(x, z), edge(_, y), z <= y. "
+        "g[x] = m <- agg<<m = min(y)>> w[x] = v, f[x, y] = s, 2 * s >= v. q(x, m) <- g[x] = m.",
+    ),
+    (
+        "p(x, m) <- node(x), agg<<m = min(h)>> (node(x), agg<<h = max(n)>> (node(y), agg<<n = count() else 0>> "
+        "edge(x, y))).",
+        "f[x, y] = n <- agg<<n = count() else 0 for node(x), node(y)>> edge(x, y). "
+        "g[x] = h <- agg<<h = max(n)>> f[x, _] = n. q(x, h) <- g[x] = h.",
+    ),
+    (
         "p(x, i, y) <- node(x), agg<<(i, y) = top(z, 2)>> edge(x, z).",
         "f[x, i] = y <- agg<<(i, y) = top(z, 2)>> edge(x, z). q(x, i, y) <- node(x), f[x, i] = y.",
     ),

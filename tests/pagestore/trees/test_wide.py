@@ -28,7 +28,7 @@ def widest(page_size, keys, folds):
 SHAPES = [
     (page_size, keys, folds)
     for page_size in (4096, 8192, 16384)
-    for keys, folds in ((1, 0), (16, 0), (1, 1), (3, 20), (2, 40))
+    for keys, folds in ((1, 0), (16, 0), (64, 0), (1, 1), (3, 20), (2, 40))
     if widest(page_size, keys, folds) is not None
 ]
 

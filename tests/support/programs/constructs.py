@@ -378,7 +378,8 @@ class Lists(Draw):
     def listed(self, name: str) -> Any:
         """The numbers or days of a range, bound or listed, also within a negation; the parts of a text."""
         literals, held = self.joined(1)
-        ints = [v for v, t in held.items() if t == "int"]
+        tag = self.random.choice([t for t in held.values() if t in ("int", "float", "decimal")] or ["int"])
+        ints = [v for v, t in held.items() if t == tag]
         texts = [v for v, t in held.items() if t == "text"]
         shown = self.some(held, 2)
         if texts and (not ints or self.once_in(2)):
@@ -395,15 +396,15 @@ class Lists(Draw):
             (f"0, {x}", f"{x}, {y}", f"{x}, {y} + 2", f"{x} - 1, 3", f"{y}, -2, -2", f"{x}, 9, 3")
         )
         if self.once_in(3):
-            b = self.pick(lambda s: "int" in s.tags)
+            b = self.pick(lambda s: tag in s.tags)
             assert b
-            place = self.random.choice([n for n, t in enumerate(b.tags) if t == "int"])
+            place = self.random.choice([n for n, t in enumerate(b.tags) if t == tag])
             inner = b.atom(["i" if n == place else "_" for n in range(len(b.tags))])
             literals.append(self.random.choice((f"!(range({ends}, i), {inner})", f"!(range({ends}, i), !{inner})")))
             return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, "listed", held, shown)]
         literals.append(self.random.choice((f"range({ends}, i)", f"i = range[{ends}]")))
         return f"{name}({', '.join([*shown, 'i'])}) <- {', '.join(literals)}.", [
-            self.made(name, "listed", {**held, "i": "int"}, [*shown, "i"])
+            self.made(name, "listed", {**held, "i": tag}, [*shown, "i"])
         ]
 
     def inside(self, name: str) -> Any:

@@ -222,9 +222,10 @@ def test_the_examples_of_the_help_run(tmp_path: Path, monkeypatch) -> None:
     Path("new/a.csv").write_text("id,price\n3,7\n")
     Path("fixed.jsonl").write_text('{"id": 2, "price": 8}\n{"id": 4, "price": 9}\n')
     Path("gone.csv").write_text("id\n1\n")
+    Path("b.csv").write_text("id,price\n5,7\n6,free\n")
     examples = re.findall(r"^  pagestore (load .+?)(?:   .*)?$", HELP, re.MULTILINE)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         assert main.pagestore(shlex.split(example.replace("sales.parquet", "sales.csv"))) == 0
     with pagestore.open("shop.pages", mode="r") as store:
-        assert list(store.snapshot()["sale"]) == [(2, 8), (3, 7), (4, 9)]
+        assert list(store.snapshot()["sale"]) == [(2, 8), (3, 7), (4, 9), (5, 7)]

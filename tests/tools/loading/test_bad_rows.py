@@ -1,0 +1,157 @@
+"""`load --bad`: rows that do not fit are put aside with line, column, value and reason, and all others are loaded."""
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ivm
+import pagestore
+from pagestore_tools.cli import main
+from pagestore_tools.loading import csv_files, json_files, opened
+
+CASTS = ["--cast", "id=int64", "--cast", "day=date?", "--cast", "note=string?"]
+GOOD = {"id": "int", "day": "date", "note": "text"}
+BAD = {"id": ["x", "7.5", ""], "day": ["31.12.", "2020-02-30"], "note": []}
+
+
+def made(rng: random.Random, count: int) -> list[tuple[dict, set[str]]]:
+    """Return rows of texts, each with the columns whose values are bad."""
+    found = []
+    for number in range(count):
+        row = {"id": str(number), "day": f"2020-01-{rng.randint(1, 28):02}", "note": rng.choice(["a", "b\nc", '"', ""])}
+        bad = {name for name in ("id", "day") if rng.random() < 0.1}
+        found.append(({**row, **{name: rng.choice(BAD[name]) for name in sorted(bad)}}, bad))
+    return found
+
+
+def write(file: Path, rows: list[dict]) -> list[int]:
+    """Write rows of texts in the format of the file's name; return the line or row in which each begins."""
+    if file.suffix == ".csv":
+        with file.open("w", newline="") as out:
+            writer, lines = csv.DictWriter(out, [*GOOD], lineterminator="\n"), []
+            writer.writeheader()
+            for row in rows:
+                lines.append(1 + file_lines(file, out))
+                writer.writerow(row)
+        return lines
+    if file.suffix == ".jsonl":
+        texts = [json.dumps({**row, "id": int(row["id"]) if row["id"].isdigit() else row["id"]}) for row in rows]
+        file.write_text("\n\n".join(texts))
+        return [*range(1, 2 * len(rows), 2)]
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(dict.fromkeys(GOOD, pa.string()))), file)
+    return [*range(len(rows))]
+
+
+def file_lines(file: Path, out) -> int:
+    out.flush()
+    return file.read_text().count("\n")
+
+
+def load(folder: Path, *words: str) -> int:
+    return main.pagestore(["load", f"{folder}/s.pages", "r", *words])
+
+
+def entries(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "bad.jsonl").read_text().splitlines()]
+
+
+def columns(entry: dict) -> set[str]:
+    return {entry["column"], *(one["column"] for one in entry.get("also", []))}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("seed", range(4))
+def test_exactly_the_bad_rows_are_put_aside(suffix: str, seed: int, tmp_path: Path, monkeypatch) -> None:
+    rng = random.Random(seed)
+    for module in csv_files, json_files:  # so that files have several blocks and batches
+        monkeypatch.setattr(module, "BLOCK", rng.choice([64, 512, 1 << 20]))
+    monkeypatch.setattr(opened, "rows_of", lambda columns: 7)
+    rows, lines = made(rng, 150), {}
+    half = len(rows) // 2
+    for name, part in ("a", rows[:half]), ("b", rows[half:]):
+        file = tmp_path / f"{name}.{suffix}"
+        lines[str(file)] = write(file, [row for row, _ in part])
+    if rng.random() < 0.5:  # unsorted, so that the files are read twice
+        lines = dict(reversed(lines.items()))
+    assert load(tmp_path, *lines, "--key", "id", *CASTS, "--bad", f"{tmp_path}/bad.jsonl") == 0
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        stored = [(str(a), str(b), c) for a, b, c in store.snapshot()["r"]]
+    assert stored == sorted((tuple(row.values()) for row, bad in rows if not bad), key=lambda row: int(row[0]))
+    wanted = {
+        (file, line): (row, bad)
+        for (file, starts), part in zip(sorted(lines.items()), (rows[:half], rows[half:]), strict=True)
+        for line, (row, bad) in zip(starts, part, strict=True) if bad
+    }  # fmt: skip
+    found = {(one["file"], one.get("line", one.get("row"))): one for one in entries(tmp_path)}
+    assert {place: columns(one) for place, one in found.items()} == {place: bad for place, (_, bad) in wanted.items()}
+    for place, (row, _) in wanted.items():
+        assert {name: str(value) for name, value in found[place]["values"].items()} == row
+        assert found[place]["value"] == found[place]["values"][found[place]["column"]]
+
+
+def test_what_is_no_row_is_put_aside_with_its_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'id,note\n1,"two\nlines"\n2,b,c\n3,caf\xe9\n4\n5,ok\n')
+    bad = f"{tmp_path}/bad.jsonl"
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "id", "--bad", bad) == 0
+    assert [(one["line"], one["values"]) for one in entries(tmp_path)] == [
+        (4, "2,b,c"), (5, {"id": "3", "note": "caf\\xe9"}), (6, "4"),
+    ]  # fmt: skip
+    (tmp_path / "b.jsonl").write_bytes(
+        b'{"id": 6, "note": "x"}\n{"id": 7\n[1]\n{"note": "\xe9"}\n\n{"id": 8, "note": "y"}'
+    )
+    assert load(tmp_path, f"{tmp_path}/b.jsonl", "--append", "--bad", bad) == 0
+    assert [(one["line"], one["reason"].split(":")[0]) for one in entries(tmp_path)] == [
+        (2, "no JSON"), (3, "is not an object, which has the names of the columns"), (4, "is not UTF-8, as JSON is"),
+    ]  # fmt: skip
+    (tmp_path / "c.json").write_text('{\n"id": 9,\n"note" 7,\n"x": {"id": 1, "note": ""}\n}')
+    assert load(tmp_path, f"{tmp_path}/c.json", "--append", "--bad", bad) == 1  # not a line that is bad
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        assert [row[0] for row in store.snapshot()["r"]] == [1, 5, 6, 8]
+
+
+def test_values_that_no_column_keeps(tmp_path: Path) -> None:
+    day = pa.array([0, 0, 4_000_000_000], pa.timestamp("s"))
+    table = pa.table({"id": [1, 2, 3], "x": [1.5, float("nan"), None], "day": day.cast(pa.timestamp("ms"))})
+    beyond = pa.array([0, 0, 0, 400_000_000_000_000], pa.timestamp("ms"))
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [4, None, 6, 7], "x": [0.5, 1.0, None, 1.0], "day": beyond}), tmp_path / "b.parquet")
+    files = [f"{tmp_path}/a.parquet", f"{tmp_path}/b.parquet"]
+    assert load(tmp_path, *files, "--key", "id", "--nulls", "refuse", "--bad", f"{tmp_path}/bad.jsonl") == 0
+    assert [(one["row"], one["column"], one["reason"].split(":")[0]) for one in entries(tmp_path)] == [
+        (1, "x", "is NaN"), (2, "x", "is null"), (1, "id", "is null"), (2, "x", "is null"),
+        (3, "day", "is beyond timestamp, which has the years 1 to 9999"),
+    ]  # fmt: skip
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        assert [row[0] for row in store.snapshot()["r"]] == [1, 4]
+
+
+def test_views_follow_the_good_rows_and_the_report_counts_the_bad_ones(tmp_path: Path, capsys) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.install("r(x, y) -> int(x), int(y). n[] = c <- agg<<c = count()>> r(_, _).")
+    (tmp_path / "a.csv").write_text("x,y\n1,1\n2,two\n3,3\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--append", "--bad", f"{tmp_path}/bad.jsonl") == 0
+    assert "1 bad row put aside; n followed" in (said := capsys.readouterr().out)
+    assert said.splitlines()[1].endswith("bad.jsonl: the bad rows, with the reasons")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--append", "--json", "--bad", f"{tmp_path}/bad.jsonl") == 0
+    assert json.loads(capsys.readouterr().out)["bad"] == 1
+    (tmp_path / "a.csv").write_text("x,y\n2,2\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--append", "--bad", f"{tmp_path}/bad.jsonl") == 0
+    assert not entries(tmp_path)  # none is bad, and those of the last load are gone
+    with ivm.open(tmp_path / "s.pages", mode="r") as ws:
+        assert list(ws["n"]) == [(3,)]
+
+
+def test_a_load_that_fails_leaves_no_file(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n1,a\n1,b\nx,c\n")
+    words = [f"{tmp_path}/a.csv", "--key", "id", "--cast", "id=int64", "--bad", f"{tmp_path}/bad.jsonl"]
+    assert load(tmp_path, *words) == 1
+    assert "has both" in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.csv"]
+    (tmp_path / "b.jsonl").write_text('{"id": 1, "tags": ["a"]}\n')
+    assert load(tmp_path, f"{tmp_path}/b.jsonl", "--key", "id", "--bad", f"{tmp_path}/bad.jsonl") == 1
+    assert "leave these out with --columns, or load without --bad" in capsys.readouterr().err
