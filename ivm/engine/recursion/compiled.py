@@ -31,7 +31,7 @@ DERIVATIONS, SLOTS = 4, 4  # derivations noted, and slots, for each fact that th
 GROWTH = 8
 # An operation takes some 0.35 us, and evaluating a stratum anew about 0.8 us for each row: the kernel stops after a
 # fifth of that, so that what is given up costs a fifth more than evaluating anew.
-STEP_OPERATIONS = 64  # for each of the steps that are free
+STEP_OPERATIONS = 128  # for each of the steps that are free
 FOLLOWED_SHARE = 0.5  # operations for each row
 COLUMNS = 16  # of a table without rows, at least as many as of any
 OUT = 1 << 8  # bindings of one run of the join

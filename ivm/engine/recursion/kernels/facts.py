@@ -232,7 +232,7 @@ def pop(room):
 
 @kernel
 def changed_sources(stratum, number, tallies, deltas, spans):
-    """Set the changes of each source of a stratum; return how many there are, -1 if a branch is no whole key."""
+    """Set the changes of each source of a stratum; return how many there are, -1 if a branch is part of a key."""
     total, tree_words, stride = 0, deltas.shape[1] * deltas.shape[2], deltas.shape[2]
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, BODIES_END]):
         for s in range(stratum.plans[p, SOURCES], stratum.plans[p, SOURCES_END]):
