@@ -29,10 +29,10 @@ from pagestore.host import ERASE, FEW, INSERT, SET, WORD_MAX, Edits, Pages, Tran
 FACTS, FACTS_MAX = 1 << 10, 1 << 22  # that there is room for at first, and at most
 DERIVATIONS, SLOTS = 4, 4  # derivations noted, and slots, for each fact that there is room for
 GROWTH = 8
-# An operation takes some 0.35 us, and evaluating a stratum anew about 0.8 us for each row: the kernel stops after a
-# fifth of that, so that what is given up costs a fifth more than evaluating anew.
-STEP_OPERATIONS = 128  # for each of the steps that are free
-FOLLOWED_SHARE = 0.5  # operations for each row
+# An operation takes some 0.3 us, and evaluating a stratum anew 0.2 to 0.8 us for each row: the kernel stops after
+# a fifth of that, so that what is given up costs a fifth more than evaluating anew.
+STEP_OPERATIONS = 128  # for each of the steps that are free, two milliseconds together
+FOLLOWED_SHARE = 0.15  # operations for each row
 COLUMNS = 16  # of a table without rows, at least as many as of any
 OUT = 1 << 8  # bindings of one run of the join
 
