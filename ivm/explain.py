@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from ivm.engine.fill import Source
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.facts import limits_of
+from ivm.engine.rows import Source
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
@@ -86,8 +87,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     for rule in installed.rules:
         if name in rule.writes:
             lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
-            for plan in rule.plans:
-                lines += _way_of(plan, rule, installed, snap)
+            for number, plan in enumerate(rule.plans):
+                lines += [*_way_of(plan, rule, installed, snap), *_steps(plan, number, rule)]
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
@@ -108,8 +109,8 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     ]
     for rule in installed.blocks[-1].rules:
         lines += [str(rule.definition), *_span(rule)]
-        for plan in rule.plans:
-            lines += _way_of(plan, rule, installed, sketch)
+        for number, plan in enumerate(rule.plans):
+            lines += [*_way_of(plan, rule, installed, sketch), *_steps(plan, number, rule)]
     return _for_people(lines)
 
 
@@ -202,7 +203,7 @@ def _span(rule: InstalledRule) -> list[str]:
 
 def _basis(rule: InstalledRule, source: Source) -> list[str]:
     """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
-    sizes, reason, operations, expected = rule.basis
+    sizes, reason, operations, expected, *_ = rule.basis
     lines = (
         [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
     )
@@ -214,6 +215,16 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
     if sizes and expected:
         lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines
+
+
+def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:
+    """Say of each step of a plan how many rows it was estimated to find, and how many it found."""
+    estimated, found = ([*steps[number]] if number < len(steps) else [] for steps in rule.basis[-2:])
+    about = [f"about {rows:,.0f} estimated" for rows in estimated]
+    exactly = [f"{rows:,} found" for rows in found]
+    for name, *both in zip_longest(plan.steps, about, exactly):
+        if said := ", ".join(filter(None, both)):
+            yield f"  rows      {name}: {said}"
 
 
 def _way(index: Index) -> str:

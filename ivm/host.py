@@ -62,7 +62,7 @@ class RuleHost:
             if not all(_fits(txn, rules, name) for name in before):
                 return _refit(txn, rules, before, same_branch)
         installed = same_branch[0].rules.of(txn) if same_branch else load(txn)
-        watched = {name for one in same_branch for name in one.subscriptions}
+        watched = {installed.whole(name) for one in same_branch for name in one.subscriptions}
         built = built_sizes(txn)
         strict = any(one.strict for one in same_branch)
         engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
@@ -149,7 +149,7 @@ def _refit(
     txn: Transaction, rules: Installed, before: Mapping[str, Tree], same_branch: list[Maintainer]
 ) -> Callable[[], None]:
     """Bring views up to date with relations whose columns are no longer those declared; return what `carry` returns."""
-    watched = {name for one in same_branch for name in one.subscriptions}
+    watched = {rules.whole(name) for one in same_branch for name in one.subscriptions}
     done = refit(txn, rules, watched, before)
     note_erased(done.engine, watched, done.changes)
     notified = [one for one in same_branch if one.store.owns(txn, main=True)]

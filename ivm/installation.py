@@ -108,7 +108,10 @@ def install(
     saved = save(txn, after, engine.built)
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     views = {view for rule in after.rules for view in rule.writes} & alike
-    changes = {view: _change(txn, after, view) for view in views if view in watched}
+    changes = {view: _change(txn, after, view, view) for view in views if view in watched}
+    for name in (name for name in before.program.predicates if name in watched and name in after.program.predicates):
+        if before.whole(name) != after.whole(name):  # a relation has got rules, or lost them
+            changes[after.whole(name)] = _change(txn, after, before.whole(name), after.whole(name))
     evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if "$" not in view)
     return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
 
@@ -244,9 +247,9 @@ def _has_form(before: Installed, after: Installed, name: str) -> bool:
     return now is not None and now.stored_types == before.program.predicates[name].stored_types
 
 
-def _change(txn: StoreTransaction, after: Installed, view: str) -> Delta:
-    """Return how the rows of a rebuilt view differ from its old ones. O(rows)."""
-    old = txn.base.trees[txn.base.catalog.relations[view].spec.tree_id]
+def _change(txn: StoreTransaction, after: Installed, was: str, view: str) -> Delta:
+    """Return how the rows of a rebuilt view differ from those of its old name. O(rows)."""
+    old = txn.base.trees[txn.base.catalog.relations[was].spec.tree_id]
     return visible_difference(txn.pages, old, txn.tree(view), after.layouts[view].visible)
 
 
@@ -271,7 +274,7 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     refuse_violations(txn, after, new & after.constraints.keys())
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)
-    changes = {view: _change(txn, after, view) for view in new if view in watched}
+    changes = {view: _change(txn, after, view, view) for view in new if view in watched}
     return Installation(saved, after, engine, frozenset(view for view in new if "$" not in view), changes, frozenset())
 
 

@@ -13,7 +13,7 @@ from ivm.engine.relations import Relations
 from ivm.engine.replan import PlanningFiller
 from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
-from ivm.join.join import within_memory
+from ivm.join.join import MemoryUse, within_memory
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
@@ -58,7 +58,9 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     filler = PlanningFiller(sketch, installed, Encoder(sketch), threads, once=True)
     filler.fill([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
-    with naming_the_rule(block.rules[-1].definition), within_memory("making a table", len(sketch[question.answer])):
+    tree = sketch.tree(question.answer)
+    with naming_the_rule(block.rules[-1].definition), within_memory("making a table", tree.count):
+        MemoryUse(step="making a table").begin().add(tree.count, 8 * tree.spec.columns * tree.count)
         table = sketch[question.answer].to_arrow()
     if installed.program.predicates[question.answer].value == ROPE:
         table = _with_texts(sketch, installed, question.answer, table)

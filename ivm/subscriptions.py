@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ivm.errors import WHOLE
 from ivm.lang.ir import Predicate
 from ivm.maintenance.surgery import Delta
 from pagestore.host import INSERT, Snapshot, differing, row_changes, sort_order
@@ -20,6 +21,8 @@ OnChange = Callable[["pa.Table"], None]
 
 class Subscriptions:
     """Functions to call after commits, by view.  Iterating gives the names of views that have subscribers.
+
+    A relation's name stands for all its rows, also those that follow from rules, as long as it has any.
 
     Threads may begin and end subscriptions while another thread commits.
     """
@@ -36,7 +39,7 @@ class Subscriptions:
         return len(self._of)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._of
+        return isinstance(name, str) and name.removesuffix(WHOLE) in self._of
 
     def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Subscribe to a view; return a function that ends the subscription."""

@@ -12,6 +12,7 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
+from ivm.engine.schedule import carry
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
 from ivm.join.join import allowing
@@ -38,6 +39,8 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+NONE: frozenset[str] = frozenset()
+
 Sql = Callable[["Transaction", str, Any, str], Answer | None]
 
 
@@ -57,6 +60,26 @@ class Maintainer:
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
         txn.declare_maintained(HOST)
+        erases, done = _only_erase(edits), None
+        if not (self.subscriptions or self._exceeding):
+            if erases:
+                with txn.following():
+                    accounts, done = carry(txn, installed, edits)
+            else:
+                accounts, done = carry(txn, installed, edits)
+            if accounts is not None:
+                is_main, version = self.store.owns(txn, main=True), txn.commit()
+                if is_main:
+                    self.accounts |= accounts
+                    self.evaluated = NONE
+                return version
+        return self._commit_by_engine(txn, installed, edits, erases, done)
+
+    def _commit_by_engine(
+        self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits], erases: bool,
+        done: int | None,
+    ) -> int:  # fmt: skip
+        """Commit as `commit`, after `done` steps by the kernel."""
         built = self._built_sizes.of(txn)
         engine = Engine(
             txn, installed, Encoder(txn), self.threads, watched=self.subscriptions,
@@ -64,9 +87,8 @@ class Maintainer:
             strict=self.strict,
         )  # fmt: skip
         engine.exceeding |= self._exceeding
-        erases = all((actions == ERASE).all() for actions, _ in edits.values())
         with txn.following(erases), allowing(self.memory):
-            engine.apply_edits(edits)
+            engine.apply_edits(edits, done)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
         saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
@@ -91,17 +113,18 @@ class Maintainer:
         self.evaluated = frozenset(evaluated)
         if not self.subscriptions:
             return
+        names = {n: engine.installed.whole(n) for n in self.subscriptions}
         deltas = {
             n: delta
-            for n in self.subscriptions
-            if (delta := other_changes[n] if n in other_changes else engine.change_of(n))
+            for n, whole in names.items()
+            if (delta := other_changes[whole] if whole in other_changes else engine.change_of(whole))
         }
         if not deltas:
             return
         with self.store.snapshot() as snap:
             tables = {}
             for name, delta in deltas.items():
-                predicate = engine.installed.program.predicates[name]
+                predicate = engine.installed.program.predicates[names[name]]
                 texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
@@ -271,9 +294,12 @@ class Transaction:
 
     def _relation(self, name: str) -> tuple[WritableRelation, bool]:
         """Return a relation to edit, and whether the rules know it."""
-        self._alive()
-        read = self._is_read(name)
-        if (read or name not in self._txn) and not self._installed.predicate(name).extensional:
+        if not self._open:
+            self._alive()
+        read, installed = self._is_read(name), self._installed
+        if (read or name not in self._txn) and not (
+            name in installed.extensional or installed.predicate(name).extensional
+        ):
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
         return self._txn[name], read
 
@@ -285,12 +311,15 @@ class Transaction:
 
     def _composed(self, name: str, parts: list[Edits]) -> Edits:
         """Return one sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
-        actions, rows = one_batch(parts)
+        actions, rows = parts[0] if len(parts) == 1 else one_batch(parts)
+        info, layout = self._txn.catalog.relations[name], self._installed.layouts.get(name)
+        bare = layout is not None and layout.bare and self._is_read(name)
+        if len(actions) == 1 and not (info.spec.values or bare) and actions[0] != TAKE:
+            return actions, rows
         tree = self._txn.tree(name)
-        if self._txn[name].info.bag:
+        if info.bag:
             return compose_bag(self._txn.pages, tree, actions, rows)
-        layout = self._installed.layouts.get(name)
-        if layout and layout.bare and self._is_read(name):
+        if bare:
             return self._compose_bare(name, actions, rows)
         try:
             return compose(self._txn.pages, tree, actions, rows, self._txn.threads)
@@ -317,6 +346,14 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
+
+
+def _only_erase(edits: Mapping[str, Edits]) -> bool:
+    """Return whether all edits are deletions."""
+    for actions, _ in edits.values():
+        if len(actions) and (actions[0] != ERASE or (len(actions) > 1 and (actions != ERASE).any())):
+            return False
+    return True
 
 
 def _once(words: np.ndarray) -> np.ndarray:

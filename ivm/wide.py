@@ -1,14 +1,15 @@
-"""Views of SQL whose columns are too many for one relation, read as one; and rows repeated by a multiplicity.
+"""Views of SQL that are not one relation as it is: of too many columns, or with lists and intervals.
 
     v:part1  (key: 1, a: 2, ...)      v:part2  (key: 1, q: 7, ...)          read    (a: 2, ..., q: 7, ...)
 
-If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.
+If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.  A list
+is stored as a text, its values as JSON without the brackets, and an interval as microseconds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,13 @@ MULTIPLICITY = "rows()"  # the name of the column that says how often a row occu
 
 
 class Wide(Frames):
-    """The rows of a view whose columns are in several relations, after the same columns that identify a row."""
+    """The rows of a view whose columns are in several relations, after the same columns that identify a row.
 
-    def __init__(self, name: str, relations: list[Relation], keys: int, weighs: bool) -> None:
-        self.name, self.relations, self.keys, self.weighs = name, relations, keys, weighs
+    `types` are those of the columns, as SQL names them.
+    """
+
+    def __init__(self, name: str, relations: list[Relation], keys: int, weighs: bool, types: list[str]) -> None:
+        self.name, self.relations, self.keys, self.weighs, self.types = name, relations, keys, weighs, types
 
     def __len__(self) -> int:
         first = self.relations[0]
@@ -38,7 +42,7 @@ class Wide(Frames):
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. O(rows)."""
         found = side_by_side([relation.to_arrow() for relation in self.relations], self.keys, self.weighs)
-        return repeated(found) if self.weighs else found
+        return as_shown(repeated(found) if self.weighs else found, self.types)
 
     def __repr__(self) -> str:
         return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")
@@ -65,7 +69,60 @@ def read(source: Any, name: str) -> Any:
     kept = json.loads(saved).get("kept", {}).get(name, {}) if saved else {}
     if not kept.get("wide"):
         return None
-    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"])
+    types = [type_ for _, type_, _ in kept["columns"]]
+    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"], types)
+
+
+def is_encoded(type_: str) -> bool:
+    """Return whether columns of a type of SQL are stored as something else: lists and intervals."""
+    return type_.endswith("[]") or type_ == "INTERVAL"
+
+
+def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
+    """Return rows with the lists and intervals that its columns stand for.  O(rows)."""
+    for place, type_ in enumerate(types):
+        if is_encoded(type_):
+            shown = _lists if type_.endswith("[]") else _intervals
+            table = table.set_column(place, table.field(place).name, shown(table.column(place), type_))
+    return table
+
+
+def _lists(column: pa.ChunkedArray, type_: str) -> pa.Array:
+    import pyarrow as pa
+
+    texts = column.to_pylist()
+    lists = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
+    wanted = _element(type_.removesuffix("[]"))
+    plain = pa.float64() if wanted == pa.float64() else None
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int32)
+    values = pa.array([value for one in lists for value in one], plain).cast(wanted)
+    missing = pa.array([one is None for one in texts], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=missing)
+
+
+def _element(type_: str) -> pa.DataType:
+    import pyarrow as pa
+
+    if type_.startswith("DECIMAL("):
+        precision, scale = map(int, type_[8:-1].split(","))
+        return pa.decimal128(precision, scale)
+    named = {"VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64(), "DATE": pa.date32(),
+             "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us")}  # fmt: skip
+    return named.get(type_, pa.int64())
+
+
+def _intervals(column: pa.ChunkedArray, type_: str) -> pa.Array:
+    """Return intervals of whole days and a rest, as the difference of two timestamps has them."""
+    import pyarrow as pa
+
+    found, day = column.combine_chunks(), 86_400_000_000
+    micros = found.fill_null(0).to_numpy()
+    rows = np.zeros(len(micros), [("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
+    rows["days"] = np.fix(micros / day)
+    rows["nanoseconds"] = (micros - rows["days"] * np.int64(day)) * 1000
+    bits = np.packbits(found.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    buffers = [pa.py_buffer(bits), pa.py_buffer(rows)]
+    return pa.Array.from_buffers(pa.month_day_nano_interval(), len(micros), buffers)
 
 
 def repeated(table: pa.Table) -> pa.Table:

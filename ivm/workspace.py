@@ -44,15 +44,7 @@ from ivm.wide import Wide, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import (
-    MAIN,
-    EphemeralTransaction,
-    Relation,
-    Snapshot,
-    Store,
-    Type,
-    Violation,
-)
+from pagestore.host import MAIN, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
@@ -150,6 +142,13 @@ class Workspace(WorkspaceEdits):
             warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
+
+    def replace(self, name: str, text: str, **options: Any) -> None:
+        """Install a text instead of the block of a name, if there is one: `install` with `replace`, and its options.
+
+        Views whose rules and inputs are the same keep their pages; of rules that come or go, only these are evaluated.
+        """
+        self.install(text, name, replace=True, **options)
 
     def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
         """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
@@ -295,25 +294,25 @@ class Workspace(WorkspaceEdits):
             partial(self._sql_in, snap.version, None),
         )
 
-    def sql(self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb") -> Answer | None:
+    def sql(
+        self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb", incremental: str = "auto"
+    ) -> Answer | None:
         """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
 
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
-        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  Raises SqlError, MaintainError.
+        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  With incremental="strict" a kept view
+        is refused if an edit may cost more than its change, as under a window.  Raises SqlError, MaintainError.
 
-        >>> import ivm
-        >>> ws = ivm.open(":memory:")
-        >>> ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
-        >>> _ = ws.sql("INSERT INTO paid VALUES (?, ?, ?)", [1, "ada", 250])
-        >>> list(ws.sql("SELECT who, sum(cents) FROM paid GROUP BY who"))
-        [('ada', 250)]
+        >>> ws = open(":memory:")
+        >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
+        [(250,)]
         """
         if self._statements is None:
             from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
             self._statements = Statements(self)
         with allowing(self.memory):
-            found: Answer | None = self._statements.run(text, parameters, dialect)
+            found: Answer | None = self._statements.run(text, parameters, dialect, incremental)
         return found
 
     @property
@@ -544,9 +543,8 @@ class Workspace(WorkspaceEdits):
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        rules = self._rules_now()
-        rules.predicate(name)
-        return self._maintainer.subscriptions.add(rules.whole(name), on_change)
+        self._rules_now().predicate(name)
+        return self._maintainer.subscriptions.add(name, on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
         """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.

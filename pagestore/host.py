@@ -31,7 +31,8 @@ from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import user_cache
-from pagestore.runtime.parallel import together
+from pagestore.runtime.parallel import refuse_stopped, together
+from pagestore.sorting.runs import Runs, external_sort
 from pagestore.sorting.tuples import (
     FEW,
     Coded,
@@ -100,6 +101,7 @@ __all__ = [
     "Pages",
     "Relation",
     "Rope",
+    "Runs",
     "Schema",
     "Snapshot",
     "Spec",
@@ -125,6 +127,7 @@ __all__ = [
     "differing",
     "distinct",
     "encode",
+    "external_sort",
     "first_from",
     "float_values",
     "float_words",
@@ -152,6 +155,7 @@ __all__ = [
     "read_blocks",
     "record_dependants",
     "recorded_dependants",
+    "refuse_stopped",
     "register_host",
     "repeats",
     "row_changes",

@@ -21,6 +21,13 @@ def test_every_package_folder_is_listed() -> None:
     assert sorted(listed) == sorted(RENAMED.get(name, name) for name in names)
 
 
+def test_files_that_are_no_code_are_listed() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    page = ROOT / "tools" / "serving"
+    listed = {file.name for pattern in data["pagestore_tools.serving"] for file in page.glob(pattern)}
+    assert listed == {"index.html", "studio.css", "studio.js"}
+
+
 def test_an_editable_wheel_has_the_module_that_spark_finds(tmp_path: Path) -> None:
     pytest.importorskip("setuptools.build_meta", reason="building takes setuptools")
     from pagestore_tools.kernels.backend import add_file

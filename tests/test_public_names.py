@@ -41,13 +41,13 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages ROWS_SHOWN
-        Relation Rope SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
+        Relation Rope Runs SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
-        bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode first_from
-        float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
+        bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode external_sort
+        first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice last_before local_path message one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
-        repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
+        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open register_function",
     "ivm.errors": """
@@ -77,15 +77,15 @@ MEMBERS = {  # of each class that is handed to users
         words_where
     """,
     pagestore.Transaction: """
-        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words
-        declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flushing
+        add_column add_scan apply apply_indexed bulk catalog commit counts create create_intervals create_words
+        declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flush
         following pages properties refuse_nulls rename rename_column replace rollback savepoint stitch threads tree
         truncate version
     """,
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
         delete_where evaluate evaluated exec explain in_sql_transaction insert install lint predicates prepare
-        preview query repair replan rope rules_of set sql stats strict subscribe trace trace_distance
+        preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
         transaction transaction_async uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
@@ -102,7 +102,8 @@ COMMANDS = {
         rename truncate completion
     """,
     ivm_command: """
-        install uninstall exec query sql declare print explain why check fsck trace watch shell bench completion demo
+        install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench
+        completion demo
     """,
 }
 

@@ -22,19 +22,11 @@ import numpy as np
 
 from ivm.check.soundness import Soundness
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import (
-    Filler,
-    check_sums,
-    compose_rows,
-    fold_bindings,
-    head_spec,
-    naming_the_rule,
-    not_a_view,
-    unordered,
-)
+from ivm.engine.fill import Filler, fold_bindings, naming_the_rule, not_a_view, unordered
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
+from ivm.engine.rows import check_sums, compose_rows, head_spec
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan

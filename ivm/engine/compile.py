@@ -24,12 +24,14 @@
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
-    memberships   are joined with helpers of their constants           plan/rewrite/memberships.py
+    memberships   are joined with helpers of their constants,          plan/rewrite/memberships.py
+                  and so are ranges of texts, in queries
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
     negations     likewise
     failures      of helpers are refused
     nullable      columns of helpers are found                         lang/nulls.py
+    disjunctions  over one relation are read by their aggregate        plan/rewrite/disjunctions.py
     order         each rule after those that it reads                  lang/program.py
     plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
 
@@ -67,6 +69,7 @@ from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
 from ivm.plan.plan import SCANNED, Plan
 from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
+from ivm.plan.rewrite.disjunctions import fold_bodies
 from ivm.plan.rewrite.helpers import (
     lift_computed,
     lift_constants,
@@ -76,7 +79,7 @@ from ivm.plan.rewrite.helpers import (
     refuse_failures,
 )
 from ivm.plan.rewrite.magic import pass_constants
-from ivm.plan.rewrite.memberships import lift_memberships
+from ivm.plan.rewrite.memberships import lift_memberships, seek_texts
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
 from ivm.views.layouts import Layout, ranked_layout, view_layout
 from ivm.views.levels import share_levels
@@ -210,11 +213,16 @@ def with_block(
     if rewrites.levels and not once:
         program = share_levels(program)
     program = lift_memberships(program)
+    if once:
+        program = seek_texts(program, known, store)
+        layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
     program = lift_computed(program)
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)
+    if rewrites.scans:
+        program = fold_bodies(program)
     whole = known.including(program)
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
@@ -314,14 +322,17 @@ def with_plans(
     keys = {name: layout.keys for name, layout in layouts.items()}
     given = rule.definition, predicates, keys, store.distinct, store.encode
     if own is None:
-        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans))
+        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans, store.heavy))
     else:
-        plans, searches = make_recursive_plans(*given, own, orders, maintenance)
+        plans, searches = make_recursive_plans(*given, own, orders, maintenance, store.heavy)
         made = replace(rule, plans=plans, searches=searches)
-    if orders or all(len(plan.tries) == 1 for plan in made.plans):
+    if orders:
         return made
-    sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
-    return replace(made, basis=rule.basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans)))
+    basis = rule.basis._replace(estimated=tuple(plan.estimates for plan in made.plans), found=())
+    if any(len(plan.tries) > 1 for plan in made.plans):
+        sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
+        basis = basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans))
+    return replace(made, basis=basis)
 
 
 def planned_anew(

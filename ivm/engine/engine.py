@@ -17,26 +17,25 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Account, check_sums, divergence, naming_the_rule, out_of_range, unordered
+from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.kept import Kept
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
+from ivm.engine.rows import check_sums
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import RecomputeError
 from ivm.join.join import within_memory
-from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import maintain
-from ivm.maintenance.surgery import Delta, net_changes, visible_difference
+from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
 from ivm.plan.columns import ColumnJoin, is_exchangeable
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
-from ivm.views.edit_composition import SumOverflow, edits_to_sums
-from ivm.views.layouts import APART, INVERTED, SUM, State
+from ivm.views.layouts import INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
 from ivm.views.rope import text_edits
 from pagestore.errors import EditError
-from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
+from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, delta, one_batch
 
 # A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
 # iterator operation of a probe, about 30 ns.
@@ -80,18 +79,24 @@ class Engine(PlanningFiller):
     erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
 
     @within_memory("applying edits")
-    def apply_edits(self, edits: Mapping[str, Edits]) -> None:
+    def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
+
+        `done` is how many steps of their schedule the kernel has taken, if it was called (`carry` in schedule.py).
 
         Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
         relations. O(changes of traces or probes * log n).
         """
-        given = self.installed
-        self.follow_sizes(edits)
-        self._check_trees()
-        schedule = schedule_of(self.installed, frozenset(edits))
+        given, names = self.installed, frozenset(edits)
+        if done is None:
+            self.follow_sizes(names)
+            self._check_trees()
+        schedule = schedule_of(self.installed, names)
         try:
-            done = 0 if self.installed.needed_for(edits) else self._run_compiled(schedule, edits)
+            started = time.perf_counter()
+            if done is None:
+                done = 0 if self.installed.needed_for(edits) else schedule.run(self.txn, edits, self.encode)
+            self._note_carried(schedule, edits, done, time.perf_counter() - started)
             if done < len(schedule.steps):
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
                 self._run(schedule, schedule.steps[done:], waiting)
@@ -114,7 +119,8 @@ class Engine(PlanningFiller):
                 self._adopt_change(name, before[name])
             schedule = schedule_of(self.installed, frozenset(changed))
             self._run(schedule, schedule.steps, {})
-            self.follow_sizes(changed)  # for the next transaction, since relations have changed before their indices
+            # for the next transaction, since relations have changed before their indices
+            self.follow_sizes(frozenset(changed))
         except EditError as error:
             raise divergence(str(error)) from error
         self.drop_unused(given)
@@ -134,7 +140,7 @@ class Engine(PlanningFiller):
         waiting = {name: [*parts] for name, parts in removed.items()}
         for name, parts in self.contributions(added).items():
             waiting.setdefault(name, []).extend(parts)
-        rules = {*kept.rules, *added}
+        rules = {*kept.rules, *added, *(rule for patch in kept.patches.values() for rule in patch.partly)}
         schedule = schedule_of(self.installed, frozenset(waiting))
         self._run(schedule, [x for x in schedule.steps if isinstance(x, Flush) or rules.issuperset(x.rules)], waiting)
 
@@ -228,14 +234,10 @@ class Engine(PlanningFiller):
             known[index] = schedule.reached(index, change.rows, self.encode) if change else set()
         return known[index]
 
-    def _run_compiled(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
-        """Run the first steps in one kernel call and record their changes; return how many steps are done."""
-        started = time.perf_counter()
-        done = schedule.run(self.txn, edits, self.encode)
+    def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
+        """Record the changes of the first steps, which one kernel call has taken."""
         for name, operations, inserted, erased in schedule.accounts() if done else ():
-            self.accounts[name] = Account(
-                time.perf_counter() - started, operations, 0, inserted, erased, *schedule.recursion_of(name)
-            )
+            self.accounts[name] = Account(seconds, operations, 0, inserted, erased, *schedule.recursion_of(name))
             if operations > EXCESS_FREE:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
@@ -245,7 +247,10 @@ class Engine(PlanningFiller):
                 trees, deltas = schedule.changes_of(name)
                 self.before |= trees
                 self._note_change(name, deltas)
-        return done
+            if inserted and name in schedule.checked:
+                self._check_rows(name, next(iter(schedule.changes_of(name)[1].values())))
+        if done < len(schedule.steps):
+            self.state_changes |= schedule.state_changes()
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
         """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""
@@ -269,11 +274,16 @@ class Engine(PlanningFiller):
         if not len(actions):
             return
         change = Delta(actions, rows[: layout.visible])
-        if layout.kind == SUM:
-            check_sums(self.txn, self._predicate(name), change.rows[:, actions == INSERT])
+        self._check_rows(name, change)
+        self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
+
+    def _check_rows(self, name: str, change: Delta) -> None:
+        """Raise RangeError for a sum that its type cannot hold, FunctionConflictError for two values of a key."""
+        stored = self.installed.stored[name]
+        if stored.layout.kind == SUM:
+            check_sums(self.txn, self._predicate(name), change.rows[:, change.actions == INSERT])
         if stored.checked:
             self._check_function(name, change)
-        self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
 
     def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """Edit a state, for the first of the aggregates that share it; return its delta, which all of them use."""
@@ -310,27 +320,6 @@ class Engine(PlanningFiller):
         self.has_large_delta |= len(actions) > LARGE_FROM
         account, erased = self.accounts[name], int(np.count_nonzero(actions))  # INSERT is 0, ERASE is 1
         account.inserted, account.erased = len(actions) - erased, erased
-
-    def _apply(
-        self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
-    ) -> list[Edits]:
-        """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
-        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
-        try:
-            edits = compose_edits(actions, rows, tree.spec)
-        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
-            edits = self._edits_to_sums(tree, predicate, rows)
-        try:
-            return self.txn.apply_indexed(names, places, *edits, visible)
-        except EditError as error:
-            self._edits_to_sums(tree, predicate, rows)  # raises RangeError if a sum is out of range, with its key
-            raise EditError(f"{predicate.name}: {error}") from error
-
-    def _edits_to_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
-        try:
-            return edits_to_sums(self.txn.pages, tree, rows)
-        except SumOverflow as overflow:
-            raise out_of_range(self.txn, predicate, overflow) from None
 
     # -- a recursive stratum
 
@@ -395,8 +384,12 @@ class Engine(PlanningFiller):
     def _note_difference(self, name: str, old: Mapping[Index, Tree]) -> None:
         """Record how the trees of a predicate differ from their old ones, in their visible columns."""
         stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
-        actions, rows = delta(self.txn.pages, old[stored.indices[0]], self.txn.tree(name))
-        change = net_changes(actions, rows[:visible], stored.layout.keys)
+        before, after = old[stored.indices[0]], self.txn.tree(name)
+        if before.count:
+            actions, rows = delta(self.txn.pages, before, after)
+            change = net_changes(actions, rows[:visible], stored.layout.keys)
+        else:
+            change = insertions(self.txn.pages, after, visible)
         self.before |= old
         if not change:
             return

@@ -19,7 +19,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from itertools import repeat
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,12 +30,12 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.errors import DivergenceError, FunctionConflictError, RangeError, RoomError, UnknownViewError
+from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import MemoryUse, concatenated, within_memory
+from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, within_memory
 from ivm.lang.ir import Atom, Const, Predicate, Rule
-from ivm.lang.types import shown, word_range
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
@@ -42,19 +45,16 @@ from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
-from ivm.views.edit_composition import SumOverflow, add_up, counted, sum_by_key
+from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums
 from ivm.views.heads import Head
-from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
+from ivm.views.layouts import APART, INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
 from ivm.views.rope import text_rows
 from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
     INSERT,
-    NULL,
     Edits,
-    Pages,
-    Spec,
     Transaction,
     Tree,
     ascending,
@@ -62,14 +62,13 @@ from pagestore.host import (
     bulk_all,
     compose_edits,
     count_prefixes,
-    in_order,
     is_operator,
     one_batch,
     read_batches,
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 NO_STATE = "", np.empty((0, 0), np.int64)
@@ -117,7 +116,7 @@ class Filler:
 
         Raises MaintainError: two values for one key of a function, a value out of range, too little memory.
         """
-        waiting: dict[str, list[Edits]] = {}
+        waiting = Waiting(self.txn, self.installed)
         filled: set[str] = set()
         scanned: set[Plan] = set()
         rules = [*rules]
@@ -126,48 +125,58 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
+            FILLING.info("filling %s, %d of %d", _shown(rule.writes), place + 1, len(rules))
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
-                    self._fill_view(name, waiting.pop(name))
+                    self._fill_view(name, waiting)
             if stratum:
                 self._fill_stratum(self.fitting(stratum))
                 filled |= stratum.recursive
                 continue
             (rule,) = self._fit((rule,))
             self._add_rows(rule, rules[place:], waiting, scanned)
-        for name, parts in waiting.items():
-            self._fill_view(name, parts)
+        for name in [*waiting]:
+            FILLING.info("storing %s", _shown([name]))
+            self._fill_view(name, waiting)
         self._newest = NO_STATE
+        FILLING.info(FILLED)
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
         """Return the edits that some rules make of their views, by view, if all that they read is complete."""
-        waiting, scanned = dict[str, list[Edits]](), set[Plan]()
+        waiting, scanned = Waiting(self.txn, self.installed, spills=False), set[Plan]()
         for place, rule in enumerate(rules):
             self._add_rows(rule, rules[place:], waiting, scanned)
         return waiting
 
     def _add_rows(
-        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]], scanned: set[Plan]
+        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: Waiting, scanned: set[Plan]
     ) -> None:
         """Add the edits of a rule to `waiting`, and those of other `rules` that scan the same relation to `scanned`."""
         if not rule.plans:
             (name,) = rule.writes
             with naming_the_rule(rule.definition):
-                waiting[name] = [self._evaluate_unplanned(name, rule)]
+                waiting.add([(name, self._evaluate_unplanned(name, rule))])
         for number, plan in enumerate(rule.plans):
             if plan.is_scan:
                 if plan not in scanned:
                     scanned |= self._scan_for(plan, rules, waiting)
                 continue
             with naming_the_rule(rule.definition):
-                if plan.in_columns and not self._counts_what_lacks(plan):
-                    trees = {name: self.txn.tree(name) for name in rule.reads}
-                    _add(waiting, self.in_columns(rule, plan, trees))
-                    self.build_indices(() if self.once else indices_of(plan))
-                    continue
-                self.build_indices(indices_of(plan))
-                for name, edits in self._evaluate(rule, number):
-                    waiting.setdefault(name, []).append(edits)
+                self.add_bindings(rule.number, number, waiting)
+
+    def add_bindings(self, rule: int, number: int, waiting: Waiting, budget: Budget | None = None) -> None:
+        """Add the edits that insert all bindings of plan `number` of a rule, given by its number, into its views.
+
+        Build the indices that its maintenance will need.  Raises Stopped, before the first edit, by a budget.
+        """
+        owner = self.installed.numbered[rule]
+        plan = owner.plans[number]
+        if plan.in_columns and not self._counts_what_lacks(plan):
+            waiting.add(self.in_columns(owner, number, {name: self.txn.tree(name) for name in owner.reads}))
+            self.build_indices(() if self.once else indices_of(plan))
+        else:
+            self.build_indices(indices_of(plan))
+            self._evaluate(owner, number, waiting, budget)
 
     def fitting(self, stratum: InstalledStratum) -> InstalledStratum:
         """Return a recursive stratum that is about to be evaluated, with the plans for that."""
@@ -178,38 +187,45 @@ class Filler:
         """Return rules that are about to be evaluated, with the plans for that (engine/replan.py)."""
         return rules
 
-    def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> set[Plan]:
+    def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: Waiting) -> set[Plan]:
         """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
 
         Add their edits to `waiting`, summed block by block.
         """
-        name, memory = first.tries[0].index.predicate, MemoryUse().begin()
+        name = first.tries[0].index.predicate
         plans = {
             plan: rule
             for rule in rules
             for plan in rule.plans
             if plan.is_scan and plan.tries[0].index.predicate == name
         }
-        heads = [self.installed.heads[plan] for plan in plans]
+        heads, passed = [self.installed.heads[plan] for plan in plans], [0] * len(plans)
         wanted = [
             Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
         ]
         tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
         with naming_the_rule(rules[0].definition):
             for batches in scan(self.txn.pages, tree, wanted, self.encode):
-                for head, batch in zip(heads, batches, strict=True):
-                    _add(waiting, self._summed(head.insertions(batch, self.encode), memory))
-        for rule in plans.values():
+                for place, (head, batch) in enumerate(zip(heads, batches, strict=True)):
+                    waiting.add(self._summed(head.insertions(batch, self.encode)))
+                    passed[place] += batch.n
+        for (plan, rule), rows in zip(plans.items(), passed, strict=True):
             self.note_operations(rule, tree.count)
+            self.note_steps(rule, rule.plans.index(plan), [rows])
         return {*plans}
 
-    def in_columns(self, rule: InstalledRule, plan: Plan, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
+    def in_columns(self, rule: InstalledRule, number: int, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
         """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
-        head, memory = self.installed.heads[plan], MemoryUse().begin()
+        plan = rule.plans[number]
+        head = self.installed.heads[plan]
         self.note_operations(rule, sum(tree.count for tree in trees.values()))
         join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
         for batch, times in join.parts():
-            yield from self._summed(head.insertions(batch, self.encode, times), memory)
+            yield from self._summed(head.insertions(batch, self.encode, times))
+        self.note_steps(rule, number, join.met)
+
+    def note_steps(self, rule: InstalledRule, number: int, found: Sequence[int]) -> None:
+        """Take note of the rows that each step of a rule's plan found when it was evaluated (engine/replan.py)."""
 
     def note_operations(self, rule: InstalledRule, operations: int) -> None:
         """Count operations that evaluated a rule."""
@@ -224,13 +240,12 @@ class Filler:
         rules, trees = self.installed.program.rules, [self.tree(trie.index) for trie in plan.tries]
         return any(choice(plan, trees, rules, pair).taken for pair in found)
 
-    def _summed(self, edits: Mapping[str, Edits], memory: MemoryUse) -> Iterator[tuple[str, Edits]]:
+    def _summed(self, edits: Mapping[str, Edits]) -> Iterator[tuple[str, Edits]]:
         """Yield edits by view, those of equal rows summed if that makes them fewer."""
         for view, (actions, rows) in edits.items():
             if _adds_up(layout := self.installed.layouts[view]):
                 rows = summed(rows, head_spec(layout, len(rows)).keys)
                 actions = np.full(rows.shape[1], ADD)
-            memory.add(rows.shape[1], rows.nbytes)
             yield view, (actions, rows)
 
     def build_indices(self, indices: Iterable[Index]) -> None:
@@ -253,14 +268,22 @@ class Filler:
         """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
         return self.txn.tree(index.predicate if index in self.installed.deferred else tree_name(index))
 
-    def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
-        """Yield the rows that a rule's plan inserts into its views, by view."""
-        plan = rule.plans[number]
+    def _evaluate(self, rule: InstalledRule, number: int, waiting: Waiting, budget: Budget | None) -> None:
+        """Add the edits of the bindings that a join finds, some of them before it has found all."""
+        plan, lock = rule.plans[number], Lock()
         head = self.installed.heads[plan]
         trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
-        evaluation = self._evaluate_and_record(rule, number, trees, head.listed)
+
+        def take(batches: list[np.ndarray], times: list[np.ndarray]) -> None:
+            parts = [*map(Bindings, batches, times or repeat(None))]
+            with lock:
+                waiting.add(fold_bindings(self.installed, head, parts, INSERT, self.encode))
+
+        sink = Sink(partial(waiting.exceed, share=self.threads), take)
+        evaluation = self._evaluate_and_record(rule, number, trees, head.listed, budget, sink)
         self.note_operations(rule, evaluation.operations)
-        yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
+        self.note_steps(rule, number, [] if plan.in_columns else evaluation.met.tolist())
+        waiting.add(fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode))
 
     def _evaluate_unplanned(self, name: str, rule: InstalledRule) -> Edits:
         """Return the rows that a rule without plans (schedule.py) inserts into its view.  Raises RangeError."""
@@ -348,31 +371,47 @@ class Filler:
             account.rounds += rounds
             account.examined += examined
 
-    def _fill_view(self, name: str, parts: list[Edits]) -> None:
+    def _fill_view(self, name: str, waiting: Waiting) -> None:
         rule = next(rule.definition for rule in self.installed.rules if name in rule.writes)
-        with naming_the_rule(rule), within_memory("storing rows", sum(len(actions) for actions, _ in parts)):
-            self._build_view(name, parts)
+        with naming_the_rule(rule), within_memory("storing rows", sum(len(actions) for actions, _ in waiting[name])):
+            self._build_view(name, waiting)
 
-    def _build_view(self, name: str, parts: list[Edits]) -> None:
+    def _build_view(self, name: str, waiting: Waiting) -> None:
         """Build a view's tree, and its state if it has one, from all rows that its rules insert."""
         layout, predicate = self.installed.layouts[name], self._predicate(name)
-        if layout.fold:
-            state = layout.fold.state
-            found, tree = self._state_rows(state, predicate, parts), Tree.empty(state.spec)
-            if state.name in self.txn:
-                tree = self.txn.tree(state.name)
-            rows = [view_rows(name, layout, self.txn.pages, tree, found, self.encode.keys)]
-        else:
-            rows = compose_rows(self.txn, predicate, parts, self.txn.tree(name).spec)
+        rows = self._rows_of_state(name, layout.fold, waiting) if layout.fold else waiting.rows(name)
         if layout.kind == SUM:
-            check_sums(self.txn, predicate, *rows)
+            rows = checked_sums(self.txn, predicate, rows)
         tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
         if self.installed.stored[name].checked:
             for batch in read_batches(self.txn.pages, tree):
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
-    def _state_rows(self, state: State, predicate: Predicate, parts: list[Edits]) -> np.ndarray:
+    def _rows_of_state(self, name: str, fold: Fold, waiting: Waiting) -> Iterable[np.ndarray]:
+        """Return the rows of an aggregate, in key order, from its state; build that, unless that has been done.
+
+        A state that does not fit into memory is read group by group.
+        """
+        state, layout = fold.state, self.installed.layouts[name]
+        held = 8 * state.spec.columns * self.txn.tree(state.name).count if state.name in self.txn else 0
+        if not waiting.exceed(held) and not waiting.is_spilled(name):
+            found, tree = self._state_rows(name, state, waiting), Tree.empty(state.spec)
+            if state.name in self.txn:
+                tree = self.txn.tree(state.name)
+            return [view_rows(name, layout, self.txn.pages, tree, found, self.encode.keys)]
+        if state.name not in self.txn:
+            self._build_state(state, waiting.rows(name))
+        tree = self.txn.tree(state.name)
+        groups = whole_groups(read_batches(self.txn.pages, tree), fold.group)
+        rows = (view_rows(name, layout, self.txn.pages, tree, some, self.encode.keys) for some in groups)
+        return ascending([*rows]) if fold.order else rows
+
+    def _build_state(self, state: State, rows: Iterable[np.ndarray]) -> None:
+        spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
+        self.txn.replace(state.name, bulk(self.txn.pager, spec, rows))
+
+    def _state_rows(self, name: str, state: State, waiting: Waiting) -> np.ndarray:
         """Return the records of an aggregate's state; build its tree, unless an aggregate that shares it has done so.
 
         An evaluation `once` needs the tree only for its scans.
@@ -385,25 +424,26 @@ class Filler:
                 axis=1,
             )
         if state.kind == INVERTED:
-            rows = folded(state.ops[0], one_batch(parts)[1])
+            rows = folded(state.ops[0], one_batch(waiting[name])[1])
         else:
-            rows = concatenated(compose_rows(self.txn, predicate, parts, state.spec))
+            rows = concatenated([*waiting.rows(name)])
         if not self.once or (state.kind == VALUES and any(op in FOLDED or is_operator(op) for op in state.ops)):
-            spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
-            self.txn.replace(state.name, bulk(self.txn.pager, spec, [rows]))
+            self._build_state(state, [rows])
         self._newest = state.name, rows
         return rows
 
     def _evaluate_and_record(
-        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
-    ) -> Evaluation:
-        """Evaluate a plan in full and replace its sensitivity indices; `listed` as for join/evaluate.py."""
+        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None,
+        budget: Budget | None = None, sink: Sink | None = None,
+    ) -> Evaluation:  # fmt: skip
+        """Evaluate a plan in full and replace its sensitivity indices; the last three are those of join/evaluate.py."""
         plan = rule.plans[number]
         if not plan.sensors or not self.recording:
-            return self._evaluate_plan(plan, trees, listed)
+            return self._evaluate_plan(plan, trees, listed, budget, sink)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, listed=listed,
+            budget=budget, sink=sink,
         )  # fmt: skip
         names = rule.sensitivity_names(number)
         for name, spec in zip(names, map(surgery.index_spec, plan.sensors), strict=True):
@@ -418,10 +458,32 @@ class Filler:
         return evaluation._replace(recorded=[])
 
     def _evaluate_plan(
-        self, plan: Plan, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None
-    ) -> Evaluation:
-        rules = self.installed.program.rules
-        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, listed)
+        self, plan: Plan, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None,
+        budget: Budget | None = None, sink: Sink | None = None,
+    ) -> Evaluation:  # fmt: skip
+        rules, ordered = self.installed.program.rules, [trees[t.index] for t in plan.tries]
+        return evaluate_in_full(self.txn.pages, plan, ordered, rules, self.threads, listed, budget, sink)
+
+    def _apply(
+        self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
+    ) -> list[Edits]:
+        """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
+        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
+        try:
+            edits = compose_edits(actions, rows, tree.spec)
+        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
+            edits = self._edits_to_sums(tree, predicate, rows)
+        try:
+            return self.txn.apply_indexed(names, places, *edits, visible)
+        except EditError as error:
+            self._edits_to_sums(tree, predicate, rows)  # raises RangeError if a sum is out of range, with its key
+            raise EditError(f"{predicate.name}: {error}") from error
+
+    def _edits_to_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
+        try:
+            return edits_to_sums(self.txn.pages, tree, rows)
+        except SumOverflow as overflow:
+            raise out_of_range(self.txn, predicate, overflow) from None
 
     def _predicate(self, name: str) -> Predicate:
         return self.installed.program.predicates[name]
@@ -446,11 +508,9 @@ class Filler:
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
 
-def _add(waiting: dict[str, list[Edits]], edits: Iterable[tuple[str, Edits]]) -> None:
-    """Add edits to those that wait, by view; each view has some, though they may be empty."""
-    for view, (actions, rows) in edits:
-        if rows.shape[1] or view not in waiting:
-            waiting.setdefault(view, []).append((actions, rows))
+def _shown(views: Iterable[str]) -> str:
+    """Return the names of views for people: helper views have none."""
+    return ", ".join(name for name in views if "$" not in name) or "a helper view"
 
 
 def unordered(name: str) -> str:
@@ -465,21 +525,6 @@ def divergence(fact: str) -> DivergenceError:
 
 
 PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own
-BATCH_ROWS = 1 << 18  # rows of a sorted view: some MiB a batch, which the system maps by large pages
-
-
-class Source(Protocol):
-    """A snapshot or a transaction, from which rules read."""
-
-    @property
-    def pages(self) -> Pages:
-        """The pages of the store's file."""
-
-    def tree(self, name: str) -> Tree:
-        """Return the tree of a relation, view or index."""
-
-    def decode(self, type_: str, words: np.ndarray) -> pa.Array:
-        """Return words of a column as its values."""
 
 
 def fold_bindings(
@@ -508,60 +553,9 @@ def _adds_up(layout: Layout) -> bool:
     return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
 
 
-def head_spec(layout: Layout, columns: int) -> Spec:
-    """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
-    return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
-
-
 def as_delta(part: Bindings, action: int) -> Delta:
     """Return bindings as a delta with one action for all."""
     return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)
-
-
-def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> list[np.ndarray]:
-    """Return the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
-
-    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
-    """
-    rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
-    if in_order(rows, spec.keys):
-        return rows
-    if not spec.values:
-        return list(ascending(rows, BATCH_ROWS))
-    sole = counted(parts, spec)
-    if sole is not None:
-        return [sole]
-    try:
-        return [compose_edits(*one_batch(parts), spec)[1]]
-    except EditError:  # a partial sum exceeds 64 bits, but the total may fit
-        pass
-    try:
-        return [sum_by_key(concatenated(rows), spec.keys)]
-    except SumOverflow as overflow:
-        raise out_of_range(source, predicate, overflow) from None
-
-
-def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:
-    """Raise RangeError if a sum, in rows[C, n] of a view, is out of the range of its type."""
-    assert predicate.value is not None
-    least, greatest = word_range(predicate.value)
-    keys = len(predicate.keys)
-    absent = NULL if predicate.nullable else least  # a sum of nothing may be null
-    for rows in parts:
-        beyond = ((rows[keys] < least) & (rows[keys] != absent)) | (rows[keys] > greatest)
-        for i in np.flatnonzero(beyond).tolist():
-            raise out_of_range(source, predicate, SumOverflow(rows[:keys, i], int(rows[keys, i])))
-
-
-def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) -> RangeError:
-    """Return the error for a sum that its type cannot hold."""
-    assert predicate.value is not None
-    words = overflow.key[: len(predicate.keys), None]
-    key = [source.decode(t, word)[0].as_py() for t, word in zip(predicate.keys, words, strict=True)]
-    group = f"{predicate.name}[{', '.join(map(repr, key))}]"
-    total = shown(overflow.total, predicate.value)
-    remedy = "make its groups smaller, or use total, which adds floats"
-    return RangeError(f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from math import inf
 from re import fullmatch
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,18 +45,22 @@ class Basis(NamedTuple):
     """What the plans of a rule were made for: the rows that each relation had; and why they were made anew, if so.
 
     `operations` are those of the newest full evaluation, `expected` those of a changed row, by an estimate or as
-    measured; 0 if none are known.
+    measured; 0 if none are known.  `estimated` and `found` have, for each plan, the rows of its steps: as they were
+    estimated, and as that evaluation found them.
     """
 
     sizes: Mapping[str, int] = {}
     reason: str = ""
     operations: int = 0
     expected: float = 0.0
+    estimated: Sequence[Sequence[float]] = ()
+    found: Sequence[Sequence[int]] = ()
 
     def outgrown(self, sizes: Mapping[str, int]) -> str:
         """Return the relation whose size has changed by a factor, with both sizes; "" if there is none."""
         for name, then in self.sizes.items():
-            if not _is_near(then, now := sizes[name]):
+            least, most = _near(then)
+            if not least < (now := sizes[name]) < most:
                 return f"{name} had {then:,} rows, and has {now:,}"
         return ""
 
@@ -63,9 +68,16 @@ class Basis(NamedTuple):
 UNKNOWN = Basis()
 
 
-def _is_near(then: int, now: int) -> bool:
-    least, most = sorted((then + SIZES_FREE, now + SIZES_FREE))
-    return most < SIZES_FACTOR * least
+def _near(then: int) -> tuple[float, float]:
+    """Return between which numbers of rows a relation has not outgrown a plan that was made for `then`."""
+    return (then + SIZES_FREE) / SIZES_FACTOR - SIZES_FREE, (then + SIZES_FREE) * SIZES_FACTOR - SIZES_FREE
+
+
+class Reached(NamedTuple):
+    """The rules that changes reach, and between which sizes their relations have not outgrown the plans of any."""
+
+    rules: list["InstalledRule"]
+    ranges: dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +114,10 @@ class InstalledRule:
         """Return this, with at least some operations expected for a changed row."""
         return replace(self, basis=self.basis._replace(expected=max(operations, self.basis.expected)))
 
-    def measured(self, operations: int) -> "InstalledRule":
-        """Return this, evaluated by some operations."""
-        return replace(self, basis=self.basis._replace(operations=operations))
+    def measured(self, operations: int, found: Mapping[int, Sequence[int]]) -> "InstalledRule":
+        """Return this, evaluated by some operations, with the rows that the steps of its plans found."""
+        steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
+        return replace(self, basis=self.basis._replace(operations=operations, found=steps))
 
     @property
     def orders(self) -> list[Chosen]:
@@ -297,9 +310,10 @@ class Installed:
         """Return this with the operations that a changed row of some rules, by their numbers, was seen to take."""
         return self.replacing({self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()})
 
-    def measuring(self, operations: Mapping[int, int]) -> "Installed":
-        """Return this with the operations that evaluated some rules, by their numbers."""
-        return self.replacing({self.numbered[n]: self.numbered[n].measured(count) for n, count in operations.items()})
+    def measuring(self, took: Mapping[int, int], found: Mapping[int, Mapping[int, Sequence[int]]]) -> "Installed":
+        """Return this with the operations that evaluated some rules, and the rows of their steps, by their numbers."""
+        rules = {n: self.numbered[n] for n in took}
+        return self.replacing({rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()})
 
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
@@ -318,25 +332,40 @@ class Installed:
             if fold := self.layouts[name].fold:
                 yield fold.state.name
 
-    def outgrown(self, names: Iterable[str], size: Callable[[str], int]) -> list[InstalledRule]:
-        """Return the rules reached from some predicates whose plans were made for other sizes.  O(sizes of these)."""
-        key = frozenset(names)
-        if key not in self._reached:
-            reached = {*key}
-            for stratum in self.strata:
-                if not reached.isdisjoint(stratum.reads):
-                    reached.update(name for rule in stratum.rules for name in rule.writes)
-            rules = [rule for rule in self.rules if rule.basis.sizes and not reached.isdisjoint(rule.reads)]
-            self._reached[key] = rules, sorted({name for rule in rules for name in rule.basis.sizes})
-        rules, sized = self._reached[key]
-        if not sized:
+    def outgrown(self, names: frozenset[str], counts: Callable[[Iterable[str]], list[int]]) -> list[InstalledRule]:
+        """Return the rules reached from some predicates whose plans were made for other sizes.  O(sizes of these).
+
+        `counts` returns the rows of some predicates.
+        """
+        reached = self._reached.get(names)
+        if reached is None:
+            reached = self._reached[names] = self._reached_from(names)
+        if not reached.ranges:
             return []
-        sizes = {name: size(name) for name in sized}
-        return [rule for rule in rules if rule.basis.outgrown(sizes)]
+        now = counts(reached.ranges)
+        for count, (least, most) in zip(now, reached.ranges.values(), strict=True):
+            if not least < count < most:
+                sizes = dict(zip(reached.ranges, now, strict=True))
+                return [rule for rule in reached.rules if rule.basis.outgrown(sizes)]
+        return []
+
+    def _reached_from(self, names: frozenset[str]) -> Reached:
+        """Return the rules that changes of some predicates reach.  O(rules)."""
+        reached = {*names}
+        for stratum in self.strata:
+            if not reached.isdisjoint(stratum.reads):
+                reached.update(name for rule in stratum.rules for name in rule.writes)
+        rules = [rule for rule in self.rules if rule.basis.sizes and not reached.isdisjoint(rule.reads)]
+        ranges: dict[str, tuple[float, float]] = {}
+        for rule in rules:
+            for name, then in rule.basis.sizes.items():
+                (least, most), (low, high) = _near(then), ranges.get(name, (-inf, inf))
+                ranges[name] = max(least, low), min(most, high)
+        return Reached(rules, ranges)
 
     @cached_property
-    def _reached(self) -> dict[frozenset[str], tuple[list[InstalledRule], list[str]]]:
-        """A cache of the rules that changes of some predicates reach, and the predicates whose sizes they know."""
+    def _reached(self) -> dict[frozenset[str], Reached]:
+        """A cache of the rules that changes of some predicates reach."""
         return {}
 
     @cached_property
@@ -350,8 +379,18 @@ class Installed:
 
     def is_followed(self, name: str, spec: Spec) -> bool:
         """Return whether the relation of a name fits its declaration; one that no rule reads may have been replaced."""
+        if self._followed.get(name) is spec:
+            return True
         layout = self.layouts.get(name)
-        return layout is not None and layout.keys == spec.keys and layout.visible <= spec.columns
+        fits = layout is not None and layout.keys == spec.keys and layout.visible <= spec.columns
+        if fits:
+            self._followed[name] = spec
+        return fits
+
+    @cached_property
+    def _followed(self) -> dict[str, Spec]:
+        """A cache of the shapes of relations that fit their declarations."""
+        return {}
 
     def stores(self, name: str) -> bool:
         """Return whether evaluating a view by itself needs trees, which only a transaction can create."""
@@ -405,6 +444,11 @@ class Installed:
     def schedules(self) -> dict[frozenset[str], Any]:
         """A cache of the schedules that schedule.py made, by the predicates edited."""
         return {}
+
+    @cached_property
+    def extensional(self) -> frozenset[str]:
+        """The names of the relations and functions that are edited."""
+        return frozenset(name for name, predicate in self.program.predicates.items() if predicate.extensional)
 
     @cached_property
     def compiled_strata(self) -> dict[InstalledStratum, Any]:

@@ -8,6 +8,8 @@
     s(x) <- e(x, _).        s(x) <- f(x, _).        out of it, those of the new one are put in
     t(x) <- s(x), p(x).     t(x) <- s(x), p(x).     t is kept, and follows the change of s as any other
 
+Of a rule with alternatives, those count that it has now and had not, and those that it had.
+
 Rules count as the same even if their numbers differ, or the numbers in the names of helper views (r$not1). Trees with
 a changed name are renamed.
 """
@@ -27,10 +29,14 @@ from pagestore.host import Transaction
 
 
 class Patch(NamedTuple):
-    """The rules that a view has now and did not have, and those that it had and no longer has."""
+    """The rules that a view has now and did not have, and those that it had and no longer has.
+
+    Of the rules in `partly`, which had other alternatives, these have the alternatives that came, and that went.
+    """
 
     added: tuple[InstalledRule, ...]
     removed: tuple[InstalledRule, ...]
+    partly: tuple[InstalledRule, ...] = ()
 
 
 class Kept(NamedTuple):
@@ -57,12 +63,14 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
     """
     twins, names = _twins(before, after)
     old, new = _writers(before), _writers(after)
-    alike = {n for n in after.program.predicates if _is_stored_alike(before, after, n, names)}
+    taken = {was: name for name, was in names.items()}  # a helper view may have the old name of another
+    free = (n for n in after.program.predicates if taken.get(names.get(n, n), n) == n)
+    alike = {n for n in free if _is_stored_alike(before, after, n, names)}
     kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
     patches = {
         view: patch
         for view in (set[str]() if changed else (new.keys() & alike) - kept)
-        if (patch := _patch(before, after, new[view], old[names.get(view, view)], twins))
+        if (patch := _patch(before, after, new[view], old[names.get(view, view)], twins, names))
     }
     kept |= patches.keys()
     fixed = {name for name in alike if after.program.predicates[name].extensional and name not in changed}
@@ -83,18 +91,68 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
 
 def _patch(
     before: Installed, after: Installed, new: Sequence[InstalledRule], old: Sequence[InstalledRule],
-    twins: Mapping[InstalledRule, InstalledRule],
+    twins: Mapping[InstalledRule, InstalledRule], names: Mapping[str, str],
 ) -> Patch | None:  # fmt: skip
     """Return how a view can be changed by the rows of single rules: it counts its derivations, or has constants."""
     stayed = {*map(twins.get, new)}
-    patch = Patch(tuple(r for r in new if r not in twins), tuple(r for r in old if r not in stayed))
+    patch = _by_alternatives([r for r in new if r not in twins], [r for r in old if r not in stayed], names)
     changed = (*patch.added, *patch.removed)
     if not all(len(rule.writes) == 1 and not rule.definition.refuses for rule in changed):
         return None
     if any(rule in after.recursion or rule in before.recursion for rule in (*new, *old)):
         return None
-    counted = after.layouts[new[0].writes[0]].kind == SUPPORT and len(patch.added) < len(new)
+    stays = any(rule in twins for rule in new) or bool(patch.partly)
+    counted = after.layouts[new[0].writes[0]].kind == SUPPORT and stays
     return patch if counted or all(is_table(rule.definition) for rule in changed) else None
+
+
+def _by_alternatives(
+    added: Sequence[InstalledRule], removed: Sequence[InstalledRule], names: Mapping[str, str]
+) -> Patch:
+    """Return a patch in which a rule that has alternatives of one that goes has only the others."""
+    left, came, partly = [*removed], list[InstalledRule](), list[InstalledRule]()
+    for rule in added:
+        for place, was in enumerate(left):
+            if shared := _shared(rule, was, names):
+                left[place] = _without(was, {old for _, old in shared})
+                came.append(_without(rule, {new for new, _ in shared}))
+                partly.append(rule)
+                break
+        else:
+            came.append(rule)
+    came, left = ([one for one in some if one.definition.body] for some in (came, left))
+    return Patch(tuple(came), tuple(left), tuple(partly))
+
+
+def _shared(rule: InstalledRule, was: InstalledRule, names: Mapping[str, str]) -> list[tuple[int, int]]:
+    """Return the places of the alternatives that two rules share, in each; none if their plans keep anything."""
+    new, old = shape_of(rule.definition), shape_of(was.definition)
+    if (
+        replace(new, body=()) != replace(old, body=())
+        or (len(rule.plans), len(was.plans)) != (len(new.body), len(old.body))
+        or any(plan.sensors for plan in (*rule.plans, *was.plans))
+        or _maintenance(rule)[:-1] != _maintenance(was)[:-1]
+    ):
+        return []
+    waiting, found = [*range(len(old.body))], list[tuple[int, int]]()
+    for place, body in enumerate(new.body):
+        own = [names.get(name, name) for name in _names(_only(rule, [place]).definition)]
+        for other in waiting:
+            if old.body[other] == body and own == [*_names(_only(was, [other]).definition)]:
+                found.append((place, other))
+                waiting.remove(other)
+                break
+    return found
+
+
+def _only(rule: InstalledRule, places: Iterable[int]) -> InstalledRule:
+    """Return a rule with its alternatives at some places only."""
+    body = tuple(rule.definition.body[n] for n in places)
+    return replace(rule, definition=replace(rule.definition, body=body), plans=tuple(rule.plans[n] for n in places))
+
+
+def _without(rule: InstalledRule, places: Container[int]) -> InstalledRule:
+    return _only(rule, [n for n in range(len(rule.plans)) if n not in places])
 
 
 def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:

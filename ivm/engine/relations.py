@@ -12,12 +12,14 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from ivm.errors import EditError, Where
 from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
-from ivm.plan.join_order import ROWS_ASSUMED, Cardinality, Distinct
+from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction
@@ -32,8 +34,9 @@ class Relations:
     """What a version of a store says to those who compile rules: its relations, its words, its numbers of rows."""
 
     def __init__(
-        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False
-    ) -> None:
+        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False,
+        whole: bool = False,
+    ) -> None:  # fmt: skip
         """`relations` are those of another version, if not of `source`; trees of `views` are no relations.
 
         With `opening` a relation that does not fit its declaration has no layout, since one that no rule read may have
@@ -41,12 +44,18 @@ class Relations:
         """
         self._relations: Any = source if relations is None else relations
         self._views, self._opening = views, opening
+        statistics = Statistics(source, whole)
         self.encode = Encoder(source)
-        self.distinct: Distinct = _no_estimates if opening else Cardinality(source).distinct
+        self.distinct: Distinct = _no_estimates if opening else statistics.distinct
+        self.heavy = statistics.heavy
 
     def rows(self, name: str) -> int:
         """Return how many rows a predicate has; ROWS_ASSUMED for one that is not stored yet."""
         return self._relations.tree(name).count if name in self._relations else ROWS_ASSUMED
+
+    def texts_between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        return self.encode.between(low, high, most)
 
     def _has(self, name: str) -> bool:
         return name in self._relations and name not in self._views

@@ -8,19 +8,26 @@ that reaches them.  So are rules for which following a change took far more oper
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from math import inf
 
 from ivm.engine.compile import planned_anew
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.relations import Relations
-from ivm.plan.planner import keep_alike
+from ivm.engine.rows import Waiting
+from ivm.join.join import Budget, Stopped
+from ivm.plan.planner import chosen_of, keep_alike
 
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and
 # more than EXCESS_FREE, which take some milliseconds.
 EXCESS = 10
 EXCESS_FREE = 50_000
+# An evaluation in full is stopped once it has taken WRONG times the operations expected, and more than WRONG_FREE, if
+# statistics of all rows, instead of a sample, lead to another plan that is expected to take fewer than it took so far.
+WRONG = 100
+WRONG_FREE = 1 << 20
 
 
 @dataclass
@@ -32,26 +39,71 @@ class PlanningFiller(Filler):
 
     exceeding: dict[int, float] = field(default_factory=dict)
     _took: Counter[int] = field(default_factory=Counter)  # operations by the number of a rule
+    _found: dict[int, dict[int, Sequence[int]]] = field(default_factory=dict)  # the rows of steps, by rule and plan
 
     def fill(self, rules: Iterable[InstalledRule]) -> None:
         """Evaluate rules whose views are empty, in dependency order, each by a plan for the sizes of what it reads."""
         self._took.clear()
+        self._found.clear()
         super().fill(rules)
-        self.installed = self.installed.measuring(self._took)
+        self.installed = self.installed.measuring(self._took, self._found)
 
     def note_operations(self, rule: InstalledRule, operations: int) -> None:
         """Count operations that evaluated a rule."""
         super().note_operations(rule, operations)
         self._took[rule.number] += operations
 
+    def note_steps(self, rule: InstalledRule, number: int, found: Sequence[int]) -> None:
+        """Take note of the rows that each step of a rule's plan found."""
+        self._found.setdefault(rule.number, {})[number] = found
+
+    def add_bindings(self, rule: int, number: int, waiting: Waiting, budget: Budget | None = None) -> None:
+        """Add the edits of a plan of a rule, by another plan if this one turns out to be wrong."""
+        owner = self.installed.numbered[rule]
+        budget = self._budget(owner, number)
+        try:
+            super().add_bindings(rule, number, waiting, budget)
+        except Stopped:
+            super().note_operations(owner, budget.spent)
+            super().add_bindings(rule, number, waiting)
+
+    def _budget(self, rule: InstalledRule, number: int) -> Budget:
+        """Return the operations that a plan may take before it is replaced, if there is a better one."""
+        expected = max(rule.plans[number].cost, rule.basis.operations)
+        better = cache(partial(self._planned_by_all_rows, rule))
+
+        def limit(spent: int) -> float:
+            """Return the operations up to which to go on: those that the better plan would take, if there is one."""
+            old, new = rule.plans[number], better().plans[number]
+            if chosen_of(new) == chosen_of(old):
+                return inf
+            if new.cost <= spent:
+                reason = f"evaluating it took more than {spent:,} operations, where {expected:,.0f} were expected"
+                self._replace(rule, number, better(), f"{reason} (version {self.txn.base.version + 1})")
+            return new.cost
+
+        return Budget(max(WRONG_FREE, WRONG * expected) if expected else inf, limit)
+
+    def _planned_by_all_rows(self, rule: InstalledRule) -> InstalledRule:
+        """Return a rule with plans by statistics of all rows of what it reads, not of samples."""
+        made = planned_anew(self.installed, [rule], Relations(self.txn, whole=True), lambda _: "")
+        return made.numbered[rule.number]
+
+    def _replace(self, rule: InstalledRule, number: int, by: InstalledRule, reason: str) -> None:
+        """Replace one plan of a rule, whose other plans may have been evaluated already, by that of another rule."""
+        plans = (*rule.plans[:number], by.plans[number], *rule.plans[number + 1 :])
+        new = replace(by, plans=plans, basis=by.basis._replace(reason=reason))
+        self.installed = self.installed.replacing({rule: new})
+        self._drop_stale(rule, number)
+
     def _fit(self, rules: Sequence[InstalledRule]) -> Sequence[InstalledRule]:
         return self._plan_anew([rule for rule in rules if rule.basis.outgrown(self._sizes(rule))], rules)
 
-    def follow_sizes(self, names: Iterable[str]) -> None:
+    def follow_sizes(self, names: frozenset[str]) -> None:
         """Make plans anew of rules reached from some predicates, if those are for other sizes than relations have, and
         of those for which changes took too many operations in the transaction before.
         """
-        outgrown = self.installed.outgrown(names, lambda name: self.txn.tree(name).count)
+        outgrown = self.installed.outgrown(names, self.txn.counts)
         slow = [rule for rule in self.installed.rules if rule.number in self.exceeding] if self.exceeding else []
         if outgrown or slow:
             self.follow_data([*dict.fromkeys((*outgrown, *slow))])
@@ -92,11 +144,16 @@ class PlanningFiller(Filler):
             self.installed = planned_anew(self.installed, outgrown, Relations(self.txn), self._reason)
         for rule in outgrown:
             new = self.installed.numbered[rule.number]
-            stale = [n for n, plan in enumerate(rule.plans) if not keep_alike(plan, new.plans[n])]
-            for name in chain(*map(rule.sensitivity_names, stale)):
-                if name in self.txn:
-                    self.txn.drop(name)
+            for number, plan in enumerate(rule.plans):
+                if not keep_alike(plan, new.plans[number]):
+                    self._drop_stale(rule, number)
         return [self.installed.numbered[rule.number] for rule in rules]
+
+    def _drop_stale(self, rule: InstalledRule, number: int) -> None:
+        """Drop the sensitivity indices of a plan that another one has replaced."""
+        for name in rule.sensitivity_names(number):
+            if name in self.txn:
+                self.txn.drop(name)
 
     def _sizes(self, rule: InstalledRule) -> dict[str, int]:
         return {name: self.txn.tree(name).count for name in rule.basis.sizes}

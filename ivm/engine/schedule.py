@@ -3,35 +3,57 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
-without a separate state, plans that are probed by whole keys or scan a relation, heads that copy columns of bindings,
-also in recursion.
-Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
+without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation,
+heads that copy columns of bindings, count them or add one up, also in recursion. Functions and sums are checked
+afterwards. Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, compress, starmap, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ivm.engine.fill import Account
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
 from ivm.engine.recursion.compiled import FACTS, Strata, compiled
 from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
 from ivm.engine.recursion.kernels.maintain import maintain_at
+from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
+from ivm.lang.types import word_range
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encode
+from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, permuted
-from pagestore.compiled import TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
-from pagestore.host import FEW, MOST, TREE_WORDS, WORD_MAX, EditQueue, Edits, Pages, Transaction, Tree
+from ivm.views.layouts import FALLING, PLAIN, SUM, SUPPORT
+from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
+from pagestore.host import (
+    ALONE,
+    FEW,
+    KEYS_MAX,
+    MOST,
+    TREE_WORDS,
+    WORD_MAX,
+    WORD_MIN,
+    EditQueue,
+    Edits,
+    EphemeralTransaction,
+    Pages,
+    Transaction,
+    Tree,
+)
 
-# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (engine.py).
+HOW = {PLAIN: kernel.ROWS, SUPPORT: kernel.COUNTED, SUM: kernel.SUMMED, FALLING: kernel.FALLING}
+NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
+
+# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (compiled.py).
 RECURSIVE_MOST = 1 << 13
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
@@ -114,6 +136,37 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
     return schedule
 
 
+def carry(
+    txn: Transaction, installed: Installed, edits: Mapping[str, Edits]
+) -> tuple[dict[str, Account] | None, int | None]:
+    """Apply a few edits and maintain all that follows from them in one kernel call, without an Engine.
+
+    Returns what was done of each view, and None; or None and what an Engine is to do it with (its `apply_edits`).
+    """
+    names = frozenset(edits)
+    schedule = schedule_of(installed, names)
+    if (
+        not schedule.is_plain
+        or installed.checked_catalog.get("catalog") is not txn.catalog
+        or installed.deferred
+        or installed.constraints
+        or installed.outgrown(names, txn.counts)
+    ):
+        return None, None
+    started = time.perf_counter()
+    done = schedule.run(txn, edits, Encoder(txn))
+    if done < len(schedule.steps):
+        return None, done
+    seconds, found = time.perf_counter() - started, schedule.accounts()
+    for name, operations, inserted, _ in found:
+        if operations > EXCESS_FREE or (inserted and name in schedule.checked):
+            return None, done
+    return {
+        name: Account(seconds, count, 0, inserted, erased, *schedule.recursion_of(name))
+        for name, count, inserted, erased in found
+    }, None
+
+
 class Schedule:
     """The steps of edits of some predicates, of which a kernel runs the first."""
 
@@ -121,29 +174,39 @@ class Schedule:
         self._installed, self.steps = installed, steps_of(installed, names)
         plain = [*takewhile(partial(_is_plain, installed), self.steps)]
         self._plain = len(plain)
+        parts = (3 if isinstance(step, Flush) and installed.layouts[step.name].fold else 1 for step in plain)
+        self._steps = [number for number, n in enumerate(parts) for _ in range(n)]  # of which each of the kernel's is
+        self._at = 0  # where the kernel stopped
+        self.is_plain = bool(plain) and plain == self.steps  # whether all steps may be the kernel's
         self.names = sorted(names.union(*map(_touched, plain)))
-        self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.stored[name] for name in self.names]
+        folds = [(name, one.layout.fold) for name, one in zip(self.names, kept, strict=True)]
+        states = [(name, fold.state) for name, fold in folds if fold and fold.is_first]
+        self._folds = {state.name: name for name, state in states}  # views by the names of their states
+        groups = [*self.names, *self._folds]
+        self._numbers = {name: number for number, name in enumerate(groups)}
         self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
-        ends = accumulate((len(one.names) for one in kept), initial=0)
-        self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
+        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
+        self._shapes += [EditQueue((state.name,), ALONE, state.visible) for _, state in states]
+        ends = accumulate((len(shape.names) for shape in self._shapes), initial=0)
+        self.firsts = dict(zip(groups, ends, strict=False))  # the first of each group's trees
         for name, one in zip(self.names, kept, strict=True):
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
-        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
+        self.checked = {name for name in self.names if _may_be_refused(installed, name)}
         self._catalog: object = None
         self._strata = Strata(installed, self._number_of, self._numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
         self._accounts = [
-            (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
-            for name, first in self.firsts.items()
+            (name, self.firsts[name], [plan for plan, step in enumerate(follows) if name in step.rule.writes])
+            for name in self.names
         ]
         settled = [step for step in plain if isinstance(step, Settle)]
         self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
         self._carries = any(not isinstance(step, Flush) for step in plain)
-        if self._carries:
+        if plain:
             self._fixed = self._lay_out(plain)
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
@@ -153,28 +216,29 @@ class Schedule:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
-        if not self._carries:
-            return 0
+        if not (self._carries or self.is_plain) or isinstance(txn, EphemeralTransaction):
+            return 0  # no kernel writes to a sketch, whose thread need not be the writer's
         for actions, _ in edits.values():
             if len(actions) > FEW:
                 return 0
         if self._catalog is not txn.catalog:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             self._working, *self._probing = self._make_room(txn.pages.page_words)
-        self._reach.encode(encode)
+        if self._scanning:
+            self._reach.encode(encode)
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
-        done = self._carried(txn, 0)
-        if 0 < done < self._plain and self._may_lack_pages(self.steps[done]):
-            done = self._carried(txn, done)
-        return done
+        self._at = self._carried(txn, 0)
+        if 0 < self._at < len(self._steps) and self._may_lack_pages(self._fixed.steps[self._at, kernel.KIND]):
+            self._at = self._carried(txn, self._at)
+        return self._steps[self._at] if self._at < len(self._steps) else self._plain
 
-    def _may_lack_pages(self, step: Step) -> bool:
-        """Return whether the kernel may have stopped at a step since it ran out of pages."""
-        if isinstance(step, Settle):
+    def _may_lack_pages(self, kind: int) -> bool:
+        """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
+        if kind == kernel.RECUR:
             return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
-        return isinstance(step, Flush)
+        return kind == kernel.FLUSH
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
         """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
@@ -186,20 +250,22 @@ class Schedule:
 
     def _carried(self, txn: Transaction, begin: int) -> int:
         """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
-        with txn.flushing(self.queues, again=begin > 0) as room:
-            done: int = CARRY.call(begin, *room, self._fixed, self._working, *self._probing, probe_next_at.address())
-        return done
+        room = self._fixed, self._working, *self._probing, probe_next_at.address()
+        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0)
 
-    def accounts(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
-        operations, recursion = self._working.operations.tolist(), self._working.recursion[:, 0].tolist()
+    def accounts(self) -> list[tuple[str, int, int, int]]:
+        """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
+        operations, turnover = self._working.operations.tolist(), self.queues.turnover
+        recursion = self._working.recursion[:, 0].tolist() if self._strata_of else ()
+        found = list[tuple[str, int, int, int]]()
         for name, first, plans in self._accounts:
-            inserted, erased = self.queues.turnover(first)
-            count = sum(map(operations.__getitem__, plans))
+            count = sum(map(operations.__getitem__, plans)) if plans else 0
             if name in self._strata_of:
                 count = recursion[self._strata_of[name]]
+            inserted, erased = turnover(first)
             if inserted or erased or count:
-                yield name, count, inserted, erased
+                found.append((name, count, inserted, erased))
+        return found
 
     def recursion_of(self, name: str) -> tuple[int, int]:
         """Return the rounds that the kernel took for a predicate, and the facts that it examined; none if it is no
@@ -218,9 +284,22 @@ class Schedule:
         return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
 
     def waiting(self) -> dict[str, list[Edits]]:
-        """Return the edits still pending, by predicate."""
-        left = enumerate(self.queues.waits.tolist())
-        return {self.names[g]: [self.queues.waiting(g)] for g, n in left if n}
+        """Return the edits still pending, by predicate; those of a state by its view, unless the state has changed."""
+        found, views = dict[str, list[Edits]](), {*self._folds.values()}
+        for name, number in self._numbers.items():
+            if self.queues.waits[number] and name not in views:
+                found[self._folds.get(name, name)] = [self.queues.waiting(number)]
+        return found | {self._folds[state]: [NO_EDITS] for state in self.state_changes()}
+
+    def state_changes(self) -> dict[str, Edits]:
+        """Return the change of a state, by its name, if the kernel stopped after it and before the view followed."""
+        at, steps = self._at, self._steps
+        if not 0 < at < len(steps) or steps[at] != steps[at - 1]:
+            return {}
+        step = self.steps[steps[at]]
+        assert isinstance(step, Flush), "only these are several steps of the kernel"
+        (state,) = (state for state, view in self._folds.items() if view == step.name)
+        return {state: self.queues.changes(self.firsts[state])}
 
     def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
         """Return the plain steps as engine/kernels/schedule.py takes them."""
@@ -231,8 +310,14 @@ class Schedule:
         copies: list[int] = []
         lists: tuple[list[Any], ...] = [], [], [], []
         probes, indices, sources, heads = lists
+        folds: list[Sequence[int]] = []
         for step in plain:
             if isinstance(step, Flush):
+                fold = self._installed.layouts[step.name].fold
+                if fold:
+                    state = fold.state.name
+                    steps += (kernel.FLUSH, self._numbers[state]), (kernel.FOLD, len(folds))
+                    folds.append((self.firsts[state], fold.group, fold.state.falling, self._numbers[step.name]))
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
             if isinstance(step, Settle):
@@ -255,15 +340,16 @@ class Schedule:
                 probes += table.tolist()
                 indices += map(self._number_of, laid.indices)
                 sources += [self._number_of(index) for index, _ in probed(plan)]
-            for name, counted, columns in self._installed.heads[plan].copies:
-                heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
+            for name, how, columns in self._installed.heads[plan].copies:
+                heads.append((self._numbers[name], HOW[how], len(copies), len(copies) + len(columns)))
                 copies += [places[column] for column in columns]
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
         self._reach, strata = Reach(scanned), self._strata.arrays
         words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
         return ScheduleTable(
-            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, self._reach.conditions, strata
-        )
+            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, _table(folds),
+            self._reach.conditions, strata,
+        )  # fmt: skip
 
     def _number_of(self, index: Index) -> int:
         """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
@@ -280,19 +366,11 @@ class Schedule:
         facts = self._strata.room(FACTS if self._strata.plans else 1)
         facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)),
-            words(6 * indices),
-            words((sources, 3)),
-            ACTIONS,
-            words(len(self._plans)),
-            words((len(self._fixed.strata.strata), 3)),
-            facts,
-            words((len(self._strata.sources), 3)),
-            words(6 * len(self._fixed.strata.trees)),
-            words(trees),
-            words(TAKEN),
-            maintain_at.address(),
-        )
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans)),
+            words(KEYS_MAX), words(CURSOR_WORDS),
+            words((len(self._fixed.strata.strata), 3)), facts, words((len(self._strata.sources), 3)),
+            words(6 * len(self._fixed.strata.trees)), words(trees), words(TAKEN), maintain_at.address(),
+        )  # fmt: skip
         run = ProbeRun(
             words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
             words((width, MOST)), words((0, 1, 1)), slices_room(atoms, page_words),
@@ -337,17 +415,23 @@ def _touched(step: Step) -> tuple[str, ...]:
 def _is_plain(installed: Installed, step: Step) -> bool:
     """Return whether the kernel can run this step."""
     if isinstance(step, Flush):
-        kept = installed.stored[step.name]
-        return not (kept.layout.fold or kept.checked)
+        fold = installed.layouts[step.name].fold
+        return fold is None or fold.is_first
     if isinstance(step, Settle):
-        checked = any(installed.stored[name].checked for name in step.stratum.recursive)
-        return compiled(installed, step.stratum).plain and not checked
+        return compiled(installed, step.stratum).plain
     if isinstance(step, Scan):
         return False
     if step.plan.is_scan:
         return tested(step.plan).exact and bool(installed.heads[step.plan].copies)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
+
+
+def _may_be_refused(installed: Installed, name: str) -> bool:
+    """Return whether the rows of a predicate are checked: a function may get two values, or a sum be out of range."""
+    stored, predicate = installed.stored[name], installed.program.predicates[name]
+    limited = stored.layout.kind == SUM and predicate.value and word_range(predicate.value) != (WORD_MIN, WORD_MAX)
+    return stored.checked or bool(limited)
 
 
 def _keys(installed: Installed, index: Index) -> int:

@@ -80,11 +80,15 @@ def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
     return installed
 
 
-def _basis(sizes: dict[str, int], reason: str, operations: int, expected: float) -> Basis:
+def _basis(
+    sizes: dict[str, int], reason: str, operations: int, expected: float,
+    estimated: Sequence[Sequence[float]] = (), found: Sequence[Sequence[int]] = (),
+) -> Basis:  # fmt: skip
     """Return what plans were made for as it was stored.  Raises TypeError, ValueError, AttributeError if damaged."""
     return Basis(
-        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected)
-    )
+        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected),
+        [[*map(float, steps)] for steps in estimated], [[*map(index, steps)] for steps in found],
+    )  # fmt: skip
 
 
 def stored_before(text: str) -> set[str]:
@@ -110,8 +114,9 @@ class KnownRules:
         For a transaction the saved text of its own version counts: another thread may have committed an installation
         and not stored its rules here yet.
         """
-        if self._removed != self._store.texts_removed:
-            self._removed = self._store.texts_removed
+        removed = source.texts_removed if isinstance(source, Transaction) else self._store.texts_removed
+        if self._removed != removed:
+            self._removed = removed
             self._newest = self._other = None, Installed()
         saved = saved_rules(source)
         for known, installed in (self._newest, self._other):
@@ -188,11 +193,14 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     txn.create(predicate.name, Schema(columns, key), key=key, scans=scans, hidden=layout.hidden, keys_null=True)
 
 
-def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
-    """Insert rows of constants into relations that the rewriting of a query created."""
+def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray]) -> None:
+    """Insert rows of constants, or words int64[columns, n], into relations that the rewriting of a query created."""
     encode = Encoder(txn)
     for name, rows in seeds.items():
-        words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
+        if isinstance(rows, np.ndarray):
+            words = rows
+        else:
+            words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
         txn.apply(name, np.full(words.shape[1], INSERT), words)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import STOCK_MAX, Join, MemoryUse, Run, concatenated, within_memory
+from ivm.join.join import STOCK_MAX, Budget, Join, MemoryUse, Run, Sink, concatenated, within_memory
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
@@ -31,12 +31,13 @@ class Evaluation(NamedTuple):
     """The result of a full evaluation.
 
     `parts` hold all bindings in order, in batches, `recorded` the trace rows [C, m] of each sensor, also in batches;
-    `operations` counts iterator operations.
+    `operations` counts iterator operations, `met` int64[L] the values that each level had, if that is known.
     """
 
     parts: list[Bindings]
     recorded: list[list[np.ndarray | Coded]]
     operations: int
+    met: np.ndarray = np.empty(0, np.int64)
 
     @property
     def bindings(self) -> np.ndarray:
@@ -54,11 +55,13 @@ def evaluate(
     granularity: int = 1,
     threads: int = 1,
     listed: frozenset[int] | None = None,
+    budget: Budget | None = None,
+    sink: Sink | None = None,
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
-    `listed` are the levels whose values must be listed; None means all.  Raises CorruptionError, RangeError,
-    RoomError.
+    `listed` are the levels whose values must be listed; None means all.  A `sink` takes those bindings that do not fit
+    into memory.  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
@@ -69,7 +72,7 @@ def evaluate(
 
     def new() -> Run:
         join = FlatJoin(layout) if layout else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
-        join.memory = memory
+        join.memory, join.budget, join.sink = memory, budget or join.budget, sink or join.sink
         return join
 
     if len(ranges) == 1:
@@ -87,6 +90,7 @@ def evaluate(
         [part for evaluation in found for part in evaluation.parts],
         [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
         sum(evaluation.operations for evaluation in found),
+        np.sum([evaluation.met for evaluation in found], axis=0),
     )
 
 
@@ -125,6 +129,7 @@ def _run(join: Run) -> Evaluation:
         list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
         [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
         join.operations,
+        join.met,
     )
 
 

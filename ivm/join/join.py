@@ -12,12 +12,14 @@ is exceeded the system refuses memory, which `within_memory` turns into a RoomEr
 """
 
 import errno
+import logging
 import os
 import resource
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Self
@@ -29,8 +31,10 @@ from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
-from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
+from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
+FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
+FILLED = "filled"  # its last message
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -48,6 +52,51 @@ class Limit(NamedTuple):
     whose: str
     whole: int
     left: int
+
+
+class Stopped(Exception):
+    """Raised in an evaluation that has taken more operations than its Budget, to make a better plan."""
+
+
+class Budget:
+    """The operations that an evaluation may take, over all its threads.
+
+    After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
+    it is Stopped.
+    """
+
+    def __init__(self, most: float, limit: Callable[[int], float]) -> None:
+        self.spent = 0
+        self._most, self._limit, self._lock = most, limit, Lock()
+        self._stopped = False
+
+    def spend(self, operations: int) -> None:
+        """Count some operations.  Raises Stopped."""
+        with self._lock:
+            self.spent += operations
+            if self.spent > self._most and not self._stopped:
+                self._most = self._limit(self.spent)
+                self._stopped = self._most <= self.spent
+            if self._stopped:
+                raise Stopped
+
+    def lift(self) -> None:
+        """Set no limit any more, since what was found so far has been used."""
+        with self._lock:
+            self._most = inf
+
+
+class Sink(NamedTuple):
+    """What takes bindings out of memory while an evaluation goes on, once `is_due`, given the bytes of one thread's.
+
+    `take` is called with batches int64[L + V, n], and with how many bindings each binding represents, if that is known.
+    """
+
+    is_due: Callable[[int], bool]
+    take: Callable[[list[np.ndarray], list[np.ndarray]], object]
+
+
+NO_SINK = Sink(lambda held: False, lambda batches, times: None)
 
 
 class MemoryUse:
@@ -73,6 +122,8 @@ class MemoryUse:
 
         Raises RoomError if they take too large a share of the memory, or more than is left.
         """
+        if FILLING.isEnabledFor(logging.DEBUG):
+            FILLING.debug("%s", f"{self.rows + rows:,} rows")
         with self._lock:
             self.rows += rows
             self._size += size
@@ -80,6 +131,12 @@ class MemoryUse:
                 return
             self._looked = self._size
         self._look()
+
+    def release(self, size: int) -> None:
+        """Take back some bytes, of rows that are no longer in memory."""
+        with self._lock:
+            self._size -= size
+            self._looked = min(self._looked, self._size)
 
     def hold(self, rows: int, size: int) -> None:
         """Count these rows and bytes in place of those so far.  Raises RoomError like `add`."""
@@ -89,14 +146,16 @@ class MemoryUse:
     def _look(self) -> None:
         for limit in limits():
             if limit.left < self._looked:
-                why = f"{_bytes(limit.left)} of {limit.whose} are left, too little to go on"
+                why = f"{shown_bytes(limit.left)} of {limit.whose} are left, too little to go on"
             elif self._allowed is not None:
                 if self._looked <= self._allowed:
                     continue
-                why = f"one evaluation may take {_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
+                why = (
+                    f"one evaluation may take {shown_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
+                )
             elif self._looked > (share := _share()) * limit.whole:
                 why = (
-                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {_bytes(limit.whole)} "
+                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {shown_bytes(limit.whole)} "
                     "(IVM_MEMORY_SHARE=0.5 allows half)"
                 )
             else:
@@ -105,7 +164,7 @@ class MemoryUse:
 
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
-        return f"{self.rows:,} rows so far take {_bytes(self._size)}"
+        return f"{self.rows:,} rows so far take {shown_bytes(self._size)}"
 
 
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
@@ -222,13 +281,15 @@ def _fields(file: Path) -> dict[str, int]:
     return {name: int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
 
 
-def _bytes(count: int) -> str:
+def shown_bytes(count: int) -> str:
+    """Return a number of bytes for a message."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
 
 
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
 STOCK_MAX = 16  # the most batches whose memory is allocated at once
+STRIDE = 1 << 20  # operations between two checks of the budget, and for signals: some 10 ms
 
 LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
 
@@ -256,7 +317,7 @@ class Run(ABC):
         self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory = MemoryUse()
+        self.memory, self.budget, self.sink = MemoryUse(), Budget(inf, float), NO_SINK
 
     def stock(self, buffers: int) -> None:
         """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
@@ -275,17 +336,23 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Run until done or a buffer is full."""
+        """Run until done, a buffer is full, or some millions of operations are done."""
 
     @property
     def operations(self) -> int:
         """Iterator operations so far: opens, seeks and nexts."""
         return int(self._state[[tries.OPENS, tries.SEEKS, tries.NEXTS]].sum())
 
+    @property
+    def met(self) -> np.ndarray:
+        """How many values each level had so far, int64[L]."""
+        return self._state[self._state[tries.VALUES_MET] :][: self._size[0] - len(self._arguments[0].reads)].copy()
+
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         state = self._state
         start = state[tries.ROW_COUNT]
         while state[tries.PHASE] != tries.DONE:
+            state[tries.PAUSE] = self.operations + STRIDE
             self._advance()
             counts = state[start : start + len(self._widths)].tolist()
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
@@ -293,10 +360,14 @@ class Run(ABC):
 
     @within_memory("finding rows")
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
-        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.  Raises RoomError."""
-        kept = []
+        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.
+
+        Raises RoomError, and Stopped.
+        """
+        kept, spent, held = [], 0, 0
         self.memory.begin()
         for out, rows in self:
+            refuse_stopped()
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:
@@ -304,6 +375,15 @@ class Run(ABC):
             trace = [*map(_kept, rows, self._codings)]
             kept.append((out, trace))
             self.memory.add(out.shape[1], out.nbytes + sum(part.nbytes for part in trace))
+            self.budget.spend(self.operations - spent)
+            spent, held = self.operations, held + out.nbytes
+            if self.sink.is_due(held):
+                self.budget.lift()
+                self.sink.take([rows for rows, _ in kept], self.times)
+                kept = [(rows[:, :0], trace) for rows, trace in kept] if self._widths else []
+                self.times = [times[:0] for times in self.times[: len(kept)]]
+                self.memory.release(held)
+                held = 0
         return kept
 
     def _buffer(self) -> np.ndarray:

@@ -161,6 +161,7 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
         tries.HIGH: np.zeros(levels, np.int64),
         tries.COVERED: np.full(levels + 1, covered, np.int64),
         tries.SPANS: np.zeros(2 * levels * levels, np.int64),
+        tries.VALUES_MET: np.zeros(levels, np.int64),
         tries.AT: np.zeros(atoms * depths, np.int64),
         tries.ITERATORS: np.zeros(atoms * depths * tries.ITERATOR_WORDS, np.int64),
         tries.ROW_COUNT: np.zeros(count, np.int64),
@@ -168,7 +169,7 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
         tries.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
         tries.RUNS: np.full(leapfrog.SLICE * shape.innermost, -1, np.int64),
     }
-    return laid_out(tries.STATE_HEADER, {}, sections)
+    return laid_out(tries.STATE_HEADER, {tries.PAUSE: WORD_MAX}, sections)
 
 
 def slices_room(parts: int, page_words: int) -> np.ndarray:

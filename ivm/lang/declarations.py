@@ -52,12 +52,14 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
     Raises RedefinitionError, RuleTypeError, UnknownPredicateError.
     """
     predicates = {**program.over(known), **stored}
+    firsts = _enumerated(program) | {n: one.types[0] if one.types else "int64" for n, one in predicates.items()}
     waiting = [one for one in program.statements if isinstance(one, Declaration)]
     waiting += _implied(program, {*predicates, *(split(one.head)[0].name for one in waiting)})
     while waiting:  # a column may have the type of one that is declared later
-        ready = [one for one in waiting if not any(a.name not in predicates for a in _untyped(one))] or waiting
+        ready = [one for one in waiting if all(a.name in firsts for a in _untyped(one))] or waiting
         for declaration in ready:
-            predicate = _declared(declaration, predicates)
+            predicate = _declared(declaration, firsts)
+            firsts.setdefault(predicate.name, predicate.types[0] if predicate.types else "int64")
             before = predicates.setdefault(predicate.name, predicate)
             if before is not predicate:
                 verb = "declared" if before.extensional else "derived by the rule"
@@ -66,6 +68,16 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
         waiting = [one for one in waiting if one not in ready]
     left = tuple(one for one in program.statements if not isinstance(one, Declaration))
     return replace(program.defining(predicates, known), statements=left, stored=tuple(stored))
+
+
+def _enumerated(program: Program) -> dict[str, Type]:
+    """Return the types of the first columns of views whose first facts are in a text, as of colour("red")."""
+    found = dict[str, Type]()
+    for clause in (one for one in program.statements if isinstance(one, Clause) and not one.body.items):
+        for call, _ in map(split, clause.heads):
+            if call.args and isinstance(call.args[0], Const):
+                found.setdefault(call.name, call.args[0].type)
+    return found
 
 
 def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
@@ -93,11 +105,11 @@ def _untyped(declaration: Declaration) -> list[Application]:
     return [one for one in _of_one_column(declaration.others) if str(one.args[0]) not in typed]
 
 
-def _declared(declaration: Declaration, predicates: Mapping[str, Predicate]) -> Predicate:
+def _declared(declaration: Declaration, firsts: Mapping[str, Type]) -> Predicate:
     call, value = split(declaration.head)
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
-    types = _types(declaration, columns, call, predicates)
+    types = _types(declaration, columns, call, firsts)
     marked = {one.variable for one in declaration.types if one.type.endswith("?")}
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
@@ -117,7 +129,7 @@ def _column(term: Node, call: Application) -> str:
 
 
 def _types(
-    declaration: Declaration, columns: tuple[str, ...], call: Application, predicates: Mapping[str, Predicate]
+    declaration: Declaration, columns: tuple[str, ...], call: Application, firsts: Mapping[str, Type]
 ) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
     for one in declaration.types:
@@ -133,7 +145,7 @@ def _types(
         ):  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
     for atom in _untyped(declaration):
-        found.setdefault(*_of_first_column(atom, predicates))
+        found.setdefault(*_of_first_column(atom, firsts))
     for column in columns:
         if columns.count(column) > 1:
             raise RedefinitionError(call.where, f"{call.name} has two columns named {column}")
@@ -143,13 +155,13 @@ def _types(
     return tuple(found[column] for column in columns)
 
 
-def _of_first_column(atom: Application, predicates: Mapping[str, Predicate]) -> tuple[str, Type]:
+def _of_first_column(atom: Application, firsts: Mapping[str, Type]) -> tuple[str, Type]:
     """Return the column of a declaration that an atom is about, and its type, which is that of the atom's relation."""
-    (column,), of = atom.args, predicates.get(atom.name)
+    (column,) = atom.args
     assert isinstance(column, Var)
-    if of is None:
+    if atom.name not in firsts:
         raise neither(atom)
-    return column.name, of.types[0] if of.types else "int64"
+    return column.name, firsts[atom.name]
 
 
 def derive_declared(program: Program, known: Program) -> Program:

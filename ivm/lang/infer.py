@@ -335,7 +335,8 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
             fits = is_kind(own, kind)
             what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
-            raise RuleTypeError(term.where, f"`{term}`: {arg} is {own}, where {what} is wanted")
+            whole = "a range" if term.name.startswith("$") else f"`{term}`"
+            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted")
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
         found.append(arg)
@@ -346,10 +347,11 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
 
 
 def _alike(signature: Signature, args: Sequence[tuple[Term, Type]]) -> list[int]:
-    """Return the places of arguments that share one type: a step is of the type of what it counts, or whole."""
+    """Return the places of arguments that share one type: a step is of the type of what it counts, or an int64."""
     alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
     steps = [n for n in range(len(args)) if signature.kind(n) == "step"]
-    return alike + steps if steps and _joint([args[n] for n in alike]) not in WHOLE else alike
+    by_whole = _joint([args[n] for n in alike]) in WHOLE and all(args[n][1] == "int64" for n in steps)
+    return alike if by_whole else alike + steps
 
 
 def _joint(args: Sequence[tuple[Term, Type]]) -> Type:

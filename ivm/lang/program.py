@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
+import numpy as np
+
 from ivm.errors import WHOLE, ConstructError, RuleWarning, UninstallError
 from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, reads, writes
 from ivm.lang.syntax_tree import Statement
@@ -52,7 +54,7 @@ class Program:
     merged: bool = False
     statements: tuple[Statement, ...] = ()
     stored: tuple[str, ...] = ()
-    seeds: Mapping[str, Sequence[tuple[Const, ...]]] = field(default_factory=dict)
+    seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[RuleWarning, ...] = field(default=(), compare=False)
 

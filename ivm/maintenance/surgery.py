@@ -87,6 +87,16 @@ def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> 
     return Delta(netted.actions[order], netted.rows.take(order, axis=1))
 
 
+def insertions(pages: Pages, tree: Tree, visible: int) -> Delta:
+    """Return how a tree, in the first `visible` words of its records, differs from an empty one.  O(records)."""
+    rows = np.empty((visible, tree.count), np.int64)
+    at = 0
+    for batch in read_batches(pages, tree, columns=tuple(range(visible))):
+        rows[:, at : at + batch.shape[1]] = batch
+        at += batch.shape[1]
+    return Delta(np.full(at, INSERT), rows)
+
+
 def visible_difference(pages: Pages, old: Tree, new: Tree, visible: int) -> Delta:
     """Return how two trees that share no pages differ in the first `visible` words of their records.  O(records)."""
     columns = tuple(range(visible))

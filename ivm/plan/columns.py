@@ -11,10 +11,17 @@
 A relation other than the root becomes a table over the variables that it shares with its parent and those that are
 needed above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of
 paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin.
+
+Where a comparison links two relations, rows of one look up a range of the other, in O((n + m + found) log n), and where
+only their number matters, it is counted:
+
+    later[] = n <- agg<<n = count()>> a(i, t), b(j, u), u >= t, u <= t + 50.       a slice of b in the order of u
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import permutations
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -23,14 +30,17 @@ from ivm.errors import RangeError
 from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
 from ivm.plan.plan import Bound, Filter, Index, Plan, compared
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
+MIRRORED = {GE: LE, LE: GE, NE: NE}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
+TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 
 
@@ -44,10 +54,28 @@ class Source(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What bindings must satisfy, given the columns of some variables."""
+    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]
+    link: "Link | None" = None
+
+
+class Link(NamedTuple):
+    """A bound of two variables, which may be of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
+
+    name: str
+    kind: int
+    other: str
+    constant: int
+
+    def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
+        """Return it with its first variable among some names, the second among others; None if they are not there."""
+        if self.name in names and self.other in others:
+            return self
+        if self.name in others and self.other in names:
+            return Link(self.other, MIRRORED[self.kind], self.name, -self.constant)
+        return None
 
 
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
@@ -72,8 +100,10 @@ def _relation_column(index: Index, column: int) -> int:
     return [c for _, c in zip(range(column - len(index.order) + 1), left, strict=False)][-1]
 
 
-def join_tree(names: Sequence[frozenset[str]]) -> list[tuple[int, int]] | None:
+def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> list[tuple[int, int]] | None:
     """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some share nothing.
+
+    Trees that share nothing become one by links.
 
     >>> join_tree([frozenset("xy"), frozenset("yz"), frozenset("zw")]), join_tree([*map(frozenset, ("xy", "yz", "zx"))])
     ([(0, 1), (1, 2)], None)
@@ -88,8 +118,44 @@ def join_tree(names: Sequence[frozenset[str]]) -> list[tuple[int, int]] | None:
                 left.remove(one)
                 break
         else:
-            return None
+            return edges + linking if (linking := _linking(names, left, edges, links)) else None
     return edges
+
+
+def _linking(
+    names: Sequence[frozenset[str]], roots: Sequence[int], edges: Sequence[tuple[int, int]], links: Iterable[Link]
+) -> list[tuple[int, int]]:
+    """Return edges that make trees one by links; none if their roots share variables, or links do not suffice."""
+    tree = [*range(len(names))]  # the root of the tree of each
+    for one, parent in reversed(edges):
+        tree[one] = tree[parent]
+    found = list[tuple[int, int]]()
+    apart = sum(len(names[root]) for root in roots) == len(frozenset().union(*(names[root] for root in roots)))
+    for link in links if apart else ():
+        pairs = permutations(range(len(names)), 2)
+        ends = next(((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None)
+        if ends and tree[ends[0]] != tree[ends[1]]:
+            found.append(ends)
+            old, new = (tree[end] for end in ends)
+            tree = [new if root == old else root for root in tree]
+    return found if len({*tree}) == 1 else []
+
+
+def links_of(plan: Plan) -> list[Link]:
+    """Return the bounds of a plan that may link two relations."""
+    return [link for bound in plan.bounds if (link := _link(plan, bound))]
+
+
+def _link(plan: Plan, bound: Bound) -> Link | None:
+    if bound.kind == EQ or [sign for _, sign in bound.others] != [1]:
+        return None
+    return Link(plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant)
+
+
+def is_linked(plan: Plan, ranges: bool = False) -> bool:
+    """Return whether a supported plan needs links to be one tree; with `ranges`, whether it needs some of `!=`."""
+    links = [link for link in links_of(plan) if ranges and link.kind != NE]
+    return join_tree([frozenset(s.places) for s in sources_of(plan) if not s.negated], links) is None
 
 
 def is_supported(plan: Plan) -> bool:
@@ -99,7 +165,9 @@ def is_supported(plan: Plan) -> bool:
     sources = sources_of(plan)
     positive = [s for s in sources if not s.negated]
     bound = frozenset().union(*(s.places for s in positive))
-    if (len(positive) < 2 and len(sources) < 2) or join_tree([frozenset(s.places) for s in positive]) is None:
+    if len(positive) < 2 and len(sources) < 2:
+        return False
+    if join_tree([frozenset(s.places) for s in positive], links_of(plan)) is None:
         return False
     fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
     for source in sources:
@@ -143,7 +211,7 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
             holds = partial(_linear_holds, form)
         else:
             holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
-        found.append(Condition(_names(plan, b), holds))
+        found.append(Condition(_names(plan, b), holds, _link(plan, b)))
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
         found.append(Condition(names, partial(_passes, evaluator, one)))
@@ -176,7 +244,7 @@ class JoinTree:
         self._keys = keys
         self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
         self.near: list[list[int]] = [[] for _ in self.sources]
-        for a, b in join_tree([frozenset(s.places) for s in self.sources]) or ():
+        for a, b in join_tree([frozenset(s.places) for s in self.sources], links_of(plan)) or ():
             self.near[a].append(b)
             self.near[b].append(a)
 
@@ -230,10 +298,13 @@ class ColumnJoin:
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+        self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
 
     def parts(self) -> Iterator[Part]:
         """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
-        return self._stream(self.root, -1, self._needed)
+        for batch, times in self._stream(self.root, -1, self._needed):
+            self.met[-1] += batch.n
+            yield batch, times
 
     @cached_property
     def root(self) -> int:
@@ -280,20 +351,41 @@ class ColumnJoin:
         here = self.tree.below(node, parent)
         return [c for c in self._late if c.names <= here and not any(c.names <= names for names in lower)]
 
+    def _linked(self, node: int, parent: int, above: frozenset[str], late: Sequence[Condition]) -> list[Condition]:
+        """Return the conditions by which rows of a relation look up those of one below it, instead of comparing them.
+
+        Where a key leads to one row, comparing is as good, and so it is where all that is not equal is listed.
+        """
+        here, other = (frozenset(self.tree.sources[n].places) for n in (node, parent))
+        found = [c for c in late if c.link and c.link.among(here - other, other - here)]
+        shared = self.tree.shared(node, parent)
+        if shared and self.tree.identifying(node) <= {*shared}:
+            return []
+        if shared and self.tree.kept(node, parent, above):
+            return [c for c in found if c.link and c.link.kind != NE]
+        return found
+
     # -- one relation and what is below it
 
     def _stream(self, node: int, parent: int, above: frozenset[str]) -> Iterator[Part]:
         """Yield the bindings of a subtree, with columns for the variables `above` that are in it."""
         source, late = self.tree.sources[node], self._conditions_at(node, parent)
+        below = [child for child in self.tree.near[node] if child != parent]
+        linked = {child: self._linked(child, node, above, late) for child in below}
+        late = [c for c in late if not any(c in conditions for conditions in linked.values())]
         needed = above.union(*(c.names for c in late))
-        children = [Child(self, child, node, needed) for child in self.tree.near[node] if child != parent]
-        children.sort(key=lambda child: child.lookup.share)
+        children = [
+            Within(self, child, node, needed, linked[child]) if linked[child] else Child(self, child, node, needed)
+            for child in below
+        ]
+        children.sort(key=lambda child: child.share)
         local = [c for c in self._conditions if c.names <= source.places.keys()]
-        columns = needed.union(*(c.names for c in local), *(child.shared for child in children))
+        columns = needed.union(*(c.names for c in local), *(child.sought for child in children))
         for batch in self._blocks(source, columns, local):
+            self.met[node] += batch.n
             parts: Iterable[Part] = [(batch, None)]
             for place, child in enumerate(children):
-                after = needed.union(*(other.shared for other in children[place + 1 :]))
+                after = needed.union(*(other.sought for other in children[place + 1 :]))
                 parts = child.joined(parts, after)
             for found, times in parts:
                 yield _passing(late, found, times)
@@ -315,9 +407,8 @@ class ColumnJoin:
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
 
-    def table(self, node: int, parent: int, needed: frozenset[str]) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the rows int64[C, n] of a subtree by `shared` and `kept`, and how many bindings each represents."""
-        names = self.tree.shared(node, parent) + self.tree.kept(node, parent, needed)
+    def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""
         memory, tells_apart = MemoryUse(step="joining by columns").begin(), self.tree.identifying(node) <= {*names}
         parts, weighed, summed_up = list[np.ndarray](), False, 0
         for batch, times in self._stream(node, parent, frozenset(names)):
@@ -337,19 +428,24 @@ class ColumnJoin:
 
 
 class Child:
-    """The table of a subtree, which rows of the relation above look up."""
+    """The table of a subtree, which rows of the relation above look up by the variables `sought`."""
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
-        self.shared, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
-        rows, times = join.table(node, parent, needed)
-        self.lookup = Lookup(rows[: len(self.shared)])
-        self._columns = rows[len(self.shared) :].take(self.lookup.order, axis=1)
+        self.sought, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
+        rows, times = join.table(node, parent, [*self.sought, *self._kept])
+        self.lookup = Lookup(rows[: len(self.sought)])
+        self._columns = rows[len(self.sought) :].take(self.lookup.order, axis=1)
         self._times = None if times is None else times[self.lookup.order]
+
+    @property
+    def share(self) -> float:
+        """Estimate the share of rows that find something."""
+        return self.lookup.share
 
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
         """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
         for batch, times in parts:
-            matches = self.lookup.find([batch.columns[name] for name in self.shared])
+            matches = self.lookup.find([batch.columns[name] for name in self.sought])
             if self.lookup.unique:
                 which = np.flatnonzero(matches.times)
                 yield self._taken(batch, times, which, matches.start[which], after)
@@ -371,6 +467,63 @@ class Child:
         return Batch(len(which), columns, {}), times
 
 
+class Within(Child):
+    """The table of a subtree that rows of the relation above look up by a key, which may be empty, and by links."""
+
+    share = inf  # the others find less
+
+    def __init__(
+        self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str], linked: Sequence[Condition]
+    ) -> None:
+        here, other = (frozenset(join.tree.sources[n].places) for n in (node, parent))
+        links = [link for c in linked if c.link and (link := c.link.among(here - other, other - here))]
+        self._conditions, self._key = linked, join.tree.shared(node, parent)
+        self._shown = join.tree.kept(node, parent, needed)
+        self._counted, self._ends = not self._shown, [link.other for link in links]
+        inner = [*dict.fromkeys(link.name for link in links)]
+        self.sought = [*dict.fromkeys([*self._key, *self._ends])]
+        self._kept = [*inner, *(name for name in self._shown if name not in inner)]
+        rows, self._times = join.table(node, parent, [*self._key, *self._kept])
+        if self._times is not None and self._times.sum(dtype=np.float64) >= FAR:
+            raise RangeError(TOO_MANY)
+        self._columns = rows[len(self._key) :]
+        sides = [Side(inner.index(link.name), link.kind, link.constant) for link in links]
+        self._slices = Slices(rows[: len(self._key)], self._columns[: len(inner)], sides, self._times, self._counted)
+
+    def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
+        """Yield bindings of the relation above with those of this subtree that are linked to them."""
+        for batch, times in parts:
+            if self._counted and times is None:
+                times = np.ones(batch.n, np.int64)
+            total, none = np.zeros(batch.n, np.int64), np.empty(0, np.int64)
+            for found in self._found(batch):
+                if self._counted and self._slices.exact:
+                    total[found.which] += found.weights
+                else:
+                    yield from self._listed(batch, times, found, after)
+            if times is None or not self._counted:
+                yield self._taken(batch, times, none, none, after)
+                continue
+            _refuse_overflow(total, int(times.max(initial=0)))
+            which = np.flatnonzero(total)
+            columns = {name: column.take(which) for name, column in batch.columns.items() if name in after}
+            yield Batch(len(which), columns, {}), times[which] * total[which]
+
+    def _found(self, batch: Batch) -> Iterator[Found]:
+        key, ends = ([batch.columns[name] for name in names] for names in (self._key, self._ends))
+        return self._slices.find(key, ends)
+
+    def _listed(self, batch: Batch, times: np.ndarray | None, found: Found, after: frozenset[str]) -> Iterator[Part]:
+        """Yield the pairs of slices; those that miss a condition which the slices leave are left out."""
+        exact = self._slices.exact
+        columns = after if exact else after.union(*(c.names for c in self._conditions))
+        shown = after.union(self._shown)
+        for which, places in _expanded(Matches(found.times, found.start)):
+            part = self._taken(batch, times, found.which[which], found.order.rows[places], columns)
+            all_, times_ = part if exact else _passing(self._conditions, *part)
+            yield all_._replace(columns={name: all_.columns[name] for name in shown & all_.columns.keys()}), times_
+
+
 def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield bindings and the rows that they match, a slice of about SLICE pairs at a time."""
     ends = np.cumsum(matches.times)
@@ -387,7 +540,7 @@ def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _refuse_overflow(times: np.ndarray, by: int) -> None:
     """Raise RangeError if counts of bindings, each multiplied by `by`, may exceed 2^62."""
     if float(times.max(initial=0)) * by >= FAR:
-        raise RangeError("more than 2^62 bindings: a row would follow from more than 64 bits count")
+        raise RangeError(TOO_MANY)
 
 
 def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | None) -> Part:

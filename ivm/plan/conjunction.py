@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import SCANNED, Bound, Index, Plan, Read, Trie, permuted
+from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Plan, Read, Trie, permuted
 from pagestore.host import KEYS_MAX, NULL
 
 
@@ -32,6 +33,11 @@ class Arguments:
     atom: Atom
     names: list[str | None]
     negated: bool
+
+    @cached_property
+    def text(self) -> str:
+        """The atom as it is written."""
+        return str(self.atom)
 
 
 class Conjunction:
@@ -63,7 +69,7 @@ class Conjunction:
         self.bounds: list[Linear] = []
         self.not_null: list[Linear] = []  # bounds that hold for nearly all values, so that they pin none
         self.computed: list[tuple[str, Term]] = []
-        self.filters: list[Compare] = []
+        self.filters: list[Filter] = []
         self._fresh = 0
         self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
@@ -283,7 +289,7 @@ class Conjunction:
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
         levels = sorted(level[n] for n in arguments.names if n is not None)
-        return Trie(self.index(arguments, level), tuple(levels), arguments.negated, str(arguments.atom))
+        return Trie(self.index(arguments, level), tuple(levels), arguments.negated, arguments.text)
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""
@@ -357,6 +363,27 @@ class ScanConjunction(Conjunction):
         return Plan(
             (*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED, nulls=self.nulls
         )
+
+
+class ChoiceConjunction(ScanConjunction):
+    """The disjuncts of a rule as one: they hold the same atom, and differ by comparisons that cannot fail.
+
+    n[b] = t <- agg<<t = count()>> r(a, b, c), c < 7 ; r(a, b, c), c > 9.        filter (c < 7 ; c > 9)
+    """
+
+    def __init__(
+        self, rule: Rule, predicates: Mapping[str, Predicate], stored_keys: Mapping[str, int], encode: Encode
+    ) -> None:
+        self._common = tuple(x for x in rule.body[0] if all(x in disjunct for disjunct in rule.body))
+        left = (tuple(x for x in disjunct if x not in self._common) for disjunct in rule.body)
+        self._options = tuple(tuple(x for x in option if isinstance(x, Compare)) for option in left)
+        super().__init__(rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode)
+        self.nulls = frozenset(name for name, null in may_be_null(self._common, predicates).items() if null)
+
+    def _add_comparisons(self, comparisons: list[Compare]) -> None:
+        super()._add_comparisons([x for x in comparisons if x in self._common])
+        if all(self._options):
+            self.filters.append(Choice(self._options))
 
 
 def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import Join
+from ivm.join.join import Budget, Join, Sink
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Rule, Var
@@ -44,18 +44,20 @@ def evaluate_in_full(
     rules: Sequence[Rule],
     threads: int = 1,
     listed: frozenset[int] | None = None,
+    budget: Budget | None = None,
+    sink: Sink | None = None,
 ) -> Evaluation:
     """Return all bindings of a plan, without recording sensitivity; join only rows that a subset lacks if cheaper.
 
-    `rules` are all installed rules, `listed` the levels whose values must be listed (join/evaluate.py).  With a pair
-    O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError.
+    `rules` are all installed rules; `listed`, `budget` and `sink` are those of join/evaluate.py.  With a pair
+    O(missing log n) instead of O(t).  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
     """
     for pair in pairs(plan):
         if choice(plan, trees, rules, pair).taken:
             found = _among_missing(pages, plan, trees, rules, pair)
             if found:
                 return found
-    return evaluate(pages, plan.shape, trees, threads=threads, listed=listed)
+    return evaluate(pages, plan.shape, trees, threads=threads, listed=listed, budget=budget, sink=sink)
 
 
 def pairs(plan: Plan) -> list[Pair]:

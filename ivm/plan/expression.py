@@ -73,6 +73,12 @@ class Encoder:
         ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
         return ids
 
+    def between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        order = self._source.dictionary.order
+        first, end = order.rank(low), order.count if high is None else order.rank(high)
+        return None if end - first > most else order.slice(first, max(first, end))
+
     def threshold(self, text: bytes, behind: bool) -> int:
         """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself has, too."""
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))

@@ -255,8 +255,8 @@ def _shifted_around(shift: Callable[..., np.ndarray], kind: type) -> Callable[[O
     """Return a shift of Soufflé, whose distance is taken modulo 64: none fails."""
 
     def shifted(x: Operands) -> Result:
-        words, by = (np.ascontiguousarray(column).view(kind) for column in x.words)
-        return shift(words, by & kind(63)).view(np.int64), x.none()
+        columns: list[np.ndarray] = [np.ascontiguousarray(words).view(kind) for words in x.words]
+        return shift(columns[0], columns[1] & kind(63)).view(np.int64), x.none()
 
     return shifted
 

@@ -3,31 +3,28 @@
 All permutations of its variables are compared, or, if they are too many, those that a beam search finds
 (docs/decisions/0020-many-variables.md).  A variable that an equality fixes directly follows the one that fixes it.
 
-Estimate distinct values from a sample of each relation, for the planner to compare key orders.
+    r(x, y), s(y, z)    y = 7 is in a fifth of r and of s: [x, y, z] has more bindings than if all y were alike,
+                        since a binding of (x, y) has y = 7 as often as a row of r has it (heavy hitters)
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, permutations
 from math import prod
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from ivm.lang.ir import variables
-from ivm.lang.rewrite.numbers import rows_of
 from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.expression import pinned
 from ivm.plan.plan import permuted
-from pagestore.host import distinct, read_blocks
+from ivm.plan.statistics import Distinct, Heavy, none_heavy
 
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
 SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
 PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
 FAR = 2.0**40  # more rows than relations have: a product comes after all that is joined
 BEAM_WIDTH = 1 << 10  # for n variables, above PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
-
-Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
 
 
 class Begun(NamedTuple):
@@ -53,16 +50,18 @@ class Step(NamedTuple):
 class JoinOrders:
     """Compares the key orders of a conjunction by the estimated cost of evaluating it."""
 
-    def __init__(self, conjunction: Conjunction, distinct: Distinct) -> None:
-        self._conjunction, self._distinct = conjunction, distinct
+    def __init__(self, conjunction: Conjunction, distinct: Distinct, heavy: Heavy = none_heavy) -> None:
+        self._conjunction, self._distinct, self._heavy = conjunction, distinct, heavy
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
         self._pinned = pinned(conjunction.bounds)
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
+        self._known_placed: dict[str | None, tuple[str, ...]] = {}
 
+    @cached_property
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
-        """Return the cheapest order, its estimated cost, and how many orders were compared."""
+        """The cheapest order, its estimated cost, and how many orders were compared."""
         weighed = [(self._cost(order), order) for order in map(self._with_held, self._candidates(()))]
         cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
@@ -94,7 +93,7 @@ class JoinOrders:
         keys = self._conjunction.stored_keys[predicate]
         if {*range(keys)}.issubset(columns):
             return 1.0
-        rows = self._distinct(predicate, tuple(range(keys)))
+        rows = self.rows(predicate)
         return rows / max(1.0, self._distinct(predicate, columns)) if columns else FAR * rows
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
@@ -102,7 +101,7 @@ class JoinOrders:
         own = [n for n in self._free if n in self._atoms[t].names]
         start = self._with_held(own)
         best = min(map(self._with_held, self._candidates(own)), key=self._cost)
-        below = (self._cost(best) - self._cost(start)) / max(1.0, self._bindings(start))
+        below = (self._cost(best) - self._cost(start)) / max(1.0, self.bindings(start)[-1])
         return best, max(1.0, below)
 
     def pace(self, orders: Sequence[Sequence[str]]) -> float:
@@ -117,13 +116,13 @@ class JoinOrders:
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
-    def _placed(self, name: str | None) -> Iterator[str]:
-        """Yield a variable and those that it fixes; for None, those that constants fix."""
-        if name is not None:
-            yield name
-        for held, (other, _) in self._equal.items():
-            if other == name:
-                yield from self._placed(held)
+    def _placed(self, name: str | None) -> tuple[str, ...]:
+        """Return a variable and those that it fixes; for None, those that constants fix."""
+        if name not in self._known_placed:
+            held = [n for n, (other, _) in self._equal.items() if other == name]
+            own = () if name is None else (name,)
+            self._known_placed[name] = (*own, *chain.from_iterable(map(self._placed, held)))
+        return self._known_placed[name]
 
     # -- candidate orders
 
@@ -132,7 +131,8 @@ class JoinOrders:
         rest = [n for n in self._free if n not in own]
         if len(self._free) <= PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
-        return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in (True, False))
+        ways = (True,) if own else (True, False)  # from rows that are given, a product is hardly ever the best way
+        return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in ways)
 
     def _cheaply_begun(self, own: Sequence[str], rest: Sequence[str], tied: bool) -> Iterator[tuple[str, ...]]:
         """Search orders by a beam: extend the cheapest prefix of each set of variables, for the cheapest sets.
@@ -217,7 +217,10 @@ class JoinOrders:
     @cached_property
     def _near(self) -> dict[str, frozenset[str]]:
         """The variables with which each one shares an atom or a comparison that may fix it."""
-        groups = [*({n for n in a.names if n} for a in self._atoms), *self._pinned]
+        positive = [a for a in self._atoms if not a.negated]
+        together = [(a, b) for a in positive for n in a.names if n for b in self._skew(n, a)[1]]
+        groups: list[AbstractSet[str]] = [{n for a in one for n in a.names if n} for one in together]
+        groups += [*({n for n in a.names if n} for a in self._atoms), *self._pinned]
         names = {name for group in groups for name in group}
         return {name: frozenset().union(*(group for group in groups if name in group)) - {name} for name in names}
 
@@ -227,7 +230,8 @@ class JoinOrders:
             before = tuple(c for c, n in enumerate(a.names) if n in bound)
             here = (*before, a.names.index(name))
             below = distinct(a.atom.predicate, before) if before else 1.0
-            fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
+            mean = distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0)
+            fans.append(max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)]))
             domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
             permuting += self._permuting(name, bound, a)
         if name in self._equal or self._is_pinned(name, bound):
@@ -235,13 +239,49 @@ class JoinOrders:
         shared = prod(min(1.0, fan / max(max(domains), 1.0)) for fan in sorted(fans)[1:])
         return Step(min(fans, default=1.0), len(fans), shared, permuting)
 
+    def _skewed(self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]) -> float:
+        """Return how many values an atom has for a binding, if the atoms that hold the variable of a bound column, and
+        more that is bound, have its heavy hitters in as many bindings as in rows; `mean` for other values.
+        """
+        name = a.names[column]
+        own, others = self._skew(name, a) if name else ({}, [])
+        entered = [
+            (b.atom.predicate, b.names.index(name)) for b in others if any(n in bound for n in b.names if n != name)
+        ]
+        if not own or not entered:
+            return mean
+        heavy = [self._heavy(*one) for one in entered]
+        values = [max(1.0, self._distinct(predicate, (place,))) for predicate, place in entered]
+        average = [self.rows(predicate) / n for (predicate, _), n in zip(entered, values, strict=True)]
+        most = self._distinct(a.atom.predicate, here[-1:])
+        rest = tuple(c for c in here[:-1] if c != column)
+        rest_values = self._distinct(a.atom.predicate, rest) if rest else 1.0
+        left = max(0.0, min(values) - len(own)) * prod(average)  # bindings with other values
+        total, fans = left, left * mean
+        for word, rows in own.items():
+            bindings = prod(found.get(word, each) for found, each in zip(heavy, average, strict=True))
+            total += bindings
+            fans += bindings * max(mean, min(most, rows / rest_values))
+        return fans / max(1.0, total)
+
+    def _skew(self, name: str, a: Arguments) -> tuple[Mapping[int, float], list[Arguments]]:
+        """Return the heavy hitters of a variable in an atom, and the other atoms that have some; none if these lack."""
+        others = [b for b in self._conjunction.holding[name] if b is not a]
+        if not others or name not in a.names or not (own := self._heavy(a.atom.predicate, a.names.index(name))):
+            return {}, []
+        return own, [b for b in others if self._heavy(b.atom.predicate, b.names.index(name))]
+
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
         """Return whether comparisons with bound variables leave a variable one value, or a short range."""
         return any(name in names and all(n in bound for n in names if n != name) for names in self._pinned)
 
-    def _bindings(self, order: Sequence[str]) -> float:
-        """Estimate the bindings of the variables of an order."""
-        return [bindings for _, bindings, _ in self._levels(order)][-1]
+    def bindings(self, order: Sequence[str]) -> tuple[float, ...]:
+        """Estimate the bindings of the first variables of an order, for each level."""
+        return tuple(bindings for _, bindings, _ in self._levels(order))
+
+    def rows(self, predicate: str) -> float:
+        """Return the rows of a predicate, if it has any; else how many are assumed."""
+        return self._distinct(predicate, tuple(range(self._conjunction.stored_keys[predicate])))
 
     def _permuting(self, name: str, bound: Collection[str], a: Arguments) -> float:
         """Return the cost of the permuted index of an atom that an order needs if this variable comes next."""
@@ -249,8 +289,7 @@ class JoinOrders:
         known = sum(n in bound for n in names)
         if names[known] == name or any(n not in bound for n in names[:known]):
             return 0.0
-        stored = self._conjunction.stored_keys[a.atom.predicate]
-        return 2 * self._distinct(a.atom.predicate, tuple(range(stored)))
+        return 2 * self.rows(a.atom.predicate)
 
     def _collected(self, order: Sequence[str]) -> bool:
         """Return whether the join can count every variable that the heads leave out while it collects the next one.
@@ -272,63 +311,3 @@ class JoinOrders:
             first_collected[at] = first
             left -= set(range(first, at))
         return not left
-
-
-ROWS_ASSUMED = 1000  # of a relation that has no rows yet
-SAMPLE_ROWS = 1 << 15
-BLOCK_ROWS = 1 << 10
-TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
-
-
-class Cardinality:
-    """Distinct tuples of columns of a relation; each relation is sampled once.
-
-    A sample consists of evenly spread blocks of neighbouring records, so that prefixes repeat in it as often as in the
-    relation.
-    """
-
-    def __init__(self, source: Any) -> None:
-        """`source` is a snapshot, a sketch or a transaction."""
-        self._source = source
-        self._samples: dict[str, tuple[np.ndarray, float]] = {}
-        self._known: dict[tuple[str, tuple[int, ...]], float] = {}
-
-    def distinct(self, predicate: str, columns: tuple[int, ...]) -> float:
-        """Estimate the distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
-        key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but only 128 sets
-        if key not in self._known:
-            self._known[key] = self._count(*key)
-        return self._known[key]
-
-    def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
-        if known := rows_of(predicate):
-            return float(known)
-        if predicate not in self._source or not self._source.tree(predicate).count:
-            return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
-        tree = self._source.tree(predicate)
-        if {*range(tree.spec.keys)}.issubset(columns):
-            return float(tree.count)
-        sample, scale = self._sample(predicate)
-        seen = _different(sample[list(columns)])
-        saturated = seen < 0.1 * sample.shape[1]  # values repeat, so more rows would add few new ones
-        return float(seen) if saturated else seen * scale
-
-    def _sample(self, predicate: str) -> tuple[np.ndarray, float]:
-        if predicate not in self._samples:
-            tree = self._source.tree(predicate)
-            every = max(1, tree.count // SAMPLE_ROWS)
-            sample = np.concatenate([*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)], axis=1)
-            self._samples[predicate] = sample, tree.count / sample.shape[1]
-        return self._samples[predicate]
-
-
-def _different(rows: np.ndarray) -> int:
-    """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
-    low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
-    spans = [most - least + 1 for least, most in zip(low, high, strict=True)]
-    if prod(spans) > TABLE_PER_ROW * rows.shape[1]:
-        return int(distinct(rows).shape[1])
-    codes = np.zeros(rows.shape[1], np.int64)
-    for column, least, span in zip(rows, low, spans, strict=True):
-        codes = codes * span + (column - least)
-    return int(np.count_nonzero(np.bincount(codes)))

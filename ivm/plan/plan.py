@@ -117,7 +117,8 @@ class Plan:
     `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
     matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
     `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
-    `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made.
+    `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made. `estimates` are those
+    of the rows that each of its `steps` finds.
     """
 
     variables: tuple[str, ...]
@@ -134,6 +135,16 @@ class Plan:
     nulls: frozenset[str] = frozenset()
     in_columns: bool = False
     pace: float = 0.0
+    estimates: tuple[float, ...] = ()
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What finds rows one after the other: the variables in order, or by columns the atoms, then all together."""
+        if self.is_scan:
+            return (self.tries[0].text,)
+        if self.in_columns:
+            return (*(trie.text for trie in self.tries if not trie.negated), "bindings")
+        return self.variables
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
-from ivm.plan.columns import is_supported, lists_pairs
-from ivm.plan.conjunction import Conjunction, ScanConjunction
+from ivm.plan.columns import is_linked, is_supported, lists_pairs
+from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
-from ivm.plan.join_order import Distinct, JoinOrders
+from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
+from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -53,6 +54,7 @@ def make_plans(
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
     scans: bool = True,
+    heavy: Heavy = none_heavy,
 ) -> tuple[Plan, ...]:
     """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
@@ -61,10 +63,14 @@ def make_plans(
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
     plans = list[Plan]()
+    merged = _Scans(plans)
+    if rule.aggregates and len(rule.body) > 1:  # see rewrite/disjunctions.py
+        plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
+        return (replace(plan, once=maintenance == ONCE),)
     for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
             plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
-            _add_scan(plans, replace(plan, once=maintenance == ONCE))
+            merged.add(replace(plan, once=maintenance == ONCE))
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
@@ -72,28 +78,43 @@ def make_plans(
             plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
             plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
-            plans.append(_cheapest(conjunction, distinct, maintenance))
+            plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
+    merged.merge()
     return tuple(plans)
 
 
-def _add_scan(plans: list[Plan], new: Plan) -> None:
-    """Add a plan that scans a relation; if it differs from another by filters that cannot fail, that gets a choice."""
-    for place, old in enumerate(plans):
-        alike = (old.variables, old.tries, old.reads) == (new.variables, new.tries, new.reads)
-        if alike and all(p.is_scan and not p.computed and set(p.filters) == set(p.sure) for p in (old, new)):
-            plans[place] = replace(old, filters=_either(old.filters, new.filters), nulls=old.nulls | new.nulls)
-            return
-    plans.append(new)
+class _Scans:
+    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become one with a choice."""
+
+    def __init__(self, plans: list[Plan]) -> None:
+        self._plans, self._alike = plans, dict[int, list[Plan]]()
+
+    def add(self, new: Plan) -> None:
+        """Add a plan, or note that it is alike."""
+        sure = not new.computed and len(new.sure) == len(new.filters) and new.is_scan
+        for alike in self._alike.values() if sure else ():
+            if all(getattr(alike[0], part) == getattr(new, part) for part in ("variables", "tries", "reads")):
+                alike.append(new)
+                return
+        if sure:
+            self._alike[len(self._plans)] = [new]
+        self._plans.append(new)
+
+    def merge(self) -> None:
+        """Make one plan of those that are alike."""
+        for place, alike in self._alike.items():
+            filters = _either([one.filters for one in alike])
+            self._plans[place] = replace(alike[0], filters=filters, nulls=frozenset().union(*(p.nulls for p in alike)))
 
 
-def _either(filters: tuple[Filter, ...], others: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    """Return filters that hold where all of some filters hold or all others: those that both have, and a choice."""
-    common = [one for one in filters if not isinstance(one, Choice)]
-    options = next((one.options for one in filters if isinstance(one, Choice)), ((),))
-    whole = [*((*common, *option) for option in options), [one for one in others if isinstance(one, Compare)]]
-    shared = [one for one in whole[0] if all(one in option for option in whole)]
-    left = tuple(tuple(one for one in option if one not in shared) for option in whole)
-    return (*shared, Choice(left)) if all(left) else (*shared,)
+def _either(options: Sequence[tuple[Filter, ...]]) -> tuple[Filter, ...]:
+    """Return filters that hold where all of one option hold: those that all options have, and a choice."""
+    if len(options) == 1:
+        return options[0]
+    shared = set(options[0]).intersection(*options)
+    left = [tuple(one for one in option if isinstance(one, Compare) and one not in shared) for option in options]
+    common = tuple(one for one in options[0] if one in shared)
+    return (*common, Choice((*dict.fromkeys(left),))) if all(left) else common
 
 
 class Recursive(NamedTuple):
@@ -112,6 +133,7 @@ def make_recursive_plans(
     recursive: frozenset[str],
     saved: Sequence[Chosen] = (),
     maintenance: str = AUTO,
+    heavy: Heavy = none_heavy,
 ) -> Recursive:
     """Return the plans of a rule of a stratum with the views `recursive`; otherwise as `make_plans`.
 
@@ -130,11 +152,11 @@ def make_recursive_plans(
             orders, first = saved[i].probes, saved[len(rule.body) + i].plan if not once else ()
             plan = conjunction.plan(saved[i].plan)
         else:
-            weighed = JoinOrders(conjunction, distinct)
+            weighed = JoinOrders(conjunction, distinct, heavy)
             probed = len(own) if once else len(conjunction.atoms)
             orders = [weighed.below(t)[0] for t in range(probed)]
-            first = () if once else JoinOrders(search, distinct).below(0)[0]
-            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest())
+            first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
+            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
         plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
         if not once:
@@ -143,18 +165,29 @@ def make_recursive_plans(
     return Recursive(tuple(plans), tuple(searches))
 
 
-def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:
+def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
+    """Return the cheapest plan, with the choice of its maintenance, and how many rows each step is to find."""
+    orders = JoinOrders(conjunction, distinct, heavy)
+    plan = _chosen(conjunction, orders, distinct, maintenance)
+    estimates = orders.bindings(plan.variables)
+    if plan.in_columns:
+        positive = [a.atom.predicate for a in conjunction.atoms if not a.negated]
+        estimates = (*map(orders.rows, positive), estimates[-1])
+    return replace(plan, estimates=estimates)
+
+
+def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan:
     """Return the cheapest plan, with the choice of its maintenance.
 
     Probing costs about one operation per binding of a changed row, in one version, and stores no trace.  So AUTO
     chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
-    orders = JoinOrders(conjunction, distinct)
     if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
         return planned
-    plan = conjunction.plan(*orders.cheapest())
+    plan = conjunction.plan(*orders.cheapest)
+    linked = _is_found_by_links(conjunction, replace(plan, once=maintenance == ONCE), orders, distinct)
     if maintenance == ONCE:
-        return replace(plan, once=True, choice="evaluated once")
+        return replace(plan, once=True, in_columns=linked, choice="evaluated once")
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
@@ -164,6 +197,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
         )
     if maintenance == MATCH:
         return replace(plan, choice="matched, as requested")
+    plan = replace(plan, in_columns=linked)
     if maintenance == AUTO and not plan.sensors:
         return replace(plan, choice=NO_SENSORS)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
@@ -175,7 +209,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
-    return replace(plan, choice=f"matched: {figures}")
+    return replace(plan, in_columns=False, choice=f"matched: {figures}")
 
 
 def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
@@ -185,34 +219,53 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     only after all that is equal is paired.  Constants may leave a query little to read, and a membership any rule.
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
-    plans = [conjunction.plan(orders.nearest(t)) for t in positive[: None if maintenance != ONCE else 1]]
+    ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
+    plans = [*map(conjunction.plan, ways.values())]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
-    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]):
+    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
-    rule, flat = conjunction.rule, not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
-    needed = frozenset(
-        v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plans[0].computed))
-    )
-    if flat and lists_pairs(plans[0], conjunction.stored_keys, needed):
+    flat = not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
+    if flat and lists_pairs(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0])):
         return None  # flat tries list the pairs of two relations faster
-    few = any(is_membership(trie.index.predicate) for trie in plans[0].tries)
-    constant = maintenance == ONCE and any(b.kind == EQ and not b.others for b in plans[0].bounds)
-    if few or constant:
-        rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plans[0].tries)
-        if rows > COLUMN_ROWS * orders.cheapest()[1]:
-            return None
+    first = replace(plans[0], once=maintenance == ONCE)
+    if _reads_little(first, orders, distinct):
+        return None
+    plans = [replace(one, in_columns=True) for one in plans]
     if maintenance == ONCE:
-        return replace(plans[0], once=True, in_columns=True, choice="evaluated once")
+        return replace(plans[0], once=True, choice="evaluated once")
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
     costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, in_columns=True, choice=NO_SENSORS)
-    ways = [orders.nearest(t) for t in range(len(plan.tries))]
+        return replace(plan, choice=NO_SENSORS)
+    begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes = tuple(map(conjunction.plan, ways))
-    return replace(plan, probes=probes, in_columns=True, pace=orders.pace(ways), choice=choice)
+    probes = tuple(map(conjunction.plan, begun))
+    return replace(plan, probes=probes, pace=orders.pace(begun), choice=choice)
+
+
+def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
+    """Return whether some relations of a plan share no variable, and its bindings are found by ranges, or counted."""
+    if plan.nulls or not is_supported(plan) or not is_linked(plan) or _reads_little(plan, orders, distinct):
+        return False
+    if not is_linked(plan, ranges=True):
+        return True
+    return not lists_pairs(plan, conjunction.stored_keys, _needed(conjunction, plan))
+
+
+def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:
+    """Return the variables from which the heads follow."""
+    rule = conjunction.rule
+    return frozenset(v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed)))
+
+
+def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
+    """Return whether constants of a query, or memberships, leave a join less to do than passing over the relations."""
+    few = any(is_membership(trie.index.predicate) for trie in plan.tries)
+    constant = plan.once and any(b.kind == EQ and not b.others for b in plan.bounds)
+    rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
+    return (few or constant) and rows > COLUMN_ROWS * orders.cheapest[1]
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

@@ -6,3 +6,13 @@ def reads_only(text: str, dialect: str = "duckdb") -> bool:
     from ivm.sql.statements import parse, read_nothing_else  # imports sqlglot, which others do not need
 
     return read_nothing_else(parse(text, dialect))
+
+
+def edits_rows(text: str, dialect: str = "duckdb") -> bool:
+    """Return whether the statements of a text edit rows, or read them, and neither files nor what is declared.
+
+    Raises SqlError for a text that does not parse.
+    """
+    from ivm.sql.statements import EDITS, QUERIES, parse  # imports sqlglot, which others do not need
+
+    return all(isinstance(one, (*EDITS, *QUERIES)) and not explained for one, explained in parse(text, dialect))

@@ -12,8 +12,9 @@ from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, refuse_interval
-from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
-from ivm.wide import MULTIPLICITY, repeated, side_by_side
+from ivm.sql.terms import VARIABLE, Atom, Call, Define, Rule, Term, Typed, Var, substitute, variables
+from ivm.sql.types import BIGINT, INTERVAL
+from ivm.wide import MULTIPLICITY, as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Finished(NamedTuple):
     weighs: bool
     columns: list[tuple[str, Typed]]
     notes: list[str]
+    costs: list[str]  # those of the notes that say what an edit costs beyond its change
     wide: tuple[str, ...] = ()  # the relations that have the columns, if one cannot have all of them
     keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
     texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
@@ -41,11 +43,14 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
     If the columns are too many for one relation, each of several has some of them, after those that identify a row.
     """
     shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
-    values = [*(v for _, v in rows.columns), *more]
+    values = [*(shown_time(v) for _, v in rows.columns), *more]
     identity = [] if len(values) <= KEYS_MAX else builder.identity(rows.body)
     if not 0 < len(identity) < KEYS_MAX or not builder.determines(rows.body, [v.term for v in identity]):
-        found = _finish(builder, rows.body, name, list(zip(shown, values, strict=True)))
-        return found._replace(columns=found.columns[: len(rows.columns)])
+        encoded = any(is_encoded(str(v.type)) for _, v in rows.columns)
+        own = builder.helper() if encoded else name
+        found = _finish(builder, rows.body, own, list(zip(shown, values, strict=True)))
+        columns = typed(found.columns[: len(rows.columns)], rows)
+        return found._replace(columns=columns, wide=(own,) * encoded, texts=(found.text,) * encoded)
     base, parts, texts, columns = [*builder.rules], list[str](), list[str](), list[tuple[str, Typed]]()
     keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
     size, added, weighs = KEYS_MAX - len(keys), list[Rule](), bool(rows.body.weights)
@@ -57,8 +62,21 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
         texts.append(builder.text())
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]
-    notes = [*builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
-    return Finished(builder.text(), weighs, columns[: len(rows.columns)], notes, tuple(parts), len(keys), tuple(texts))
+    notes = [*builder.costs, *builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
+    columns = typed(columns[: len(rows.columns)], rows)
+    return Finished(builder.text(), weighs, columns, notes, builder.costs, tuple(parts), len(keys), tuple(texts))
+
+
+def typed(columns: list[tuple[str, Typed]], rows: Rows) -> list[tuple[str, Typed]]:
+    """Return columns with the types of a query's rows."""
+    return [(n, v._replace(type=own.type)) for (n, v), (_, own) in zip(columns, rows.columns, strict=True)]
+
+
+def shown_time(value: Typed) -> Typed:
+    """Return the time between two timestamps in microseconds, and any other value as it is."""
+    if value.type == INTERVAL and isinstance(value.term, Call) and value.term.name == "elapsed":
+        return Typed(value.term.args[0], BIGINT, value.nullable)
+    return value
 
 
 def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
@@ -95,7 +113,7 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
     else:
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
-    return Finished(builder.text(), weighs, columns, builder.notes)
+    return Finished(builder.text(), weighs, columns, [*builder.costs, *builder.notes], builder.costs)
 
 
 def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
@@ -130,7 +148,8 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
         table = repeated(table)
     if rows.order:
         table = _sorted(table, width, rows.order)
-    table = table.select(list(range(width))).rename_columns([n for n, _ in rows.columns])
+    table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
+    table = table.rename_columns([n for n, _ in rows.columns])
     return Answer(table, time.perf_counter() - started)
 
 

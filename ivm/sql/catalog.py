@@ -19,7 +19,7 @@ from sqlglot import exp
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import ONE, Column, Table
-from ivm.sql.types import SqlType, type_of_store
+from ivm.sql.types import parsed, type_of_store
 from ivm.wide import CATALOG
 
 
@@ -74,14 +74,14 @@ class Catalog:
     def columns(self, name: str) -> list[Column]:
         """Return the columns of a stored table or kept view in the order in which SQL shows them."""
         if name in self.kept:
-            return [Column(n, _parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
+            return [Column(n, parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
         schema = self.source[name].info.schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
             text = str(column.type)
             own = given.get(column.name)
-            type_ = _parsed(own["type"]) if own else type_of_store(text)
+            type_ = parsed(own["type"]) if own else type_of_store(text)
             found.append(Column(column.name, type_, text.endswith("?")))
         return found
 
@@ -116,10 +116,3 @@ def _find(name: str, names: Any) -> str | None:
     if name in names:
         return name
     return next((one for one in names if one.lower() == name.lower()), None)
-
-
-def _parsed(text: str) -> SqlType:
-    if text.startswith("DECIMAL("):
-        precision, scale = text[8:-1].split(",")
-        return SqlType("DECIMAL", int(precision), int(scale))
-    return SqlType(text)

@@ -30,6 +30,8 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     own = value.type
     if own == type_:
         return value
+    if own.element != type_.element:
+        raise SqlError(f"{own} is not converted to {type_}", node)
     if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
         return value._replace(type=type_)
     return Typed(_conversion(value.term, own, type_, node), type_, value.nullable)

@@ -124,6 +124,8 @@ def _moment(value: object, type_: SqlType) -> Value:
         if found.tzinfo is not None:
             found = (found - (found.utcoffset() or timedelta())).replace(tzinfo=None)
         return found.date() if type_ == DATE else found
+    if isinstance(value, time) and type_ == TIME:
+        return value
     if isinstance(value, datetime):
         return value.date() if type_ == DATE else value.time() if type_ == TIME else value
     if isinstance(value, date) and type_ != TIME:

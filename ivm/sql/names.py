@@ -83,6 +83,8 @@ def text(node: exp.Expr) -> str:
         case exp.If():
             parts = [node.this, node.args.get("true"), node.args.get("false")]
             return f'"if"({", ".join(text(p) for p in parts if p is not None)})'
+        case exp.Anonymous() if node.name == "quotient":
+            return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
             return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
         case exp.Func():

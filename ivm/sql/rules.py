@@ -108,7 +108,8 @@ class Builder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rules: list[Rule] = []
-        self.notes: list[str] = []  # what keeping the view costs beyond its change
+        self.costs: list[str] = []  # what an edit costs beyond its change
+        self.notes: list[str] = []
         self.uses_one = False
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}
@@ -161,6 +162,18 @@ class Builder:
         """Add an atom that holds once to a body."""
         self.uses_one = True
         body.literals.append(Atom(ONE, (None,)))
+
+    def numbers(self, first: int, last: int) -> Table:
+        """Return a helper view of the whole numbers from one to another, by a view that reads itself."""
+        name, one, number, after = self.helper(), *(self.variable(BIGINT, False).term for _ in range(3))
+        assert isinstance(number, Var) and isinstance(after, Var)
+        self.uses_one = True
+        self.emit(
+            Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(first, "int64"))))))
+        )
+        more = (Test(Call("<", (number, Lit(last, "int64")))), Define(after, Call("+", (number, Lit(1, "int64")))))
+        self.emit(Rule((Atom(name, (after,)),), (Atom(name, (number,)), *more)))
+        return Table(name, (Column("n", BIGINT, False),), (0,))
 
     def define(self, body: Body, value: Typed) -> Typed:
         """Return a variable with the value of a term, which the body defines if it is not a variable already."""

@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -13,11 +14,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, RangeError, RuleError
+from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, SqlSyntaxError, counted
+from ivm.sql.functions.scalar import QUOTIENT
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -53,7 +55,13 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
 
 
 def _read(node: exp.Expr, dialect: str) -> exp.Expr:
-    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
+
+    `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
+    """
+    for one in [*node.find_all(exp.Div)]:
+        if one.args.get("typed"):
+            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node
@@ -139,9 +147,15 @@ class Statements:
     def __init__(self, host: Host, version: int | str | None = None, inside: Transaction | None = None) -> None:
         self.host, self.version, self.inside = host, version, inside
         self.open: Transaction | None = None  # begun by BEGIN
+        self.strict = False
 
-    def run(self, text: str, parameters: Parameters = None, dialect: str = "duckdb") -> Answer | None:
+    def run(
+        self, text: str, parameters: Parameters = None, dialect: str = "duckdb", incremental: str = "auto"
+    ) -> Answer | None:
         """Run the statements of a text; return the answer of the last, if it has one."""
+        if incremental not in ("auto", "strict"):
+            raise OptionError(f"incremental={incremental!r}: it is 'auto' or 'strict'")
+        self.strict = incremental == "strict"
         found: Answer | None = None
         for node, explained in parse(text, dialect, parameters):
             try:
@@ -196,7 +210,7 @@ class Statements:
         return None
 
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
-        return {exp.Create: views.create, exp.Drop: tables.drop, exp.Alter: tables.alter}
+        return {exp.Create: partial(views.create, strict=self.strict), exp.Drop: tables.drop, exp.Alter: tables.alter}
 
     def _reader(self) -> Reader:
         return Reader(self.host, self.version, self.inside or self.open)

@@ -22,13 +22,16 @@ FLOATS = ("FLOAT", "DOUBLE")
 
 
 class SqlType(NamedTuple):
-    """A type by its name, with the precision and scale of a decimal."""
+    """A type by its name, with the precision and scale of a decimal; `element` is the type of a list's values."""
 
     name: str
     precision: int = 0
     scale: int = 0
+    element: "SqlType | None" = None
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.element}[]"
         return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
 
     @property
@@ -65,6 +68,7 @@ _STORE = {
     "FLOAT": "float64",
     "DOUBLE": "float64",
     "VARCHAR": "string",
+    "LIST": "string",
     "BOOLEAN": "bool",
     "DATE": "date",
     "TIME": "time",
@@ -100,6 +104,25 @@ def sql_type(node: exp.DataType) -> SqlType:
         return SqlType(_NAMES[node.this])
     shown = node.sql(dialect="duckdb")
     raise SqlError(f"columns of type {shown} are not stored; there are numbers, texts, dates, times and BOOLEAN", node)
+
+
+def list_of(element: SqlType) -> SqlType:
+    """Return the type of a list, which is kept as a text: its values as JSON, without the brackets around them."""
+    return SqlType("LIST", element=element)
+
+
+def parsed(text: str) -> SqlType:
+    """Return the type that `str` shows.
+
+    >>> parsed("DECIMAL(8,2)[]").element
+    SqlType(name='DECIMAL', precision=8, scale=2, element=None)
+    """
+    if text.endswith("[]"):
+        return list_of(parsed(text.removesuffix("[]")))
+    if text.startswith("DECIMAL("):
+        precision, scale = text[8:-1].split(",")
+        return SqlType("DECIMAL", int(precision), int(scale))
+    return SqlType(text)
 
 
 def type_of_store(text: str) -> SqlType:

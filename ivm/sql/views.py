@@ -26,8 +26,8 @@ from ivm.wide import CATALOG
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
 
-def create(host: Host, node: exp.Create) -> None:
-    """CREATE TABLE, VIEW or MATERIALIZED VIEW."""
+def create(host: Host, node: exp.Create, strict: bool = False) -> None:
+    """CREATE TABLE, VIEW or MATERIALIZED VIEW; if `strict`, refuse a view whose edits cost more than their change."""
     kind, target = (node.args.get("kind") or "").upper(), node.this
     if kind == "INDEX":
         if node.args.get("unique"):
@@ -44,7 +44,7 @@ def create(host: Host, node: exp.Create) -> None:
         return
     columns = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
     if kept:
-        _kept(host, name, columns, node)
+        _kept(host, name, columns, node, strict)
     else:
         _expanded(host, name, columns, node)
 
@@ -110,7 +110,7 @@ def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
     raise SqlError(f"{own or name} exists already: {remedy}", node)
 
 
-def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
+def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: bool) -> None:
     """Install the rules of a kept view, and fill it."""
     with host.store.transaction("sql") as first:
         if "sql:one" not in first:
@@ -127,6 +127,8 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
                 raise SqlError(f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}", node)
             names[: len(columns)] = columns
     finished = finish(queries.builder, rows, name, names)
+    if strict and finished.costs:
+        raise SqlError(f"{name}: {finished.costs[0]}; incremental='strict' keeps no such view, and 'auto' does", node)
     shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]
     saved = {
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown, "weighs": finished.weighs,

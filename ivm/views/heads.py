@@ -26,7 +26,7 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Batch, Codes, Encoder, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Choice, Filter, Plan, compared
 from ivm.views.exact_sum import parts_of
-from ivm.views.layouts import ALONE, COUNT, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
+from ivm.views.layouts import ALONE, COUNT, FALLING, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
 from pagestore.host import ADD, INSERT, WORD_MIN, Edits, one_batch
 
 Node = Term | Filter
@@ -58,16 +58,30 @@ class Head:
         return plain and not self._steps and self._copies == [list(range(len(self._plan.columns)))]
 
     @cached_property
-    def copies(self) -> list[tuple[str, bool, list[int]]]:
-        """For each head, its predicate, whether its rows are counted, and the columns of a binding that it copies.
+    def copies(self) -> list[tuple[str, str, list[int]]]:
+        """For each head, the tree that bindings edit, how (PLAIN, SUPPORT, SUM or FALLING), and the columns they copy.
 
         Empty if some head does more; the plan's `sure` filters are applied before, if it scans a relation.
         """
         steps = self._late_steps if self._plan.is_scan else self._steps
-        if steps or not all(self._copies):
-            return []
-        names = [head.predicate for head in self._rule.heads]
-        return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
+        found = [self._copying(number) for number in range(len(self._rule.heads))]
+        return [] if steps or not all(columns for _, _, columns in found) else found
+
+    def _copying(self, number: int) -> tuple[str, str, list[int]]:
+        """Return what `copies` has of a head; without columns if it does more."""
+        rule, head = self._rule, self._rule.heads[number]
+        layout, copied = self._layouts[head.predicate], self._copies[number]
+        if copied or not rule.aggregates or rule.refuses:
+            return head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, copied
+        aggregate, name, how = rule.aggregates[number], head.predicate, SUM
+        terms: Sequence[Term] = ()
+        if layout.kind == SUM and not layout.fold and aggregate.op != PARTED and aggregate.argument:
+            terms = (*head.args, aggregate.argument)
+        elif layout.fold and layout.fold.is_first:
+            group, name = group_of(head, aggregate), layout.fold.state.name
+            terms, how = (*group, *value_of(aggregate, group)), FALLING if layout.fold.state.falling else SUPPORT
+        names = [term.name for term in terms if isinstance(term, Var) and term.name in self._plan.columns]
+        return name, how, [self._plan.columns.index(n) for n in names] if len(names) == len(terms) else []
 
     def edits(
         self, delta: Delta, encode: Encoder, times: np.ndarray | None = None

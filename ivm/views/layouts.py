@@ -188,6 +188,14 @@ class Fold(NamedTuple):
         return most
 
     @property
+    def is_first(self) -> bool:
+        """Whether the only row of a group has the value of the first record in it, as a least value or a complement."""
+        state = self.state
+        serves = state.ops == ("min",) or (state.ops == ("max",) and state.falling)
+        several = self.numbered or self.between or self.order or self.absent is not None
+        return serves and self.grouped and state.kind == VALUES and state.values == 1 and not (several or state.texts)
+
+    @property
     def is_text_ordered(self) -> bool:
         """Whether the order of texts matters, which is not that of their words."""
         return bool(self.state.texts) and self.op not in ("count_distinct", "concat")
@@ -267,6 +275,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
 
 
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
+FALLING = "falling"  # of values whose complements are counted (views/heads.py)
 RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)
 
 

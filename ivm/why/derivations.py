@@ -30,6 +30,7 @@ from ivm.lang.ir import (
     Type,
     Var,
     as_read,
+    atoms,
     marked,
     show,
     show_name,
@@ -38,6 +39,7 @@ from ivm.lang.ir import (
     writes,
 )
 from ivm.lang.program import NOTHING, Program
+from ivm.plan.rewrite.disjunctions import fold_bodies
 from ivm.question import answer, understand
 from ivm.wide import MULTIPLICITY
 from pagestore.host import EphemeralTransaction, Snapshot
@@ -85,11 +87,12 @@ class Step(NamedTuple):
 
 
 def written(installed: Installed, source: Snapshot | EphemeralTransaction) -> Program:
-    """Return the installed rules as they are before any rewriting for evaluation."""
+    """Return the installed rules as they are before any rewriting for evaluation, but without views that it omits."""
     found = NOTHING
     for block in installed.blocks:
         relations = Relations(source, opening=True)
-        found = found.including(compile(block.text, found, block.name, relations, block.rewrites.columns))
+        part = compile(block.text, found, block.name, relations, block.rewrites.columns)
+        found = found.including(fold_bodies(part) if block.rewrites.scans else part)
     return found
 
 
@@ -148,15 +151,16 @@ class Derivations:
         """Return for each fact the bodies of all bindings of its group; if `decided`, of those that have its result."""
         results = results_of(rule) - ({decided.result} if decided else set())
         places = [i for i, term in enumerate(head.terms) if term not in results]
-        (disjunct,) = rule.body
-        body: Body = disjunct
-        if decided and decided.argument:
-            body = (*disjunct, Compare("=", decided.argument, decided.result))
         rows = [tuple(fact.row[i] for i in places) for fact in facts]
-        found: list[list[Body]] = [[] for _ in facts]
-        for number, values in self.bindings(body, rule.types, [head.terms[i] for i in places], rows):
-            found[number].append(with_values(disjunct, values, rule.types))
-        return found
+        found: list[dict[tuple[Literal, ...], Body]] = [{} for _ in facts]  # by its atoms: a binding counts once
+        for disjunct in rule.body:
+            body: Body = disjunct
+            if decided and decided.argument:
+                body = (*disjunct, Compare("=", decided.argument, decided.result))
+            for number, values in self.bindings(body, rule.types, [head.terms[i] for i in places], rows):
+                bound = with_values(disjunct, values, rule.types)
+                found[number].setdefault(bound if len(rule.body) == 1 else (*atoms(bound),), bound)
+        return [[*bodies.values()] for bodies in found]
 
     def present(self, facts: Iterable[Fact]) -> set[Fact]:
         """Return those of some facts that hold; those of one predicate are looked up together."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pagestore.printable import printable
 from pagestore.runtime.lazy import pyarrow as pa
 
 ROWS_SHOWN = 10  # in HTML
@@ -78,8 +79,13 @@ def html_table(
     >>> html_table("r", [("x", "")], [(1,)], 2)
     '<table><caption>r</caption><tr><th>x</th></tr><tr><td>1</td></tr></table>... and 2 more rows'
     """
-    notes = {name: f"<br><small>{escape(note)}</small>" if note else "" for name, note in head}
-    names = "".join(f"<th>{escape(name)}{note}</th>" for name, note in notes.items())
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>" for row in rows)
+    notes = {name: f"<br><small>{_safe(note)}</small>" if note else "" for name, note in head}
+    names = "".join(f"<th>{_safe(name)}{note}</th>" for name, note in notes.items())
+    body = "".join("<tr>" + "".join(f"<td>{_safe(str(value))}</td>" for value in row) + "</tr>" for row in rows)
     left = f"... and {more:,} more {things}" if more > 0 else ""
-    return f"<table><caption>{escape(caption)}</caption><tr>{names}</tr>{body}</table>{left}"
+    return f"<table><caption>{_safe(caption)}</caption><tr>{names}</tr>{body}</table>{left}"
+
+
+def _safe(value: object) -> str:
+    """Return a value as text of a page, without markup, control characters, or those that turn its direction."""
+    return escape(printable(str(value)))

@@ -481,7 +481,10 @@ def begin_transaction(
 
 def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
     """Return the trees that a transaction begins with: those of a version, and those of all texts."""
-    return {**version.trees, **{number: state.system[number] for number in TEXT_TREES}}
+    trees, system = version.trees.copy(), state.system
+    for number in TEXT_TREES:
+        trees[number] = system[number]
+    return trees
 
 
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:

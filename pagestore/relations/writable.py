@@ -267,7 +267,7 @@ class WritableRelation(Relation):
         return np.array([out[column.name] for column in schema.stored[: len(columns)]])
 
     def _edit(self, action: int, rows: Any) -> None:
-        batches = arrow_batches(rows)
+        batches = None if isinstance(rows, list) else arrow_batches(rows)
         if batches is None:
             self._edit_words(action, self.encode(rows))
             return
@@ -280,7 +280,9 @@ class WritableRelation(Relation):
     def _edit_words(self, action: int, words: np.ndarray) -> None:
         if self.info.bag:
             action, words = ADD, counted(words)
-        self._source.edit(self.info, np.full(words.shape[1], action), words)
+        actions = np.empty(words.shape[1], np.int64)
+        actions.fill(action)
+        self._source.edit(self.info, actions, words)
 
 
 def _refuse(problems: list[PagestoreError], lengths: dict[str, int]) -> None:

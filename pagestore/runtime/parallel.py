@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from threading import local
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,17 +15,57 @@ THREADS_MAX = 1 << 10  # so high that no task waits for a free thread: tasks may
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """Run tasks at the same time, the first in this thread, the others in pooled ones; return their results in order.
 
-    Wait for all tasks even if one raises; then raise its exception.
+    Wait for all tasks even if one raises, or a signal interrupts this thread, which makes `refuse_stopped` raise in the
+    others; then raise the exception.
 
     >>> together([lambda: 1, lambda: 2])
     [1, 2]
     """
-    others = [_pool().submit(task) for task in tasks[1:]]
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    group = _Group(getattr(_here, "group", None))
+    others = [_pool().submit(group.run, task) for task in tasks[1:]]
     try:
         return [tasks[0](), *(other.result() for other in others)]
+    except BaseException:
+        group.stopped = True
+        raise
     finally:
-        if others:
-            wait(others)
+        wait(others)
+
+
+class Stopped(Exception):
+    """Another task of the same group has failed, so the result of this one is not wanted."""
+
+
+def refuse_stopped() -> None:
+    """Raise Stopped if this thread runs a task of `together` of which another one has failed. O(1).
+
+    To be called by what may take long, such as between two batches of a kernel.
+    """
+    group: _Group | None = getattr(_here, "group", None)
+    while group is not None:
+        if group.stopped:
+            raise Stopped
+        group = group.before
+
+
+class _Group:
+    """The tasks that run at the same time; `before` is the group of the task that started them."""
+
+    def __init__(self, before: "_Group | None") -> None:
+        self.stopped, self.before = False, before
+
+    def run(self, task: Callable[[], T]) -> T:
+        """Run a task in a pooled thread."""
+        _here.group = self
+        try:
+            return task()
+        finally:
+            _here.group = None
+
+
+_here = local()  # its `group` is that of the task that the thread runs
 
 
 @cache

@@ -246,8 +246,8 @@ class File:
 
         Raise LockedError for an exclusive lock if the file is open for reading.
         """
-        self._check()
         if kind == EXCLUSIVE and not self.writable:
+            self._check()
             raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
         try:
             self._control(fcntl.F_OFD_SETLK, kind, at, count)
@@ -275,7 +275,8 @@ class File:
 
     def _control(self, command: int, kind: int, at: int, count: int) -> bytes:
         """Call the system for a byte lock."""
-        self._check()
+        if self._forked or self._fd < 0:
+            self._check()
         assert self._locks
         try:
             return fcntl.fcntl(self._locks, command, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))

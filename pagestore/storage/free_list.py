@@ -129,7 +129,8 @@ class FreeList:
         Pages freed since the lists were updated mostly leave `removed`, so they count only if they are many.
         """
         freed = len(self._freed)
-        return max(self._words[0] + self._words[self._half] - freed, freed) > 256 + 4 * isqrt(len(self))
+        most = max(self._words[0] + self._words[self._half] - freed, freed)
+        return most > 256 and most > 256 + 4 * isqrt(len(self))
 
     def changed(self) -> int:
         """Return an upper bound of the number of pages of the difference."""

@@ -19,6 +19,7 @@ from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.records import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
+FEW_PAGES = 32  # a list of no more is looked through one by one, since that is faster than calls of numpy
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 LAY_OUT = TypedKernel(lay_out, Words, int, int, int, int, Words, Words, int)
@@ -218,8 +219,14 @@ def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
     >>> extents_of([3, 4, 5, 9])
     [3, 3, 9, 1]
     """
-    if not len(pages):
-        return []
+    if len(pages) <= FEW_PAGES:
+        few: list[int] = []
+        for page in map(int, pages):
+            if few and page == few[-2] + few[-1]:
+                few[-1] += 1
+            else:
+                few += page, 1
+        return few
     array = np.asarray(pages, np.int64)
     starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
     counts = np.diff(starts, append=len(array))

@@ -93,7 +93,8 @@ NO_ORIGIN = -1
 POOL_PAGES = 64  # free pages allocated at once: few, so that pages in front that were just freed are soon reused
 REUSE_PAGES = 64  # with this many released pages, a transaction reuses them
 AHEAD_PAGES = 8  # pages allocated beyond the request, so that not every small transaction has to allocate
-SPARE_PAGES = 64  # allocated pages at the end of the file that may be kept for the next transaction
+FEW_DEAD = 16  # replaced pages that are recorded one by one, since that is faster than calls of numpy
+SPARE_PAGES = 96  # allocated pages at the end of the file that may be kept for the next transaction
 
 
 class Mark(NamedTuple):
@@ -145,7 +146,7 @@ class Pager:
     def at_hand(self, least: int, most: int) -> np.ndarray:
         """Return `least` to `most` pages for a kernel; the caller reports to `took` how many it has written."""
         if self._position + least > len(self._pool):
-            self._refill(least)
+            self._refill(min(2 * least, most))
         return self._pool[self._position : self._position + most]
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
@@ -186,7 +187,7 @@ class Pager:
 
     def page_writer(self, top: int) -> np.ndarray:
         """Return the page writer for pages below `top`; CLOSED if the file does not hold them."""
-        return self.mapping.file.page_writer if top <= len(self.pages.seen) else CLOSED
+        return self.mapping.file.page_writer if top <= len(self.mapping.pages.seen) else CLOSED
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
         """Note that a kernel has written pages ids[:written] from an arena; write the others of ids, like `write`."""
@@ -201,7 +202,10 @@ class Pager:
         """
         self._position += written
         self.mapping.file.wrote(ids[:written])
-        self._bury(dead, oldest, newest)
+        if newest >= self.version or oldest <= self.origin:
+            self._bury(dead, oldest, newest)
+        else:
+            self.retired.frombytes(dead.tobytes())
 
     def release(self, ids: np.ndarray) -> None:
         """Give back pages that were reserved in this transaction. O(1) for those reserved last."""
@@ -216,6 +220,15 @@ class Pager:
 
     def retire(self, dead: np.ndarray) -> None:
         """Record pages that this transaction replaced, as rows (page, birth) int64[n, 2]. O(n)."""
+        if len(dead) <= FEW_DEAD:
+            few: list[int] = []
+            for page, birth in dead.tolist():
+                if not self.origin < birth < self.version:
+                    break
+                few += self.lineage, page, birth
+            else:
+                self.retired.extend(few)
+                return
         if len(dead):
             rows, births = np.empty((len(dead), 3), np.int64), dead[:, 1]
             rows[:, 0], rows[:, 1:] = self.lineage, dead
@@ -251,9 +264,14 @@ class Pager:
 
     def reserve_run(self, words: int) -> Run:
         """Reserve consecutive pages for a record of `words` words."""
-        n = run_pages(words, self.pages.page_words)
+        n = run_pages(words, self.mapping.pages.page_words)
         if n == 1:
-            return Run(int(self.reserve(1)[0]), words)
+            at = self._position
+            if at == len(self._pool):
+                self._refill(1)
+                at = self._position
+            self._position = at + 1
+            return Run(int(self._pool[at]), words)
         return Run(int(self.reserve_consecutive(n)[0]), words)
 
     def next_run(self) -> int:
@@ -313,13 +331,18 @@ class Pager:
 
     def taken(self) -> int:
         """Return how many pages were handed out, an upper bound of those that the transaction keeps."""
-        return sum(map(len, self._consumed)) + self._position - self._start
+        before = sum(map(len, self._consumed)) if self._consumed else 0
+        return before + self._position - self._start
 
     def hand_over(self) -> np.ndarray:
         """Return the pages that the transaction keeps, and forget them."""
-        self._close_segment()
-        kept = self._kept()
-        self._forget()
+        if self._consumed or self._released:
+            self._close_segment()
+            kept = self._kept()
+        else:  # mostly all pages are of one pool
+            kept = self._pool[self._start : self._position]
+            self._start = self._position
+        self._consumed, self._released, self._marks = [], [], 0
         return kept
 
     def retract(self) -> None:
@@ -365,6 +388,3 @@ class Pager:
         if self._position > self._start:
             self._consumed.append(self._pool[self._start : self._position])
             self._start = self._position
-
-    def _forget(self) -> None:
-        self._consumed, self._released, self._marks = [], [], 0

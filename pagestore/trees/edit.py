@@ -10,8 +10,7 @@ Edit queues: a few edits of several groups of trees, flushed within one call of 
 
     queues.clear()
     queues.wait(0, actions, rows)
-    with txn.flushing(queues) as room:
-        HOST.call(*room)                a kernel of the host, which flushes one queue after the other
+    txn.flush(queues, HOST.call)        a kernel of the host flushes one queue after the other
     queues.changes(0)                   what changed in the first tree
 
 Python takes longer between two calls of kernels than the calls take. See kernels/edit_groups.py.
@@ -81,6 +80,7 @@ ARENA_PAGES_MAX = 512
 PART_EDITS = 1 << 11  # edits that are worth a thread of their own; half a millisecond of work
 APPENDED = 1 << 13  # edits; fewer are appended faster page by page than by a bulk load
 PAGE_EDITS = 16  # edits that take as long as reading, making and writing a page
+WHOLE_RUN = Part(WHOLE, 0, ALL)
 ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
@@ -145,17 +145,17 @@ def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
     """Apply edits like `apply_indexed` by one kernel call; return None, changing nothing, if its room is too small."""
-    page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
+    pages, room, (columns, n) = pager.pages, scratch(), edits.shape
     _, heights, counts, specs = zip(*trees, strict=True)
-    reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
+    reserve = k_apply.reserve_of(max(heights), n, columns, pages.page_words)
     wanted = len(trees) * (2 * n + reserve)
-    room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
+    room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     done = APPLY.call(
-        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), pager.pages,
+        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), pages,
         IndexedTrees(_rows_of(trees), places, fold_array(specs[0])), Batch(actions, edits, visible),
-        Part(WHOLE, 0, ALL), output, deltas, room.tallies, room.room, room.reordering,
+        WHOLE_RUN, output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     if done < len(trees):
         pager.release(ids)
@@ -168,8 +168,10 @@ def _apply_few(
     pager.wrote(room.arena, ids[:made], written[0])
     pager.release(ids[made:])
     pager.retire(room.dead[:replaced])
-    widths = [1 + spec.columns for spec in specs]
-    changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
+    changes = [
+        (delta[0, :m], delta[1 : 1 + spec.keys + spec.values, :m])
+        for delta, m, spec in zip(deltas, changed, specs, strict=True)
+    ]
     return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
 
 
@@ -349,8 +351,10 @@ def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[n
     (array([0, 1]), array([[3, 7]]))
     """
     n, keys = len(actions), spec.keys
+    if n < 2:
+        return actions, edits
     edits = _own(edits)
-    if n < 2 or ASCENDS.call(edits[:keys]):
+    if ASCENDS.call(edits[:keys]):
         return actions, edits
     given = keys, spec.columns, _own(actions), edits
     room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
@@ -375,7 +379,7 @@ def one_batch(parts: Sequence[Edits]) -> Edits:
     return np.concatenate([actions for actions, _ in parts]), np.concatenate([rows for _, rows in parts], axis=1)
 
 
-PAGES, PAGES_MAX = 64, 256  # pages that all queues together may write in a first call: at least, at most
+PAGES, PAGES_MAX = 32, 256  # pages that all queues together may write in a first call: at least, at most
 PAGES_AGAIN = 1024  # ... in a second call, if they were too few
 MOST = 4000  # edits in a queue
 MANY, SHORTER = 24, 8  # queues of more trees hold one in SHORTER of these
@@ -426,6 +430,8 @@ class EditQueues:
         self._asked = PAGES_AGAIN, self._columns, folds, 2 * most
         moving, order = np.empty((2, width, 2 * most), np.int64), np.empty(4 * most, np.int64)
         self._reordering = Reordering(moving, order, np.empty(2 * most, bool))
+        self._working: FlushRoom | None = None
+        self._written = 0  # pages that the last call wrote
 
     def clear(self) -> None:
         """Empty all queues."""
@@ -444,7 +450,8 @@ class EditQueues:
 
         With `again` it continues with the edits that an earlier call left, and has more pages.
         """
-        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
+        least, most = min(PAGES_MAX, max(PAGES, 2 * self._written)), PAGES_MAX
+        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(least, most)
         try:
             page_writer = pager.make_room(int(ids[-1]) + 1)
         except OSError as error:
@@ -452,7 +459,7 @@ class EditQueues:
             if error.errno not in FULL or not len(ids):
                 raise
             page_writer = pager.make_room(int(ids[-1]) + 1)  # on a full disk, with the pages that the file has
-        pages, room = pager.pages, scratch()  # the map, now that it holds the pages
+        pages, room = pager.mapping.pages, scratch()  # the map, now that it holds the pages
         room.fit(pages.page_words, *self._asked)
         if not again:
             self.trees = trees
@@ -462,16 +469,19 @@ class EditQueues:
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left, self._ids = (), ids  # no trees until the kernel has returned
         accounts = PageAccounts(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
-        working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
-        return pages, accounts, self._queues, working, apply_indexed_at.address()
+        if self._working is None or self._working.arena is not room.arena or self._working.room is not room.room:
+            self._working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
+        return pages, accounts, self._queues, self._working, apply_indexed_at.address()
 
     def end(self, pager: StorePager) -> Sequence[Tree]:
         """Report to the pager which pages the kernel took, and return the trees that it left."""
         written, gone, oldest, newest = self._taken.tolist()
+        self._written = written
         pager.took(self._ids, written, self._retired[:gone], oldest, newest)
         tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
         self._changed, self._gained = tallies[DELTA], tallies[GAIN]
-        self._left = [*map(Tree, roots, heights, map(add, map(_COUNT, self.trees), self._gained), self._specs)]
+        counts = map(add, map(_COUNT, self.trees), self._gained)
+        self._left = [*map(_tree, zip(roots, heights, counts, self._specs, strict=True))]
         return self._left
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
@@ -491,4 +501,5 @@ class EditQueues:
 
 
 NOTHING = np.array([0, 0, ALL, 0])  # `taken` before a call (see kernels/flush_queue.py)
+_tree = partial(tuple.__new__, Tree)  # skips the constructor, which Python would run for each
 _PLACE, _COUNT = attrgetter("pointer", "height"), attrgetter("count")

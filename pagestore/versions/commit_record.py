@@ -66,7 +66,10 @@ class Commit:
             *self.recent.buffer_info(), *self.dead.buffer_info(), *self.written.buffer_info(),
             *self.added.buffer_info(), *self.removed.buffer_info(),
         ))  # fmt: skip
-        put_text(said, self.message.encode())
+        if self.message:
+            put_text(said, self.message.encode())
+        else:
+            said.append(0)
         return said
 
     def encode(self) -> WordList:
@@ -80,7 +83,8 @@ class Commit:
         lists = (
             self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
         )  # fmt: skip
-        return HEAD + len(lists) + sum(map(len, lists)) + 1 + -(-len(self.message.encode()) // 8)
+        text = -(-len(self.message.encode()) // 8) if self.message else 0
+        return HEAD + len(WIDTHS) + sum(map(len, lists)) + 1 + text
 
     @classmethod
     def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
@@ -139,7 +143,8 @@ def is_time(timestamp: int) -> bool:
 
 def time_now(after: int = -1) -> int:
     """Return microseconds since 1970 by the machine's clock, but later than `after` and before TIME_END."""
-    return min(max(time.time_ns() // 1000, after + 1), TIME_END - 1)
+    now = time.time_ns() // 1000
+    return now if after < now < TIME_END else min(max(now, after + 1), TIME_END - 1)
 
 
 def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:

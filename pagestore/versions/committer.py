@@ -43,7 +43,7 @@ from pagestore.storage.records import SETTINGS as SETTINGS_RUN
 from pagestore.trees.kernels.edit import reserve_of
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
-from pagestore.versions.catalog import Catalog, Settings
+from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
 from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
@@ -100,6 +100,7 @@ class Committer:
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
+        self._arrays: list[np.ndarray] = []  # room for writing a record
         self._look = 0.0  # when to check next that the file is in its place
         self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
         self.is_ready = locked  # whether the state was read while no other process could write
@@ -130,10 +131,11 @@ class Committer:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        if not self._pager_current or sum(map(len, self._group)) > GROUP_PAGES:
+        if not self._pager_current or (self._group and sum(map(len, self._group)) > GROUP_PAGES):
             self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
-            self.check()
+            if self._failure or self.poison or self.pager.poison:
+                self.check()
             now = time.monotonic()
             if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
@@ -150,7 +152,7 @@ class Committer:
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        if cause := self.cause:
+        if cause := self._failure or self.poison or self.pager.poison:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     @property
@@ -207,11 +209,12 @@ class Committer:
             self._slotted, self._durable = state, made
             self.completed += 1
             space.reuse_pending(freed)
-            self.locks.unlock(going)
+            if going:
+                self.locks.unlock(going)
             if self._synced and self.sync != "off":
                 self._synced.add(state.sequence)
             if self._file_lock:
-                self._file_lock.busy = not self.is_complete
+                self._file_lock.busy = made != self.made
 
     def check_failure(self) -> None:
         """Raise PoisonedError if a sync has failed."""
@@ -225,24 +228,18 @@ class Committer:
         version = state.last_version + 1
         catalog = self._write_catalog(draft)
         timestamp = time_now(state.commit.timestamp)
-        own = {**trees}
-        system = {**state.system, **{number: own.pop(number) for number in TEXT_TREES}}
+        system = state.system
+        if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
+            system = {**system, **{number: trees[number] for number in TEXT_TREES}}
         record = Commit(
             self._sequence(), version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
-            draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
+            draft.next_text, catalog=catalog.run, roots=roots_of(trees, TEXT_TREES), message=draft.message,
         )  # fmt: skip
-        doomed: list[Entry] = []
-        try:
-            doomed = self.locks.lock(excess_versions(state, self.mapping.pages, branch), parent)
-            try:
-                reclaim = self.plan(doomed)
-            except CorruptionError:  # versions that lead to a damaged page are kept; `check` names them
-                doomed = [entry for entry in doomed if self._readable(entry)]
-                reclaim = self.plan(doomed)
-            run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
-        except BaseException:
-            self.locks.unlock({entry.version for entry in doomed})
-            raise
+        excess = excess_versions(state, self.mapping.pages, branch)
+        if excess:
+            run = self._publish_dropping(excess, parent, record, system)
+        else:
+            run = self._publish(record, system, {**state.heads}, state.settings)
         if self.sync == "off":
             try:
                 self._complete()
@@ -250,6 +247,21 @@ class Committer:
                 self._give_up(error)
                 raise
         return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
+
+    def _publish_dropping(self, excess: Sequence[Entry], parent: int, record: Commit, system: dict[int, Tree]) -> Run:
+        """Publish a commit that drops those of some versions that nobody reads."""
+        state, doomed = self.state, list[Entry]()
+        try:
+            doomed = self.locks.lock(excess, parent)
+            try:
+                reclaim = self.plan(doomed)
+            except CorruptionError:  # versions that lead to a damaged page are kept; `check` names them
+                doomed = [entry for entry in doomed if self._readable(entry)]
+                reclaim = self.plan(doomed)
+            return self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
+        except BaseException:
+            self.locks.unlock({entry.version for entry in doomed})
+            raise
 
     def administer(
         self,
@@ -277,7 +289,7 @@ class Committer:
         )  # fmt: skip
         reclaim = self.plan(doomed)
         reclaim.freed.extend(freed)
-        self._publish(record, dict(state.system), heads or state.heads, settings_, doomed, reclaim, shrink)
+        self._publish(record, state.system, heads or state.heads, settings_, doomed, reclaim, shrink)
         self.flush()
 
     def _sequence(self) -> int:
@@ -289,7 +301,8 @@ class Committer:
         state = self.state
         retained = state.versions.entries(self.mapping.pages) if doomed else ()
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
-        for entry in doomed:
+        simple = len(state.heads) == 1 and state.heads[MAIN_ID].origin == NO_ORIGIN
+        for entry in doomed[reclaim.drop_first(doomed) if simple else 0 :]:
             reclaim.drop(entry, state.heads[entry.branch].origin)
         if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.free_list.top):
             raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
@@ -311,26 +324,33 @@ class Committer:
         system: dict[int, Tree],
         heads: dict[int, Head],
         settings: Settings,
-        doomed: Sequence[Entry],
-        reclaim: Reclaim,
+        doomed: Sequence[Entry] = (),
+        reclaim: Reclaim | None = None,
         shrink: bool = False,
     ) -> Run:
         """Write a commit's record, by steps 1 and 2; no slot leads to it yet."""
-        pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
+        pager, space, state = self.pager, self.pager.free_list, self.state
+        freed = reclaim.freed if reclaim else empty_list()
         pager.retract()
-        self._make_room(self._room(record, doomed, reclaim))
+        room = self._room(record, doomed, reclaim.edits if reclaim else 0)
+        if pager.frugal or space.top + room + pager.spare > len(self.mapping.pages.seen):
+            self._make_room(room)
         self.poison = Interrupted("a commit was interrupted")  # until the outcome is known
         try:
-            system[DEAD.tree_id] = reclaim.finish()
+            dead_tree = reclaim.finish() if reclaim else system[DEAD.tree_id]
             if state.commit.administrative:
                 freed.extend(state.run.ids(self.mapping.pages.page_words))
             versions = state.versions.without(pager, doomed)
-            versions.spill(pager)
-            system[VERSION_TREE.tree_id] = versions.tree
+            if len(versions.recent) > RECENT_MAX:
+                versions.spill(pager)
+            if dead_tree is not system[DEAD.tree_id] or versions.tree is not system[VERSION_TREE.tree_id]:
+                system = {**system, DEAD.tree_id: dead_tree, VERSION_TREE.tree_id: versions.tree}
             record.system = state.commit.system if system == state.system else roots_of(system)
-            record.settings = self._write_settings(settings, freed)
+            same = settings is state.settings
+            record.settings = state.commit.settings if same else self._write_settings(settings, freed)
             record.dead = self._dead_rows(versions, freed)
-            space.free(freed)
+            if freed:
+                space.free(freed)
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
             run = self._write_record(record, versions, heads, kept)
@@ -371,17 +391,21 @@ class Committer:
             if spare and len(space) + len(self.pager.allocated()) < pages + spare:
                 raise
 
-    def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
-        """Return the most pages that a commit may need for its records, trees and allocations in advance."""
-        pager, versions = self.pager, self.state.versions
-        page_words = pager.pages.page_words
+    def _room(self, record: Commit, doomed: Sequence[Entry], edits: int) -> int:
+        """Return the most pages that a commit may need for its records, trees and allocations in advance.
+
+        `edits` are those of the dead tree.
+        """
+        pager, versions, page_words = self.pager, self.state.versions, self.mapping.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists of bounded length
         room = 4 * words // page_words + 18 + AHEAD_PAGES
         spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
+        if not (spilt or doomed or edits):
+            return room
         held = versions.tree.count  # records, and thus pages at most
         dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
-        for n in filter(None, (spilt, dropped, reclaim.edits)):
+        for n in filter(None, (spilt, dropped, edits)):
             room += 2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) + AHEAD_PAGES
         return room
 
@@ -418,11 +442,8 @@ class Committer:
         return catalog
 
     def _write_settings(self, settings: Settings, freed: WordList) -> Run:
-        """Write the settings if they changed; return their run."""
-        before = self.state.commit.settings
-        if settings is self.state.settings:
-            return before
-        freed.extend(before.ids(self.mapping.pages.page_words))
+        """Write settings that have changed; return their run."""
+        freed.extend(self.state.commit.settings.ids(self.mapping.pages.page_words))
         return self.pager.write_run(settings.encode(), SETTINGS_RUN)
 
     def _checkpoint(self, record: Commit, shrink: bool) -> list[np.ndarray]:
@@ -467,7 +488,8 @@ class Committer:
             versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top, record.recent = space.top, versions.words
-        self.mapping.grow(record.top)  # pages allocated in advance may lie after all that was written
+        if record.top > len(self.mapping.pages.seen):
+            self.mapping.grow(record.top)  # pages allocated in advance may lie after all that was written
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
@@ -483,7 +505,7 @@ class Committer:
         space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.gather_arguments()
-        room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
+        room, arena, ids = self._room_for(run.words, n * page_words, n)
         counting = Counting(Span(*freed.buffer_info()), used, lists, place)
         target = RecordRun(room, run.page, self.pager.version, arena, ids)
         words = Span(*said.buffer_info())
@@ -494,6 +516,12 @@ class Committer:
             file.wrote(ids)
         else:
             file.write_pages(arena, ids, page_words)
+
+    def _room_for(self, *sizes: int) -> list[np.ndarray]:
+        """Return arrays int64 of some sizes, which are those of the commit before if it was as large."""
+        if [*map(len, self._arrays)] != [*sizes]:
+            self._arrays = [np.empty(size, np.int64) for size in sizes]
+        return self._arrays
 
     def _write_slot(self, state: StoreState) -> None:
         """Write the slot that leads to a state, and sync it."""

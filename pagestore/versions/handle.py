@@ -163,17 +163,18 @@ class Handle:
             return self.state
 
     def _is_current(self) -> bool:
-        """Return whether the newest slot, as the map shows it unverified, has the sequence that is known."""
-        return sequence_in(self.mapping.pages.words) == self.state.sequence
+        """Return whether the state that is known is the newest."""
+        return self._knows(self.state)
+
+    def _knows(self, state: StoreState) -> bool:
+        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state."""
+        return sequence_in(self.mapping.pages.words) == state.sequence
 
     def _follow(self) -> None:
         """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock."""
         committer = self.committer
-        if (
-            self.exclusive
-            or not committer.is_complete
-            or (committer.is_ready and sequence_in(self.mapping.pages.words) == committer.state.sequence)
-        ):
+        known = committer.is_ready and self._knows(committer.state)
+        if self.exclusive or known or not committer.is_complete:
             return
         with self._guard:
             meta = newest_meta(self.file)
@@ -392,10 +393,13 @@ class Handle:
 
     def _check_turn(self) -> None:
         """Continue from the newest commit; the previous writer may have failed, or closed the store."""
-        self.check()
-        self.committer.check()
-        self._follow()
-        self.state = self.committer.state
+        if not self.open:
+            self.check()
+        committer = self.committer
+        committer.check()
+        if not (self.exclusive or (committer.is_ready and self._knows(committer.state))):
+            self._follow()
+        self.state = committer.state
 
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""

@@ -149,9 +149,12 @@ class VersionLocks:
         with self._guard:
             self._unlock_unread()
             free = [entry for entry in entries if entry.version != parent and entry.version not in self._marks]
-            self._going.update(entry.version for entry in free)
-            locked = free if self._lock_together(free) else [entry for entry in free if self._lock_together([entry])]
-            self._going.difference_update({entry.version for entry in free} - {entry.version for entry in locked})
+            going = [entry.version for entry in free]
+            self._going.update(going)
+            if self._lock_together(free):
+                return free
+            locked = [entry for entry in free if self._lock_together([entry])]
+            self._going.difference_update({*going} - {entry.version for entry in locked})
         return locked
 
     def _lock_together(self, entries: Sequence[Entry]) -> bool:
@@ -219,8 +222,10 @@ class FileLock:
         """Release the lock, unless it is kept or busy. Idempotent."""
         if self.lasting or self.busy:
             return
-        with suppress(PagestoreError):  # a closed file has no locks
+        try:  # noqa: SIM105 - `suppress` would take as long as the call of the system
             self._file.lock(UNLOCKED, WRITER_LOCK)
+        except PagestoreError:  # a closed file has no locks
+            pass
         self.held = False
 
     def is_awaited(self) -> bool:
@@ -304,11 +309,16 @@ class Life:
     `Thread.is_alive` is unreliable: an exception of a signal's handler inside it marks a live thread as ended.
     """
 
+    def __init__(self) -> None:
+        self.thread: Thread = current_thread()
+        self.mark = ref(self)
+
     @staticmethod
     def current() -> "Life":
         """Return the object of this thread."""
-        life: Life | None = getattr(_local, "life", None)
-        if life is None:
+        try:
+            life: Life = _local.life
+        except AttributeError:
             life = _local.life = Life()
         return life
 
@@ -320,8 +330,8 @@ class Writer:
     """A thread's write lock, from the request until its release."""
 
     def __init__(self) -> None:
-        self.thread: Thread = current_thread()
-        self.life = ref(Life.current())
+        life = Life.current()
+        self.thread, self.life = life.thread, life.mark
         self.taken = inf  # when it became the first in the queue, by the clock `monotonic`
         self.over = False
         self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
@@ -355,8 +365,10 @@ class WriterQueue:
             if writer is not None:
                 writer.over = True  # its thread has died: its transaction may not go on
             self._release_file(first)
-            with suppress(ValueError):  # another thread has removed it
+            try:  # noqa: SIM105 - `suppress` would take longer than this
                 self._queue.remove(first)
+            except ValueError:  # another thread has removed it
+                pass
 
     def take(self, writer: Writer, timeout: float | None = None, complete: Callable[[], None] | None = None) -> None:
         """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
@@ -387,6 +399,8 @@ class WriterQueue:
 
     def release_file(self) -> None:
         """Release the file's lock, if commits are no longer in the way and no member of the queue holds it."""
+        if not self._file_lock.held:  # mostly the last member that held it has released it
+            return
         with self._guard:
             if self._holds_file is None:
                 self._file_lock.release()

@@ -4,6 +4,7 @@ Which versions a commit drops: those beyond the newest N of its branch that noth
 """
 
 from array import array
+from collections.abc import Container
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
@@ -135,11 +136,11 @@ def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[
     return trees
 
 
-def roots_of(trees: dict[int, Tree]) -> WordList:
-    """Return the rows of the trees that are not empty."""
+def roots_of(trees: dict[int, Tree], others: Container[int] = ()) -> WordList:
+    """Return the rows of the trees that are not empty, without some others."""
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
-        if pointer:
+        if pointer and tree_id not in others:
             words += tree_id, pointer & PAGE_MASK, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
     return array("q", words)
 
@@ -165,8 +166,10 @@ def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]
     O(1) mostly, O(versions) if there are several branches.
     """
     retain, versions = state.settings.retain, state.versions
+    if retain == RETAIN_ALL or versions.tree.count + len(versions.recent) < retain:
+        return []
     batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
-    if retain == RETAIN_ALL or len(versions) - retain + 1 < batch:
+    if len(versions) - retain + 1 < batch:
         return []
     entries = versions.entries(pages)
     if len(state.heads) > 1:

@@ -31,7 +31,7 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, Pages
 from pagestore.runtime.lazy import sortedcontainers
-from pagestore.storage.mapping import Run
+from pagestore.storage.mapping import Run, run_pages
 from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.records import WordList, empty_list, rows, word_list
@@ -128,9 +128,7 @@ class VersionTable:
         self.words.extend(entry)
 
     def spill(self, pager: Pager) -> None:
-        """Move the older half of the recent entries to the tree if there are too many."""
-        if len(self.recent) <= RECENT_MAX:
-            return
+        """Move the older half of the recent entries, which are too many, to the tree."""
         n = RECENT_MAX // 2
         moved, self.recent, self.words = self.recent[:n], self.recent[n:], self.words[n * WIDTH :]
         if self._old is not None:
@@ -176,6 +174,25 @@ class Reclaim:
         # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
         self.freed = empty_list()
+
+    def drop_first(self, entries: Sequence[Entry]) -> int:
+        """Drop those of some versions that are the oldest and are each followed by the next one; return how many.
+
+        All that the next version replaced is freed. Others are for `drop`. O(pages freed).
+        """
+        retained, page_words = self._retained, self._pager.pages.page_words
+        if self._tree.count or self._moved:
+            return 0
+        n, most = 0, min(len(entries), len(retained) - 1)
+        while n < most and retained[n] is entries[n]:
+            k, q = retained[n], retained[n + 1]
+            if q.version != k.version + 1 or q.branch != k.branch:
+                break
+            self.freed += self._dead_of(q.version)[1::3]
+            self.freed.extend(range(k.page, k.page + run_pages(k.words, page_words)))
+            n += 1
+        del retained[:n]
+        return n
 
     def drop(self, entry: Entry, origin: int) -> None:
         """Drop a version of a branch that began at `origin`, freeing what only this version needs.

@@ -4,7 +4,7 @@ Edits of rows are buffered in order (`edit`) and applied once per tree, at the l
 applies its buffer first. Edits of words (`apply`) are applied at once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +16,7 @@ from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
 from pagestore.pages.layout import KEYS_MAX, Pages
 from pagestore.storage.pager import Mark, Pager, step
 from pagestore.trees.build import Segment, bulk, stitch
-from pagestore.trees.edit import ALONE, EditQueue, EditQueues, Flushing, apply_indexed, compose_edits, one_batch
+from pagestore.trees.edit import ALONE, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
 from pagestore.trees.kernels.node_buffer import ADD, ERASE
 from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
@@ -48,6 +48,7 @@ class WorkingTrees:
         self._deletes, self._follows, self._reserve = True, False, reserve
         self._trees, self._catalog = trees, base.catalog
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
+        self.texts_removed = state.texts_removed
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, Any] = {}  # the writable relations handed out to callers, by name
         self._finders: dict[str, RecordFinder] = {}
@@ -107,6 +108,13 @@ class WorkingTrees:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
 
+    def counts(self, names: Iterable[str]) -> list[int]:
+        """Return the number of records of some relations."""
+        if self._buffers:
+            return [self.tree(name).count for name in names]
+        relations, trees = self._catalog.relations, self._trees
+        return [trees[relations[name].spec.tree_id].count for name in names]
+
     def finder(self, name: str) -> RecordFinder:
         """Return a finder of single keys in a relation as it is now."""
         tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # `tree` may replace the pages
@@ -123,6 +131,8 @@ class WorkingTrees:
             self._grows()
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
+        if len(actions) == 1 and len(buffer) % 64:
+            return
         most = batch_rows(len(rows), BUFFER_ROWS, LARGE_WORDS)
         if len(actions) >= most or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= most):
             self._flush(info.name)
@@ -160,20 +170,25 @@ class WorkingTrees:
         """
         return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
 
-    @contextmanager
-    def flushing(self, queues: EditQueues, again: bool = False) -> Iterator[Flushing]:
-        """Let the block call a kernel that flushes edit queues (trees/edit.py); take over the trees that it leaves.
+    def flush(self, queues: EditQueues, call: Callable[..., int], again: bool = False) -> int:
+        """Flush edit queues (trees/edit.py) by a kernel; take over the trees that it leaves, and return what it does.
 
-        Yields the arguments of `flush_queue` except the number of a queue. With `again` the kernel resumes where it
-        stopped before, with more pages.
+        `call` gets the arguments of `flush_queue` except the number of a queue. With `again` the kernel resumes where
+        it stopped before, with more pages.
         """
-        with self.pager.work.step():
-            for name in [*self._buffers]:
-                self._flush(name)
+        for name in [*self._buffers]:
+            self._flush(name)
+        pager = self.pager
+        work, trees = pager.work, self._trees
+        with work.lock:
+            work.check()
+            work.broken = True  # until the trees are known again
             self._edited = True
             self._grows()
-            yield queues.begin(self.pager, [*map(self._trees.__getitem__, queues.numbers)], again)
-            self._trees.update(zip(queues.numbers, queues.end(self.pager), strict=True))
+            done = call(*queues.begin(pager, [*map(trees.__getitem__, queues.numbers)], again))
+            trees.update(zip(queues.numbers, queues.end(pager), strict=True))
+            work.broken = False
+        return done
 
     @step
     def replace(self, name: str, tree: Tree) -> None:
@@ -317,7 +332,8 @@ class WorkingTrees:
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         try:
-            self._apply((info,), ALONE, *compose_edits(*one_batch(parts), info.spec), None)
+            edits = parts[0] if len(parts) == 1 else one_batch(parts)
+            self._apply((info,), ALONE, *compose_edits(*edits, info.spec), None)
         except EditError:
             turns = [[*turn] for _, turn in groupby(parts, _adds)]
             if len(turns) == 1:

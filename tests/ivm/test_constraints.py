@@ -245,6 +245,30 @@ def test_what_is_neither_is_refused(text, says):
     assert says in str(caught.value)
 
 
+def test_facts_are_an_enumeration(views):
+    """Their name is a type, whatever comes first; a new text may add to it."""
+    text = (
+        "wall(x, c) -> int(x), colour(c). likes[p] = g -> colour(p), grade(g). best(g) -> grade(g). "
+        'colour("red"). grade(1). grade(2). n[c] = k <- agg<<k = count() else 0 for colour(c)>> wall(_, c).'
+    )
+    mirror = views(text + ' colour("blue").')
+    for edit in ([("wall", (1, "red"), True), ("likes", ("blue", 2), True)], [("wall", (2, "green"), True)]):
+        mirror.change(edit)
+    mirror.change([("best", (3,), True)])
+    assert [*mirror.workspace["n"]] == [("blue", 0), ("red", 1)] and [*mirror.workspace["best"]] == []
+
+
+def test_an_enumeration_gets_and_loses_values():
+    text = 'wall(x, c) -> int(x), colour(c). colour("red").'
+    workspace = ivm.open(":memory:")
+    workspace.install(text + ' colour("blue"). +wall(1, "blue").')
+    with pytest.raises(ConstraintError, match="does not hold for x = 1, c = 'blue'"):
+        workspace.install(text, replace=True)
+    workspace.install(text + ' colour("green"). colour("blue").', replace=True)
+    workspace.exec('+wall(2, "green").')
+    assert [*workspace["wall"]] == [(1, "blue"), (2, "green")] and workspace.check() == []
+
+
 def test_cells_refuse_constraints():
     with pytest.raises(ConstructError, match="1:52: cells keep no constraints"):
         plan(BOTH, 4)

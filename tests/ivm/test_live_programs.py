@@ -62,12 +62,39 @@ def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
         assert workspace.check() == []
         evaluated.clear()
         workspace.install(hundred("v2(-1) <- edge(_, _)."), replace=True)
-        workspace.install(hundred(), replace=True)
+        workspace.replace("main", hundred())
         assert len(evaluated) <= 6  # with the helper views of `edge(_, _)`
         assert {name: rows for name, rows in roots(workspace).items() if name in ("v1", "w1", "edge")} == {
             name: before[name] for name in ("v1", "w1", "edge")
         }
         assert workspace.check() == []
+
+
+def test_an_alternative_costs_its_own_rows(monkeypatch):
+    counted = []
+    monkeypatch.setattr(fill.Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    relations = EDGE + "few(x) -> int(x). "
+    above = " w(x) <- v(x), few(x)."
+    with ivm.open(":memory:") as workspace:
+        workspace.install(relations + "v(x) <- edge(x, _), edge(_, x) ; few(x), x > 7." + above)
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(x, x + 1) for x in range(100, 5100)])
+            txn.insert("few", [(x,) for x in range(5, 25, 2)])
+        for rule, most in (
+            ("v(x) <- edge(x, _), edge(_, x) ; few(x), x > 9.", 40),
+            ("v(x) <- few(x), x > 9 ; edge(x, _), edge(_, x) ; few(y), few(z), x = y + z - 1.", 250),
+            ("v(x) <- edge(x, _), edge(_, x) ; few(x), few(y), x > y + 10.", 500),
+        ):
+            before = roots(workspace)["w"]
+            counted.clear()
+            workspace.install(relations + rule + above, replace=True)
+            assert sum(counted) <= most, (rule, counted)
+            assert workspace.evaluated == frozenset()
+            assert roots(workspace)["w"] != before
+            assert workspace.check() == []
+        counted.clear()
+        workspace.install(relations + "v(x) <- few(x)." + above, replace=True)
+        assert workspace.evaluated == {"v", "w"} and workspace.check() == []
 
 
 def test_facts_come_and_go_without_their_readers(evaluated):
@@ -100,16 +127,20 @@ def programs_in_turn(draw):
     """Programs over the same predicates, each with most rules of the one before, and edits after each."""
     shapes = {"a": (1, False), "e": (2, False), "r": (2, False), "f": (1, True)}
     clause = Clause(draw, FULL, shapes)
-    pool = ["v(1, 2).", "v(2, 2).", "v(3, 1)."]
+    pool, bodies = ["v(1, 2).", "v(2, 2).", "v(3, 1)."], []
     for _ in range(6):
         literals, bound = clause.conjunction()
-        pool.append(f"v({clause.pick(bound)}, {clause.pick(bound)}) <- {', '.join(literals)}.")
+        head = clause.pick(bound), clause.pick(bound)
+        pool.append(f"v({', '.join(head)}) <- {', '.join(literals)}.")
+        bodies.append(f"{', '.join(literals)}, p = {head[0]}, q = {head[1]}")
     first = "v(x, y) <- e(x, y), r(_, y)."  # whose variables name the columns
     above = ["w(x) <- v(x, y), a(y).", "n[x] = c <- agg<<c = count()>> v(x, _).", "u(x) <- a(x), !v(x, x).",
              "u(y) <- w(x), e(x, y).", "c(x, z) <- v(x, z).", "c(x, z) <- c(x, y), v(y, z)."]  # fmt: skip
     turns = []
     for _ in range(draw(st.integers(2, 5))):
         rules = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6, unique=True))
+        alternatives = draw(st.lists(st.sampled_from(bodies), max_size=4, unique=True))
+        rules += [f"v(p, q) <- {' ; '.join(alternatives)}."] * bool(alternatives)
         small = st.lists(edits(["a", "e", "r", "f"]), max_size=6)
         turns.append((DECLARATIONS + " ".join([first, *rules, *above]), draw(small)))
     return turns

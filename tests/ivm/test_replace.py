@@ -172,6 +172,22 @@ def test_subscribers_hear_how_a_view_differs(ws):
     assert told[1:] == [("two", [{"x": 3, "z": 5, "_change_type": "insert"}])]
 
 
+def test_subscribers_of_a_relation_hear_of_rows_that_follow_as_long_as_it_has_rules(ws):
+    told = []
+    ws.subscribe("edge", lambda table: told.append([(*row.values(),) for row in table.to_pylist()]))
+    ws.install(f"{GRAPH} edge(y, x) <- edge(x, y), x < 3. +edge(2, 1).", "graph", replace=True)
+    ws.exec("+edge(1, 9).")
+    ws.install(GRAPH, "graph", replace=True)
+    ws.exec("+edge(1, 8).")
+    back = [(2, 1, "insert"), (3, 2, "insert")]
+    follow = [(1, 9, "insert"), (9, 1, "insert")]
+    lost = [(3, 2, "delete"), (9, 1, "delete")]
+    assert [sorted(rows) for rows in told] == [back, follow, lost, [(1, 8, "insert")]]
+    with ws.store.transaction() as txn:
+        txn["edge"].set([(7, 7)])
+    assert told[-1] == [(7, 7, "insert")] and ws.check() == []
+
+
 def test_scans_of_a_replaced_view_stay(ws):
     with ws.store.transaction() as txn:
         txn.add_scan("two", "count")

@@ -13,6 +13,7 @@ import ivm
 import pagestore
 from ivm.engine import engine, installed
 from ivm.errors import RangeError
+from ivm.join import slices
 from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
@@ -23,8 +24,9 @@ relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck
 ways = st.sampled_from(["auto", "auto", "probe", "match"])
 FORCED = {
     "chosen": [],
-    "joined": [(planner, "_in_columns", lambda *_: None)],
+    "joined": [(planner, "_in_columns", lambda *_: None), (planner, "_is_found_by_links", lambda *_: False)],
     "by columns": [(planner, "lists_pairs", lambda *_: False), (planner, "COLUMN_ROWS", 1e9)],
+    "by blocks of ranges": [(planner, "lists_pairs", lambda *_: False), (slices, "NEAR", 0)],
     "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
     "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
     "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (engine, "INDEXED", 0)],
@@ -129,6 +131,9 @@ WORK = {  # pages read by the install and by an edit of fact, rows that pass by,
         150, 8, N, "scan      of fact(_, a, b, v): columns a, b, v",
     ),
     "s(a) <- fact(_, a, b, v), b < 50, (v = 1 ; v > 7).": (150, 8, N, "filter    (v = 1 ; v > 7)"),
+    "s[b] = t <- agg<<t = sum(x)>> fact(i, a, b, v), x = v * 3, (a < 50 ; v = 3, i > 7 ; b = 2).": (
+        150, 8, N, "filter    (a < 50 ; v = 3, i > 7 ; b = 2)",
+    ),
     "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _, _): columns i, a"),
     "s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).": (
         150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _, a, b",
@@ -174,6 +179,40 @@ def test_the_work_of_a_shape_is_counted(rule, star):
         with Meter(star.store) as meter, star.transaction() as txn:
             getattr(txn, edit)("fact", [row])
         assert 0 < meter.counts["pages read"] <= editing
+    star.verify("s")
+
+
+RANGES = {  # the pairs that are listed, at most
+    "s(i, j) <- span(i, s, t), span(j, u, w), s <= w, u <= t, i < j.": 40_000,
+    "s(i, j) <- span(i, s, _), span(j, u, _), u >= s, u <= s + 20.": 15_000,
+    "s[] = n <- agg<<n = count()>> span(i, s, _), span(j, u, _), s <= u, i < j.": 0,
+    "s[x] = n <- agg<<n = count()>> da(a, x), db(b, y), x != y.": 0,
+    "s(i) <- span(i, s, _), !(span(_, u, _), u > s, u <= s + 20).": 0,
+}
+
+
+@pytest.mark.parametrize("rule", RANGES)
+def test_comparisons_of_two_relations_are_slices(rule, star, monkeypatch):
+    """Only pairs that are found are looked at, a few times as many with two ranges; what is counted is not listed."""
+    listed = []
+    taken = columns.Child._taken
+
+    def counting(child, batch, times, which, *others):
+        listed.append(len(which))
+        return taken(child, batch, times, which, *others)
+
+    monkeypatch.setattr(columns.Child, "_taken", counting)
+    drawn, n = np.random.default_rng(2).integers(0, 10**6, 10_000), 10_000
+    star.install("span(i, s, t) -> int(i), int(s), int(t).", "spans")
+    with star.transaction() as txn:
+        txn.insert("span", [np.arange(n), drawn, drawn + np.arange(n) % 50])
+    with Meter(star.store) as meter:
+        star.install(rule, "rule")
+    assert sum(listed) <= RANGES[rule]
+    assert meter.counts["pages read"] < 400
+    assert "columns   the blocks of" in "".join(star.explain(name) for name in star.predicates if name[0] == "s")
+    star.verify("s")
+    star.exec("-span(7, s, t) <- span(7, s, t).  +span(10001, 5, 500000).")
     star.verify("s")
 
 

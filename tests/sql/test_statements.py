@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.errors import OptionError
 from ivm.sql.errors import SqlError
 from pagestore.errors import VersionError
 
@@ -267,3 +268,125 @@ def test_rows_that_many_columns_tell_apart(ws: ivm.Workspace) -> None:
     both.compare()
     row = next(iter(ws["wide"]))
     assert row in ws["wide"] and ws["wide"].get(row) == 2 and (*row[:-1], 5) not in ws["wide"]
+
+
+def test_aggregates_that_depend_on_an_order_take_rows_by_their_keys(ws: ivm.Workspace) -> None:
+    """DuckDB takes rows as it meets them, which is the order of keys while rows are added in that order."""
+    pytest.importorskip("duckdb")
+    from tests.support.sql.oracle import Both
+
+    both = Both(ws)
+    both.run("CREATE TABLE o (k INTEGER PRIMARY KEY, g INTEGER, a INTEGER, s VARCHAR, f DOUBLE)")
+    both.run(
+        """INSERT INTO o VALUES (1, 1, 5, 'x"y', 2), (2, 1, NULL, 'b\\c', 1), (3, 1, 5, NULL, 7), (4, 2, 0, 'q', 1)"""
+    )
+    folds = [
+        "string_agg(s, '-')", "list(s)", "list(f)", "list(a = 5)", "first(a)", "last(s)", "any_value(s)", "mode(a)",
+        "arg_max(k, a)", "arg_min(s, a)", "array_to_string(list(a), ',')", "skewness(f)", "kurtosis(f)",
+    ]  # fmt: skip
+    for n, fold in enumerate(folds):
+        both.keep(f"g{n}", f"SELECT g, {fold} AS x FROM o GROUP BY g")
+        both.keep(f"p{n}", f"SELECT k, {fold} OVER (PARTITION BY g) AS x FROM o" if "(list" not in fold else "FROM o")
+    both.compare()
+    for edit in (
+        "INSERT INTO o VALUES (5, 2, 9, 'z', 3), (6, 1, 7, 'x', 4)", "INSERT INTO o VALUES (7, 1, 7, NULL, 12.5)",
+        "DELETE FROM o WHERE k IN (1, 4)", "DELETE FROM o WHERE g = 2",
+    ):  # fmt: skip
+        both.run(edit)
+        both.compare()
+
+
+def test_lists_and_intervals_are_read_as_such(ws: ivm.Workspace) -> None:
+    pytest.importorskip("duckdb")
+    import pyarrow as pa
+
+    from tests.support.sql.oracle import Both
+
+    both = Both(ws)
+    both.run("CREATE TABLE m (k INTEGER PRIMARY KEY, e TIMESTAMP, d DECIMAL(8,2))")
+    both.run("INSERT INTO m VALUES (1, '2020-01-01', 1.5), (2, '2019-12-31 23:59:59', NULL), (3, NULL, 2)")
+    both.keep("v", "SELECT k, e - TIMESTAMP '2020-01-02 01:00:00' AS w FROM m")
+    both.keep("l", "SELECT list(e ORDER BY k) AS e, list(d ORDER BY k) AS d, max(e) - min(e) AS w FROM m")
+    both.keep("n", "SELECT list(e) AS e FROM m WHERE k > 5")
+    both.compare()
+    both.run("UPDATE m SET e = TIMESTAMP '2021-05-06 07:08:09.123456' WHERE k = 3")
+    both.compare()
+    assert ws["v"].to_arrow().schema.field("w").type == pa.month_day_nano_interval()
+    assert ws["l"].to_arrow().schema.types[:2] == [pa.list_(pa.timestamp("us")), pa.list_(pa.decimal128(8, 2))]
+    assert rows(ws, "DESCRIBE l")[1][:2] == ("d", "DECIMAL(8,2)[]")
+    answer = ws.sql("SELECT w FROM v WHERE k = 1")
+    assert answer is not None and answer.to_arrow().column("w").to_pylist() == [pa.MonthDayNano([0, -1, -3600 * 10**9])]
+
+
+@pytest.mark.parametrize(
+    ("query", "cost"),
+    [
+        ("SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS r FROM t", "window functions"),
+        ("SELECT k FROM t ORDER BY d LIMIT 2", "LIMIT"),
+        ("SELECT DISTINCT ON (a) a, k FROM t ORDER BY a, k", "DISTINCT ON"),
+        ("SELECT t.k, u.c FROM t ASOF JOIN u ON t.k >= u.k", "ASOF JOIN"),
+        ("SELECT a, sum(d) FROM t LEFT JOIN u USING (k) GROUP BY a HAVING count(c) = 0", ""),
+        ("SELECT a, string_agg(b, ',') FROM t GROUP BY a", ""),
+    ],
+)
+def test_strict_refuses_what_costs_more_than_its_change(ws: ivm.Workspace, query: str, cost: str) -> None:
+    text = f"CREATE MATERIALIZED VIEW v AS {query}"
+    if cost:
+        with pytest.raises(SqlError, match=rf"^sql:1:\d+: v: {cost}.* incremental='strict' keeps no such view"):
+            ws.sql(text, incremental="strict")
+        assert "v" not in ws
+        with pytest.warns(UserWarning, match=f"v: {cost}"):
+            ws.sql(text)
+    else:
+        ws.sql(text, incremental="strict")
+    assert "v" in ws
+    with pytest.raises(OptionError, match="it is 'auto' or 'strict'"):
+        ws.sql("SELECT 1", incremental="none")
+
+
+def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) -> None:
+    """Python calls do not depend on the machine: 20 ms are about 150,000 of them."""
+    import sys
+
+    parts = "\n".join(
+        f", p{n} AS (\n SELECT a, count(*) AS n,\n sum(d) AS s\n FROM t\n LEFT JOIN u USING (k)\n WHERE c > {n}\n"
+        " GROUP BY a)"
+        for n in range(6)
+    )
+    joins = "\n".join(f"LEFT JOIN p{n} USING (a)" for n in range(6))
+    text = f"EXPLAIN WITH q AS (SELECT a FROM t) {parts}\nSELECT q.a, p0.s, p5.n\nFROM q\n{joins}\nWHERE q.a > 1"
+    assert text.count("\n") >= 50
+    ws.sql(text)
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        ws.sql(text)
+    finally:
+        sys.setprofile(None)
+    assert calls < 160_000
+
+
+def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE q (k INTEGER PRIMARY KEY, a INTEGER, b INTEGER, f DOUBLE)")
+    ws.sql("INSERT INTO q VALUES (1, 7, 2, 7), (2, -7, 2, 1), (3, 8, 2, 2), (4, NULL, 2, NULL)")
+    found = {}
+    for dialect in ("duckdb", "postgres", "sqlite", "spark"):
+        query = "SELECT k, a / b AS q, f / b AS r FROM q"
+        ws.sql(f"CREATE VIEW e{dialect} AS {query}; CREATE MATERIALIZED VIEW m{dialect} AS {query}", dialect=dialect)
+        kept = list(ws[f"m{dialect}"])
+        assert rows(ws, f"SELECT * FROM e{dialect} ORDER BY k") == kept
+        ordered = {}
+        for way in ("", " DESC"):
+            answer = ws.sql(f"SELECT k FROM q ORDER BY a{way}, k", dialect=dialect)
+            assert answer is not None
+            ordered[way] = [k for (k,) in answer].index(4)
+        found[dialect] = [q for _, q, _ in kept], ordered[""], ordered[" DESC"]
+        assert [r for _, _, r in kept] == [3.5, 0.5, 1.0, None]
+    whole, exact = [3, -3, 4, None], [3.5, -3.5, 4.0, None]
+    expected = {"duckdb": (exact, 3, 3), "postgres": (whole, 3, 0), "sqlite": (whole, 0, 3), "spark": (exact, 0, 3)}
+    assert found == expected

@@ -133,7 +133,7 @@ SELECT * FROM customer WHERE c_credit = 'BC';
 SELECT MD5(c_last) AS h, LPAD(c_last, 6, '*') AS p, POWER(c_id, 2) AS sq, SQRT(c_id) AS rt, LN(c_id) AS l FROM customer;
 SELECT c_id, QUANTILE_CONT(c_balance, 0.5) OVER () AS q FROM customer;
 SELECT c_w_id, CORR(c_balance, c_ytd_payment) AS r FROM customer GROUP BY c_w_id;
-SELECT c_w_id, ARRAY_AGG(c_id) AS ids FROM customer GROUP BY c_w_id;
+SELECT c_w_id, ARRAY_AGG(c_id ORDER BY c_id, c_d_id) AS ids FROM customer GROUP BY c_w_id;
 SELECT w_id, d.n FROM warehouse w, LATERAL (SELECT COUNT(*) AS n FROM district d WHERE d.d_w_id = w.w_id) d;
 SELECT c_w_id, c_d_id, c_id FROM customer QUALIFY ROW_NUMBER() OVER (PARTITION BY c_w_id ORDER BY c_balance DESC, c_id, c_d_id) = 1;
 SELECT h.h_w_id, w.w_name, SUM(h.h_amount) AS t FROM history h JOIN warehouse w ON h.h_w_id = w.w_id GROUP BY h.h_w_id, w.w_name;

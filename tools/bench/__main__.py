@@ -11,6 +11,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
     "counts": ("counts", "TREES", "operations of scans, updates, stabs and complements, drawn over sizes"),
     "files": ("files", "FILES", "rows that come from files and go to files, and views that follow"),
     "loads": ("files", "LOADS", "files loaded in one process and by tasks of Spark"),
+    "pictures": ("counts", "ALL", "every picture of the documents, drawn into a folder"),
     "ranges": ("rules", "RANGES", "next keys, windows and running totals"),
     "recursion": ("rules", "RECURSION", "recursive programs, from scratch and maintained"),
     "recursion_counts": ("counts", "RECURSION", "operations of maintained reachability, drawn over sizes"),
@@ -19,6 +20,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
     "shapes": ("shapes", "WORK", "everyday programs over tables, installed and edited, beside DuckDB"),
     "startup": ("startup", "STARTUP", "how soon a wheel answers where no compiler is installed"),
     "texts": ("texts", "TEXTS", "keys that are texts"),
+    "upkeep_counts": ("counts", "UPKEEP", "operations of a view maintained and evaluated anew, drawn over sizes"),
 }
 
 

@@ -74,6 +74,11 @@ SHAPES = {
         "select distinct a, b from fact where (a < 100 or a > 800) and (b < 100 or b > 800) and (c < 100 or c > 800)",
         "fact",
     ),
+    "a sum over an or": Shape(
+        f"q[f] = t <- agg<<t = sum(p)>> {ITEM}, (d < 100 ; d > 800, f = 1).",
+        "select f, sum(p) from item where d < 100 or (d > 800 and f = 1) group by f",
+        "item",
+    ),
     "least of three groups": Shape(
         f"q[g] = m <- agg<<m = min(p)>> {ITEM}, g = f.", "select f, min(p) from item group by f", "item"
     ),
@@ -98,6 +103,11 @@ SHAPES = {
     "intervals that overlap": Shape(
         "q(i, j) <- span[i] = (s, t), span[j] = (u, w), s <= w, u <= t, i < j.",
         "select x.i, y.i from span x, span y where x.s <= y.t and y.s <= x.t and x.i < y.i",
+        "span",
+    ),
+    "starts within ends": Shape(
+        "q[i] = n <- agg<<n = count()>> span[i] = (s, t), span[_] = (u, _), u > s, u <= t.",
+        "select x.i, count(*) from span x, span y where y.s > x.s and y.s <= x.t group by x.i",
         "span",
     ),
 }

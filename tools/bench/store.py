@@ -150,6 +150,7 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     stores = [_filled(kind, data, folder / kind.name, False) for kind in kinds]
     yield from _reads(stores, data)
     yield _writes(stores, data, "unsynced", EDITS)
+    yield _writes(stores, data, "unsynced", 1)
     ours = stores[0]
     ours.put(np.stack([np.random.default_rng(6).choice(data[0], CHANGES), np.arange(CHANGES) - CHANGES]))
     yield Row(f"diff of two versions, {CHANGES} changes", [Side(ours.name, ours.newest)], rounds=15)

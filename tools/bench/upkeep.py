@@ -74,6 +74,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     alone: dict[str, Maker] = {"ivm": Ours} | limit | systems()
     synced: dict[str, Maker] = {
         "ivm": partial(Ours, sync="full"),
+        "ivm, one sync": partial(Ours, sync="commit"),
         "SQLite triggers": partial(_SqliteTriggers, sync="full"),
     }
     on_two: dict[str, Maker] = {"ivm": Ours, "ivm, two threads": partial(Ours, threads=2), **alone}

@@ -4,12 +4,16 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import StringIO
+from shutil import get_terminal_size
 from typing import Any, Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 import pagestore
 from pagestore.host import printable
+
+LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
 def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
@@ -119,8 +123,12 @@ def is_int(cell: Any) -> bool:
     return isinstance(cell, int)
 
 
-def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
+def table(
+    rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int, fits: bool = True
+) -> str:
     """Format rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
+
+    On a terminal that is too narrow, texts continue in a second line, and only between words, unless `fits` is False.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages
@@ -129,8 +137,36 @@ def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Call
     cells = [[plain(cell) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
+    if fits and sys.stdout.isatty() and sum(widths) + 2 * len(widths) - 2 > (room := get_terminal_size().columns):
+        return _narrow(cells, right, room)
     lines = ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
     return "\n".join(lines)
+
+
+def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) -> str:
+    """Format rows, the first of which is the head, in lines of at most `room` places.
+
+    A word that is too long ends in an ellipsis. With very many columns each cell has a line of its own.
+    """
+    head, *rows = cells
+    if room < LEAST_COLUMN * len(head):
+        widest = max(map(cell_len, head))
+        parts = [[f"{_padded(name, widest, False)}  {value}" for name, value in zip(head, row, strict=True)]
+                 for row in rows]  # fmt: skip
+        return "\n\n".join("\n".join(line if cell_len(line) <= room else set_cell_size(line, room - 1) + "…"
+                                     for line in lines) for lines in parts)  # fmt: skip
+    from rich.console import Console  # not above: most tables need none of it
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name, is_right in zip(head, right, strict=True):
+        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", no_wrap=is_right)
+    for row in rows:
+        made.add_row(*map(Text, row))
+    out = StringIO()
+    Console(file=out, width=room, color_system=None, legacy_windows=False).print(made)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def _padded(cell: str, width: int, right: bool) -> str:

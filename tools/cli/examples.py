@@ -41,6 +41,8 @@ IVM = {
     "trace": ["trace graph.pages tri 3 4"],
     "watch": ["watch shop.pages total"],
     "shell": ["shell shop.pages", "shell shop.pages < statements.txt"],
+    "studio": ["studio shop.pages", "studio shop.pages --read-only --port 8321"],
+    "mcp": ["mcp shop.pages", "mcp shop.pages --write"],
     "bench": ["bench --quick"],
     "demo": ["demo", "demo --spark", "demo --keep flights"],
     "completion": ["completion bash > ~/.ivm-completion"],

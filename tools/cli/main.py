@@ -61,6 +61,8 @@ IVM = {
     "trace": "how far a view's evaluation at one version is from that at another",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
+    "studio": "a page in the browser: rows, rules, questions, edits with a preview, why, history",
+    "mcp": "a server for agents, on stdin and stdout: questions, why, edits with a preview",
     "bench": "these joins and views compared with others, if installed",
     "completion": "a script that completes this program's commands in bash, zsh or fish",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
@@ -71,10 +73,15 @@ MODULES = {
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
+    ("ivm", "studio"): "serving.studio",
+    ("ivm", "mcp"): "serving.mcp",
     ("pagestore", "completion"): "cli.completion",
     ("ivm", "completion"): "cli.completion",
 }  # all others are in the program's folder of commands, named like the command
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
+
+
+AGAIN = 0.01  # seconds after which a signal is sent again
 
 
 def pagestore(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +114,8 @@ class _ToldToEnd(BaseException):
 def _told_by_signals(told: list[int]) -> Iterator[None]:
     """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to `told`.
 
-    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone.
+    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone. One
+    that arrives where Python drops exceptions, such as while a generator is closed, is sent again.
     """
 
     def end(number: int, _: FrameType | None) -> None:
@@ -115,14 +123,28 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
         told.append(number)
         raise _ToldToEnd
 
+    def dropped(found: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(found.exc_value, _ToldToEnd | KeyboardInterrupt):
+            before(found)
+            return
+        number = told.pop() if isinstance(found.exc_value, _ToldToEnd) else signal.SIGINT
+        if number in ours:
+            signal.signal(number, end)
+        again = threading.Timer(AGAIN, lambda: os.kill(os.getpid(), number) if sys.unraisablehook is dropped else None)
+        again.daemon = True
+        again.start()
+
+    before = sys.unraisablehook
     ours: list[int] = []
     if threading.current_thread() is threading.main_thread():
         ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     try:
+        sys.unraisablehook = dropped
         for number in ours:
             signal.signal(number, end)
         yield
     finally:
+        sys.unraisablehook = before
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
@@ -154,10 +176,11 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     from pagestore.tooling import in_words
 
     from .answers import complain, plain
-    from .progress import compiling_shown
+    from .progress import compiling_shown, filling_shown
 
     try:
-        with warnings.catch_warnings(), compiling_shown():
+        shown = filling_shown(f"{program} {options.command}", getattr(options, "quiet", False))
+        with warnings.catch_warnings(), compiling_shown(), shown:
             warnings.simplefilter("always", RuleWarning)
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
             code: int = module.run(options)

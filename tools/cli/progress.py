@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +23,8 @@ from pagestore.tooling import PAGE_SIZE_DEFAULT, beside, empty_store, sync_folde
 from .answers import plain
 
 ERASE_LINE = "\r\x1b[K"
+SOON = 0.5  # seconds after which progress is shown of what is mostly done before
+FILLED = "filled"  # the last message of what fills views (ivm/join/join.py)
 REPORT = 10.0  # seconds between two lines without a terminal
 
 
@@ -34,6 +36,7 @@ class Progress:
         self.on_terminal = sys.stderr.isatty()
         self.quiet = quiet
         self._next = time.monotonic() + REPORT
+        self._is_shown = False  # whether there is a line to erase
 
     def __enter__(self) -> Self:
         return self
@@ -45,14 +48,16 @@ class Progress:
         if self.on_terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             self._show(ERASE_LINE + line[: width - 1])  # erasing would leave part of a line that wraps
+            self._is_shown = True
         elif time.monotonic() >= self._next:
             self._show(line + "\n")
             self._next = time.monotonic() + REPORT
 
     def clear(self) -> None:
         """Erase the line, so that output can be printed."""
-        if self.on_terminal and not self.quiet:
+        if self._is_shown:
             self._show(ERASE_LINE)
+            self._is_shown = False
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.clear()
@@ -87,10 +92,36 @@ def compiling_shown() -> Iterator[None]:
             log.removeHandler(handler)
 
 
+@contextmanager
+def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
+    """Show which view is filled while the block runs, and how many rows were found for it, from SOON seconds on."""
+    log, began, view = logging.getLogger("ivm.filling"), time.monotonic(), [""]
+
+    def show(record: logging.LogRecord) -> None:
+        said, is_view = record.getMessage(), record.levelno >= logging.INFO
+        if is_view:
+            view[0] = "" if said == FILLED else said
+        if not view[0]:  # the answer is printed now
+            progress.clear()
+        elif (now := time.monotonic()) >= began + SOON:
+            progress(f"{view[0]}{'' if is_view else f', {said}'}, {now - began:.0f} s")
+
+    with Progress(what, quiet) as progress:
+        handler = logging.Handler()
+        handler.emit = show  # type: ignore
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(logging.NOTSET)
+
+
 Batch = TypeVar("Batch")
 
 
-def made_ahead(batches: Iterable[Batch]) -> Iterator[Batch]:
+def made_ahead(batches: Iterable[Batch]) -> Generator[Batch, None, None]:
     """Yield the batches, computing one ahead in a thread; an error is raised in place of its batch.
 
     >>> list(made_ahead(x * x for x in range(4)))

@@ -135,7 +135,7 @@ def cell(value: object) -> object:
 
 def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     rows = [tuple(map(cell, row.values())) for row in _rows(reader)]
-    out.write(f"{table(rows, tuple(reader.schema.names))}\n".encode())
+    out.write(f"{table(rows, tuple(reader.schema.names), fits=False)}\n".encode())
     return len(rows)
 
 

@@ -1,17 +1,13 @@
 """Fill an empty relation bottom-up: directly if the rows ascend, else after an external sort.
 
-Sort more words than fit into memory: write sorted runs to temporary files, and merge them by windows.
-
 A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pagestore.host import Transaction, WritableRelation, sort_order
+from pagestore.host import Transaction, WritableRelation, external_sort
 
 from ..cli.answers import counted
 from .casts import DatasetError
@@ -36,8 +32,8 @@ class Filled:
 
 
 def fill(
-    txn: Transaction, relation: WritableRelation, words: Callable[[], Iterator[np.ndarray]], memory: int, source: str,
-    storing: Callable[[int], None], remedy: str = KEEP_ONE,
+    txn: Transaction, relation: WritableRelation, words: Callable[[], Generator[np.ndarray, None, None]], memory: int,
+    source: str, storing: Callable[[int], None], remedy: str = KEEP_ONE,
 ) -> Filled:  # fmt: skip
     """Fill an empty relation with batches of words int64[C, n], which each call of `words()` yields from the start.
 
@@ -54,15 +50,24 @@ def fill(
         filled.rows = txn.bulk(relation.info, rising(batches, keys, filled, conflicts))
         conflicts.refuse(txn, relation, source, remedy)
 
-    try:
-        if relation.sorts_texts:
-            raise Disorder
-        with txn.savepoint():
-            stored(words())
-    except Disorder:
+    if relation.sorts_texts or not _stored_as_given(txn, stored, words()):
         filled.collapsed, filled.sorted = 0, True
-        stored(_counted(sort(words(), keys, memory), storing))
+        stored(_counted(external_sort(words(), keys, memory), storing))
     return filled
+
+
+def _stored_as_given(
+    txn: Transaction, stored: Callable[[Iterable[np.ndarray]], None], words: Generator[np.ndarray, None, None]
+) -> bool:
+    """Store batches; return False, with nothing stored and nothing reading any more, if they do not ascend by key."""
+    try:
+        with txn.savepoint():
+            stored(words)
+        return True
+    except Disorder:
+        return False
+    finally:
+        words.close()  # nothing may read the files when they are read again
 
 
 def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> Iterator[np.ndarray]:
@@ -154,71 +159,3 @@ def _texts(txn: Transaction, relation: WritableRelation, rows: np.ndarray) -> li
         [f"{column.name}={value}" for column, value in zip(stored, row, strict=True)]
         for row in zip(*columns, strict=True)
     ]
-
-
-Batch = np.ndarray
-
-
-def sort(batches: Iterable[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """Yield the rows in ascending order of their keys; more than `memory` bytes go through a temporary folder.
-
-    >>> [batch.tolist() for batch in sort([np.array([[5, 3], [1, 2]]), np.array([[4], [9]])], 1, 1 << 20)]
-    [[[3, 4, 5], [2, 9, 1]]]
-    """
-    with tempfile.TemporaryDirectory(prefix="pagestore-sort-") as folder:
-        runs: list[Batch] = []
-        for chunk in _chunks(batches, memory // 3):  # a third each for the chunk, its order and its sorted copy
-            if runs:
-                runs[-1] = _spill(runs[-1], Path(folder, f"{len(runs)}.npy"))
-            runs.append(chunk[:, sort_order(chunk[:keys])])
-        if len(runs) > 1:
-            runs[-1] = _spill(runs[-1], Path(folder, f"{len(runs)}.npy"))
-            yield from _merge(runs, keys, memory)
-        else:
-            yield from runs
-
-
-def count_below(columns: np.ndarray, bound: np.ndarray) -> int:
-    """Return how many rows of the ascending int64[K, n] are at most `bound`, int64[K].
-
-    >>> count_below(np.array([[1, 1, 2, 2], [5, 7, 0, 3]]), np.array([2, 0]))
-    3
-    """
-    low, high = 0, columns.shape[1]
-    for column, value in zip(columns, bound, strict=True):
-        window = column[low:high]
-        low, high = (
-            low + np.searchsorted(window, value, "left"),
-            low + np.searchsorted(window, value, "right"),
-        )
-    return int(high)
-
-
-def _chunks(batches: Iterable[Batch], bytes_max: int) -> Iterator[Batch]:
-    held: list[Batch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(each.nbytes for each in held) >= bytes_max:
-            yield np.concatenate(held, axis=1)
-            held = []
-    if held:
-        yield np.concatenate(held, axis=1)
-
-
-def _spill(run: Batch, file: Path) -> Batch:
-    np.save(file, run)
-    spilled: Batch = np.load(file, mmap_mode="r")
-    return spilled
-
-
-def _merge(runs: list[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """Merge sorted runs: each round takes a window of each run, and yields rows up to the least last key of these."""
-    rows = max(1, memory // (3 * len(runs) * runs[0].shape[0] * runs[0].itemsize))
-    starts = [0] * len(runs)
-    while any(start < run.shape[1] for start, run in zip(starts, runs, strict=True)):
-        windows = [run[:, start : start + rows] for start, run in zip(starts, runs, strict=True)]
-        bound = min((window[:keys, -1] for window in windows if window.size), key=tuple)
-        taken = [count_below(window[:keys], bound) for window in windows]
-        starts = [start + count for start, count in zip(starts, taken, strict=True)]
-        merged = np.concatenate([window[:, :count] for window, count in zip(windows, taken, strict=True)], axis=1)
-        yield merged[:, sort_order(merged[:keys])]

@@ -10,8 +10,8 @@ Views that read the relation are maintained in the same commit. A load is atomic
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -248,12 +248,13 @@ class _Loading:
         report.inserted, report.changed, report.deleted = edited.inserted, edited.changed, edited.deleted
         return edited
 
-    def words(self) -> Iterator[np.ndarray]:
+    def words(self) -> Generator[np.ndarray, None, None]:
         """Yield all rows in order as batches of words int64[C, n], key columns first; for `delete` maybe only these."""
         began, adding = time.perf_counter(), self.report.mode != DELETE
-        for batch in made_ahead(self.dataset.batches()):
-            yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
-            self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
+        with closing(made_ahead(self.dataset.batches())) as batches:  # else it may still read when another pass begins
+            for batch in batches:
+                yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
+                self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
 
     def _fill(self, memory: int) -> Filled:
         """Fill the relation, in this process or by the tasks of a cluster."""

@@ -1,9 +1,10 @@
 """`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the views."""
 
 import argparse
-from functools import partial
 
 import pyarrow as pa
+
+import ivm
 
 from ..cli.answers import answer, common, plain
 from ..cli.workspace_options import argument_or_stdin, changes, opened
@@ -13,19 +14,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("text", help="edits; - reads them from stdin")
+    parser.add_argument("--branch", default="main", help="the branch to edit (default: main)")
     parser.add_argument("--rows", action="store_true", help="show every row that changed in a view")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the edits, and print the version and the changes; return the exit code."""
-    deltas: dict[str, pa.Table] = {}
     text = argument_or_stdin(
         options.text.removeprefix(" ")
     )  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
-        for name in (n for n, p in workspace.predicates.items() if not p.extensional):
-            workspace.subscribe(name, partial(deltas.__setitem__, name))
-        version = workspace.exec(text)
+        before = workspace.store.branches.get(options.branch)
+        version = workspace.exec(text, options.branch)
+        deltas = _deltas(workspace, options.branch, version) if version != before else {}
     changed = {name: changes(delta) for name, delta in deltas.items()}
     lines = [f"version {version}"]
     for name, rows in changed.items():
@@ -35,3 +36,12 @@ def run(options: argparse.Namespace) -> int:
             lines += [f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows]
     answer(options, {"version": version, "changes": changed}, "\n".join(lines))
     return 0
+
+
+def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa.Table]:
+    """Return how a version's views differ from those that it was made from, by view, where they do."""
+    parent = next(one.parent for one in workspace.store.history(branch=branch) if one.version == version)
+    views = (name for name, predicate in workspace.predicates.items() if not predicate.extensional)
+    with workspace.store.at(version) as now:
+        found = {name: workspace.store.diff(parent, version, name).read_all() for name in views if name in now}
+    return {name: delta for name, delta in found.items() if delta.num_rows}

@@ -16,6 +16,7 @@ the first two lines say what is kept and what an edit costs; then the plan:
   trie, absent     an atom, or a negated one: by which index it is read, and
                    how its changes are followed
   scan, columns    one relation read in one pass, or looked up by columns
+  rows             of each step: estimated, and found when evaluated last
   bound, filter    conditions that the join knows, and those tested after it
   points, range    aggregates over ranges of keys
   stratum, ranks   views that read themselves"""
@@ -50,8 +51,14 @@ def run(options: argparse.Namespace) -> int:
 
 def page(title: str, text: str) -> str:
     """Return an explanation as a page of HTML: sentences as paragraphs, the plan as a table."""
-    lines = text.split("\n")
-    words = "\n".join(f"<p>{escape(line)}</p>" for line in lines if not line.startswith("  "))
-    parts = [(line[2:12].strip(), line[12:]) for line in lines if line.startswith("  ")]
-    rows = "\n".join(f"<tr><th>{escape(label)}</th><td>{escape(said)}</td></tr>" for label, said in parts)
+    sentences, plan = parts(text)
+    words = "\n".join(f"<p>{escape(line)}</p>" for line in sentences)
+    rows = "\n".join(f"<tr><th>{escape(label)}</th><td>{escape(said)}</td></tr>" for label, said in plan)
     return PAGE.format(title=escape(title), words=words, rows=rows)
+
+
+def parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the sentences of an explanation, and the lines of its plan, each with its label."""
+    lines = text.split("\n")
+    plan = [(line[2:12].strip(), line[12:]) for line in lines if line.startswith("  ")]
+    return [line for line in lines if not line.startswith("  ")], plan

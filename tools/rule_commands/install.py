@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..cli.answers import answer, common, counted, number, plain
-from ..cli.progress import Progress, removed_if_empty
+from ..cli.progress import removed_if_empty
 from ..cli.workspace_options import block_name, limits, opened, text_of
 
 
@@ -28,17 +28,14 @@ def run(options: argparse.Namespace) -> int:
     with (
         removed_if_empty(Path(options.file)),
         opened(options, create=True) as workspace,
-        Progress("install", options.quiet) as progress,
     ):
         before = set(workspace)
-        progress(f"{name}: filling its views")
         workspace.install(
             text, name, granularity=options.granularity, maintenance=options.maintenance,
             rows_max=options.rows_max, rounds_max=options.rounds_max, replace=options.replace,
         )  # fmt: skip
         names = [n for n in workspace if n not in before or n in workspace.evaluated]
         rows = {new: len(workspace[new]) for new in names}
-        progress.clear()
         lines = [f"{plain(new)}: {counted(count, 'row')}" for new, count in rows.items()]
         lines += [f"{plain(old)}: removed" for old in before if old not in workspace]
         data = {"name": name, "version": workspace.store.version, "rows": rows}

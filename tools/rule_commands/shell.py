@@ -25,11 +25,12 @@ from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
+from .trace import answer_trace
 from .uninstall import said
 
 WORDS = (
     "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "DROP", "ALTER",
-    "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
+    "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction, up to a full stop at the end of a line
@@ -43,6 +44,7 @@ edge                               the rows of a relation or view
 .print NAME                        the rows of one
 .explain NAME                      how a view is maintained, and why
 .why tri(1, 2, 3)                  why a row is in a view, or why it is not
+.trace tri 3 4                     how much of its evaluation differs between versions
 .at VERSION                        read an older version or a tag from now on; .at alone returns to the newest
 .timing                            say after each statement how long it took, or no longer
 .help                              this help; help and ? do, too
@@ -119,6 +121,11 @@ def is_sql(text: str) -> bool:
     return first.strip(";\n").upper() in WORDS and not rest.lstrip().startswith(("(", "<-", "->"))
 
 
+def is_edit(text: str) -> bool:
+    """Return whether a text of rules has an edit.  Raises RuleSyntaxError."""
+    return any(isinstance(one, Change) for one in parse(text, "exec"))
+
+
 class Shell:
     """Runs statements and prints their answers, over one workspace, or over one that is opened for each statement."""
 
@@ -148,7 +155,7 @@ class Shell:
             self.rows(relation)
         elif is_sql(statement):
             self.sql(statement)
-        elif any(isinstance(s, Change) for s in parse(statement, "exec")):
+        elif is_edit(statement):
             with self.opened(writes=True) as workspace:
                 version = workspace.exec(statement)
             answer(self.options, {"version": version}, f"version {version}")
@@ -234,6 +241,7 @@ class Shell:
             "print": self.rows,
             "explain": self.explain,
             "why": self.why,
+            "trace": self.trace,
             "at": self.at,
             "timing": self.timing,
             "help": lambda: answer(self.options, {"help": HELP}, HELP),
@@ -284,6 +292,13 @@ class Shell:
         with self.opened() as workspace:
             found = workspace.why(row, version=self._version)
         answer(self.options, found.data, str(found))
+
+    def trace(self, view: str, old: str, new: str | None = None) -> None:
+        """.trace NAME OLD [NEW]"""
+        with self.opened() as workspace:
+            newest = workspace.store.version if self._version is None else self._version
+            to = newest if new is None else version_or_name(new)
+            answer_trace(self.options, workspace, view, version_or_name(old), to)
 
     def at(self, version: str | None = None) -> None:
         """.at [VERSION]"""

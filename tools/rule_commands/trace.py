@@ -2,7 +2,9 @@
 
 import argparse
 
-from ..cli.answers import answer, common, version_or_name
+from ivm import Workspace
+
+from ..cli.answers import answer, common, plain, version_or_name
 from ..cli.workspace_options import opened
 
 
@@ -17,8 +19,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print how many trace rows differ; return the exit code."""
     with opened(options, "r") as workspace:
-        distance = workspace.trace_distance(options.view, options.old, options.new)
-        steps = sum(len(rows.T) for rows in workspace.trace(options.view, options.new))
-    data = {"view": options.view, "distance": distance, "steps": steps}
-    answer(options, data, f"{options.view}: {distance:,} of {steps:,} trace rows differ")
+        answer_trace(options, workspace, options.view, options.old, options.new)
     return 0
+
+
+def answer_trace(options: argparse.Namespace, workspace: Workspace, view: str, old: int | str, new: int | str) -> None:
+    """Print how many trace rows of a view differ between two versions."""
+    distance = workspace.trace_distance(view, old, new)
+    steps = sum(len(rows.T) for rows in workspace.trace(view, new))
+    data = {"view": view, "distance": distance, "steps": steps}
+    answer(options, data, f"{plain(view)}: {distance:,} of {steps:,} trace rows differ")

@@ -12,6 +12,11 @@ too many bindings is left to Python, and so are all later steps.
 A plan that scans a relation needs no probe: SCAN finds the changed rows that its conditions let pass, for one plan
 after the other, and these are its bindings.
 
+A view of least values has a state, whose queue is flushed first; FOLD then seeks the first record of each group that
+changed there:
+
+    queue of state of least ──flush──▶ (7, 3; 1) (7, 5; 2) ──fold──▶ queue of least  + (7; 3) ──flush──▶
+
 Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/types.py).
 """
 
@@ -44,30 +49,43 @@ from ivm.maintenance.kernels.reach import Conditions, holds
 from pagestore.compiled import (
     ADD,
     CHANGES,
+    ERASE,
     GAIN,
     HEIGHT,
     INSERT,
     KEYS,
+    LEAF_PAGE,
+    LEAF_SLOT,
     ROOT,
+    SET,
     TAKEN,
+    WORD_MIN,
     FlushRoom,
     PageAccounts,
     Queues,
     Table,
     Words,
+    field,
     flush_queue,
     kernel,
+    seek,
+    tree_at,
 )
 
-# columns of `steps`: its kind, and the number of its group, plan or stratum
-FLUSH, FOLLOW, SCAN, RECUR = range(4)
+# columns of `steps`: its kind, and the number of its group, plan, fold or stratum
+FLUSH, FOLLOW, SCAN, FOLD, RECUR = range(5)
 STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
 # columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
 # of its heads; how many columns a binding has
 PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS = range(9)
-# columns of `heads`: its group, whether its rows are counted, which columns of a binding they copy
-GROUP, COUNTED, COPIED, COPIED_END = range(4)
+# columns of `heads`: its group, what a binding does there, which columns of it are copied
+GROUP, HOW, COPIED, COPIED_END = range(4)
+# a binding is a row, or is counted; its last column is added up, or is complemented, so that the greatest is the first
+ROWS, COUNTED, SUMMED, FALLING = range(4)
+# columns of `folds`: the tree of the state, the words of a group's key in it, whether values are complemented, and the
+# group of the view
+STATE, KEY_WORDS, COMPLEMENTED, VIEW = range(4)
 
 
 @kernel
@@ -90,6 +108,9 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
                 return s
         elif schedule.steps[s, KIND] == SCAN:
             if not scan(queues, schedule, working, of):
+                return s
+        elif schedule.steps[s, KIND] == FOLD:
+            if not fold(pages, queues, schedule, working, of):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
             composing = Composing(room.reordering.order, room.reordering.fresh, composed)
@@ -133,25 +154,55 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
 @kernel
 def scan(queues, schedule, working, p):
     """Queue the changes of a relation that plan p lets pass; if they are too many, queue nothing and return False."""
-    plan, heads, copies = schedule.plans[p], schedule.heads, schedule.copies
-    waiting, waits, t = queues.waiting, queues.waits, schedule.sources[plan[SOURCES]]
+    plan, t = schedule.plans[p], schedule.sources[schedule.plans[p, SOURCES]]
     n, actions, rows = queues.tallies[t, CHANGES], queues.deltas[t, 0], queues.deltas[t, 1:]
     working.operations[p] = n
-    for h in range(plan[HEADS], plan[HEADS_END]):
-        if waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > waiting.shape[2]:
-            return False
+    if not has_room(plan, schedule, n, rows, queues):
+        return False
     for i in range(n):
         if not holds(schedule.conditions, plan[PROBES], rows, i):
             continue
         for h in range(plan[HEADS], plan[HEADS_END]):
-            head = heads[h]
-            edits, at, width = waiting[head[GROUP]], waits[head[GROUP]], head[COPIED_END] - head[COPIED]
-            for c in range(width):
-                edits[1 + c, at] = rows[copies[head[COPIED] + c], i]
-            edits[0, at] = ADD if head[COUNTED] else actions[i]
-            if head[COUNTED]:
-                edits[1 + width, at] = 1 if actions[i] == INSERT else -1
-            waits[head[GROUP]] = at + 1
+            put(schedule.heads[h], schedule.copies, rows, i, actions[i], queues)
+    return True
+
+
+@kernel
+def fold(pages, queues, schedule, working, f):
+    """Queue the first value of each group that changed in a state, or the erasure of a group that has none.
+
+    Returns False, queueing nothing, if they are too many or a page is corrupt.
+    """
+    t, keys, view = schedule.folds[f, STATE], schedule.folds[f, KEY_WORDS], schedule.folds[f, VIEW]
+    edits, at, rows, n = queues.waiting[view], queues.waits[view], queues.deltas[t, 1:], queues.tallies[t, CHANGES]
+    tree, key, cursor = tree_at(pages, queues.trees[t], 0), working.key, working.cursor
+    if at + n > edits.shape[1]:
+        return False
+    for i in range(n):
+        if i > 0 and is_prefix(rows, i, key, keys):
+            continue
+        for c in range(keys):
+            key[c] = edits[1 + c, at] = rows[c, i]
+        found = seek(tree, key, keys, cursor, 0)
+        if found < 0:
+            return False
+        page, slot, there = cursor[LEAF_PAGE], cursor[LEAF_SLOT], found == 1
+        for c in range(keys if there else 0):
+            there &= field(pages.words, page, c, slot) == key[c]
+        value = field(pages.words, page, keys, slot) if there else 0
+        edits[0, at] = SET if there else ERASE
+        edits[1 + keys, at] = ~value if there and schedule.folds[f, COMPLEMENTED] else value
+        at += 1
+    queues.waits[view] = at
+    return True
+
+
+@kernel
+def is_prefix(rows, i, key, keys):
+    """Return whether row i begins with a key."""
+    for c in range(keys):
+        if rows[c, i] != key[c]:
+            return False
     return True
 
 
@@ -252,31 +303,52 @@ def place(plan, indices, trees, version):
 @kernel
 def queue(plan, schedule, n, found, queues):
     """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return False."""
-    heads, copies, waiting, waits = schedule.heads, schedule.copies, queues.waiting, queues.waits
+    if not has_room(plan, schedule, n, found.bindings, queues):
+        return False
     for h in range(plan[HEADS], plan[HEADS_END]):
-        if waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > waiting.shape[2]:
-            return False
-    for h in range(plan[HEADS], plan[HEADS_END]):
-        head = heads[h]
-        edits, at, width = waiting[head[GROUP]], waits[head[GROUP]], head[COPIED_END] - head[COPIED]
-        for c in range(width):
-            column = copies[head[COPIED] + c]
-            for i in range(n):
-                edits[1 + c, at + i] = found.bindings[column, i]
         for i in range(n):
-            edits[0, at + i] = ADD if head[COUNTED] else found.signs[i]
-            if head[COUNTED]:
-                edits[1 + width, at + i] = 1 if found.signs[i] == INSERT else -1
-        waits[head[GROUP]] = at + n
+            put(schedule.heads[h], schedule.copies, found.bindings, i, found.signs[i], queues)
     return True
+
+
+@kernel
+def has_room(plan, schedule, n, bindings, queues):
+    """Return whether the heads of a plan can take n bindings: there is room, and each value to add has a negative."""
+    heads = schedule.heads
+    for h in range(plan[HEADS], plan[HEADS_END]):
+        if queues.waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > queues.waiting.shape[2]:
+            return False
+        if heads[h, HOW] == SUMMED:
+            values = bindings[schedule.copies[heads[h, COPIED_END] - 1]]
+            for i in range(n):
+                if values[i] == WORD_MIN:
+                    return False
+    return True
+
+
+@kernel
+def put(head, copies, bindings, i, action, queues):
+    """Queue what binding i does in a head when it appears (INSERT) or disappears."""
+    edits, at, width = queues.waiting[head[GROUP]], queues.waits[head[GROUP]], head[COPIED_END] - head[COPIED]
+    for c in range(width):
+        edits[1 + c, at] = bindings[copies[head[COPIED] + c], i]
+    edits[0, at] = action
+    if head[HOW] != ROWS:
+        edits[0, at] = ADD
+        edits[1 + width, at] = 1 if action == INSERT else -1
+    if head[HOW] == SUMMED and action != INSERT:
+        edits[width, at] = -edits[width, at]
+    if head[HOW] == FALLING:
+        edits[width, at] = ~edits[width, at]
+    queues.waits[head[GROUP]] = at + 1
 
 
 class ScheduleTable(NamedTuple):
     """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
 
     steps[S, 2], plans[P, 9] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words `static`
-    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings, and conditions
-    are those of the plans that scan.
+    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings, folds[F, 4] are
+    views with a state, and conditions are those of the plans that scan.
     """
 
     static: Words
@@ -287,6 +359,7 @@ class ScheduleTable(NamedTuple):
     sources: Words
     heads: Table
     copies: Words
+    folds: Table
     conditions: Conditions
     strata: Strata
 
@@ -295,7 +368,8 @@ class ScheduleRoom(NamedTuple):
     """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
 
     before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
-    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan.
+    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan. key[K] and
+    cursor[CURSOR_WORDS] are of a look-up.
 
     For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the records that trees
     gained, `taken` the pages taken before; the others are what `maintain` takes, and its address.
@@ -306,6 +380,8 @@ class ScheduleRoom(NamedTuple):
     spans: Table
     actions: Words
     operations: Words
+    key: Words
+    cursor: Words
     recursion: Table
     facts: FactsRoom
     recursive_spans: Table

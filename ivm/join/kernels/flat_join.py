@@ -86,11 +86,13 @@ from ivm.join.kernels.tries import (
     NEXTS,
     OPENS,
     PART_START,
+    PAUSE,
     PHASE,
     ROW_COUNT,
     SEARCH,
     SEEKS,
     SENSORS,
+    VALUES_MET,
     crowded,
     place_of,
 )
@@ -99,7 +101,7 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, on_dema
 
 @kernel
 def run_flat(tries, run, tables, rows_of_bits, output):
-    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left (see arguments.py).
+    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that nothing is left.
 
     Return 1, or 0 for a count that does not fit a word.
     """
@@ -112,7 +114,7 @@ def run_flat(tries, run, tables, rows_of_bits, output):
     level = state[LEVEL]
     while level >= 0:
         if state[PHASE] == ENTER:
-            if crowded(plan, state, rows, room):
+            if state[OPENS] + state[NEXTS] >= state[PAUSE] or crowded(plan, state, rows, room):
                 break
             gather(tries, run, tables, rows_of_bits, output, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
@@ -204,7 +206,9 @@ def gather(tries, run, tables, rows_of_bits, output, level):
         state[NEXTS] += n
         if steps[level, CERTIFIES]:
             certify(steps[level, CERTIFIES], data, plan, state, steps[level], cursors, scratch, codes, rows, level)
-    steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
+    n = unequal(plan, state, scratch, level, base, n)
+    state[state[VALUES_MET] + level] += n
+    steps[level, STOP] = base + n
     rewind(plan, cursors, level)
 
 

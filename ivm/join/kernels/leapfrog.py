@@ -47,6 +47,7 @@ from ivm.join.kernels.tries import (
     OPENS,
     PART_START,
     PARTS,
+    PAUSE,
     PHASE,
     ROW_COUNT,
     RUN_END,
@@ -60,6 +61,7 @@ from ivm.join.kernels.tries import (
     TARGET,
     TREES,
     VALUES,
+    VALUES_MET,
     crowded,
     emit,
     iterator,
@@ -77,7 +79,7 @@ from pagestore.compiled import KEYS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MA
 
 @kernel
 def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
-    """Run until done or a buffer is full; state[PHASE] == DONE means that nothing is left.
+    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
     rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Return 1,
@@ -94,6 +96,8 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
         status = 1
         if state[EMITTED] == out.shape[1] or crowded(plan, state, rows, steps):
             return 1
+        if state[OPENS] + state[SEEKS] + state[NEXTS] >= state[PAUSE]:
+            return 1
         if state[PHASE] == ENTER:
             oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])
             status = enter_level(pages, plan, state, regions, region_start, rows)
@@ -105,6 +109,7 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
         elif state[PHASE] == MATCHED:
             status = refute(pages, plan, state, rows)
             if state[PHASE] == MATCHED:
+                state[state[VALUES_MET] + level] += 1
                 if level + 1 < levels:
                     state[LEVEL] = level + 1
                     state[PHASE] = ENTER
@@ -306,6 +311,7 @@ def intersect(words, plan, state, out, rows, runs):
         if k < m:
             continue
         state[state[BINDING] + level] = x
+        state[state[VALUES_MET] + level] += 1
         emit(words, plan, state, out)
         k, at = 0, state[slices + AT_KEY] + 1
         if state[EMITTED] == out.shape[1] or at == state[slices + STOP]:
@@ -397,6 +403,7 @@ def merge(state, level, runs, out):
     state[a_slice + AT_KEY], state[b_slice + AT_KEY] = i, j
     state[TARGET] = max(a_run[i], b_run[j])
     state[EMITTED] = n
+    state[state[VALUES_MET] + level] += n - start
     state[SEEKS] += seeks
     state[NEXTS] += n - start
 

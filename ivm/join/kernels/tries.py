@@ -224,6 +224,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     SEEKS,
     NEXTS,
     CROWD,  # rows of the fullest trace buffer
+    PAUSE,  # the number of operations at which the kernel returns, though no buffer is full
     TREES,  # [A] (root, height, keys)
     ENDS,  # nothing, b, a: where a source of -3, -2, -1 is read, as if it were a level
     BINDING,  # [L], immediately after ENDS
@@ -231,6 +232,7 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     HIGH,  # [L]
     COVERED,  # [L + 1]
     SPANS,  # [L, L] (start, end)
+    VALUES_MET,  # [L] the values that each level has bound so far
     AT,  # [A, D] the key each iterator is at
     ITERATORS,  # [A, D] cursor, then the end of its run in the current leaf
     ROW_COUNT,  # [S]
@@ -238,4 +240,4 @@ ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
     INTERVAL_END,  # [S] the column of b
     RUNS,  # [parts of the last level] the slices that `runs` holds
     STATE_HEADER,
-) = range(22)
+) = range(24)

@@ -6,15 +6,37 @@
 
 It is so where the join seeks by x in any case: x is the first column of an atom, or in keys of several atoms.
 Elsewhere the condition filters rows.
+
+In a query, the same is done for the texts of a range, whose ids are not in the order of the texts: the dictionary
+lists those between two others, which stay in the rule as comparisons.
+
+    q(x, y) <- name(x, y), x >= "m", x < "n".       q(x, y) <- q$among0(x), name(x, y), x >= "m", x < "n".
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from re import split
+from typing import Protocol
 
-from ivm.lang.ir import Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
+import numpy as np
+
+from ivm.lang.ir import MIRRORED, Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
 from ivm.lang.program import Program
 from ivm.plan.plan import AMONG, is_membership
+
+SHARE = 8  # the texts of a range are sought in a relation that has at least so many rows for each of them
+Range = tuple[bytes, bytes | None]  # from a text up to another, or to the last
+
+
+class Store(Protocol):
+    """What is stored, for queries."""
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a predicate has."""
+
+    def texts_between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
+        """Return the ids int64[n] of the texts of a range; None for more than `most`."""
 
 
 def lift_memberships(program: Program) -> Program:
@@ -23,6 +45,56 @@ def lift_memberships(program: Program) -> Program:
     for rule in program.rules:
         rules += _lifted(rule, predicates) if not rule.range and not rule.texts else [rule]
     return replace(program, predicates=predicates, rules=tuple(rules))
+
+
+def seek_texts(program: Program, known: Program, store: Store) -> Program:
+    """Join the rules of a query with the texts of their ranges, where these are few. O(texts of the ranges)."""
+    predicates, seeds, notes = dict(program.predicates), dict(program.seeds), [*program.notes]
+    stored = {*known.predicates, *program.stored}
+
+    def sought(rule: Rule, disjunct: Disjunct) -> Iterator[Atom]:
+        for x, (low, high) in _ranges(rule, disjunct).items():
+            sizes = [store.rows(a.predicate) for a in _holding(x, disjunct) if a.predicate in stored]
+            if not sizes or not _is_sought(x, disjunct):
+                continue
+            ids = store.texts_between(low, high, min(sizes) // SHARE)
+            if ids is not None:
+                helper = _named(rule, x, predicates, extensional=True)
+                seeds[helper.predicate] = ids[None]
+                notes.append(f"{x} is sought among {len(ids):,} texts")
+                yield helper
+
+    rules = tuple(
+        replace(rule, body=tuple((*sought(rule, disjunct), *disjunct) for disjunct in rule.body))
+        if not rule.range and not rule.texts
+        else rule
+        for rule in program.rules
+    )
+    return replace(program, predicates=predicates, rules=rules, seeds=seeds, notes=tuple(notes))
+
+
+def _ranges(rule: Rule, disjunct: Disjunct) -> dict[Var, Range]:
+    """Return the ranges outside which comparisons with constants exclude a variable's texts."""
+    found = dict[Var, Range]()
+    high: bytes | None
+    for literal in disjunct:
+        match literal:
+            case Compare("=", Call("string:starts_with", (Var() as x, Const(str() as text))), Const(True)):
+                low, high = text.encode(), text.encode() + b"\xff"  # no text has this byte
+            case Compare("=", Call("string:like", (Var() as x, Const(str() as text))), Const(True)):
+                low = split(r"[%_\\]", text)[0].encode()
+                high = low + b"\xff"
+            case Compare(op, Var() as x, Const(str() as text)) | Compare(op, Const(str() as text), Var() as x):
+                own = op if literal.left is x else MIRRORED.get(op, op)
+                if own not in ("<", "<=", ">", ">="):
+                    continue
+                low, high = (text.encode(), None) if own in (">", ">=") else (b"", text.encode() + b"\0")
+            case _:
+                continue
+        if rule.types[x.name] == "string":
+            least, most = found.get(x, (b"", None))
+            found[x] = max(least, low), min((one for one in (most, high) if one is not None), default=None)
+    return found
 
 
 def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
@@ -56,13 +128,22 @@ def _is_sought(x: Var, disjunct: Disjunct) -> bool:
     return any(atom.args[:1] == (x,) for atom in atoms) or held[x] > 1
 
 
+def _holding(x: Var, disjunct: Disjunct) -> list[Atom]:
+    return [literal for literal in disjunct if isinstance(literal, Atom) and x in literal.terms]
+
+
 def _helper(rule: Rule, x: Var, constants: tuple[Const, ...], predicates: dict[str, Predicate]) -> Rule:
     """Return the rule of the rows of a membership; define its predicate."""
-    name = f"{rule.heads[0].predicate}{AMONG}{sum(map(is_membership, predicates))}"
-    x = replace(x, marked=False)
-    predicates[name] = Predicate(name, (rule.types[x.name],), None, False, (x.name,), where=rule.where)
+    head = _named(rule, x, predicates)
+    (x,) = (v for v in head.args if isinstance(v, Var))
     rows = tuple((Compare("=", x, constant, where=constant.where),) for constant in constants)
     text = f"{rule.text}  (what {x} is among)"
-    return Rule(
-        (Atom(name, (x,), where=x.where),), rows, types={x.name: rule.types[x.name]}, where=rule.where, text=text
-    )
+    return Rule((head,), rows, types={x.name: rule.types[x.name]}, where=rule.where, text=text)
+
+
+def _named(rule: Rule, x: Var, predicates: dict[str, Predicate], extensional: bool = False) -> Atom:
+    """Return the atom of a new helper, and define its predicate."""
+    name = f"{rule.heads[0].predicate}{AMONG}{sum(map(is_membership, predicates))}"
+    x = replace(x, marked=False)
+    predicates[name] = Predicate(name, (rule.types[x.name],), None, extensional, (x.name,), where=rule.where)
+    return Atom(name, (x,), where=x.where)

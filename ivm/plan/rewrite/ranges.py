@@ -54,8 +54,8 @@ from ivm.lang.ir import (
 from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import FAR, KINDS, Encode, Linear, linear, may_fail
-from ivm.plan.join_order import Distinct
 from ivm.plan.plan import Index, permuted
+from ivm.plan.statistics import Distinct
 from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
 Keys = Mapping[str, int]  # how many of a predicate's first columns identify its rows

@@ -30,6 +30,7 @@ from ivm.sql.types import (
 )
 
 Value = times.Value
+QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is kept
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 
 _FLOAT: dict[type[exp.Expr], str] = {
@@ -138,6 +139,14 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     left, right = convert(left, type_, node), convert(right, type_, node)
     term = call("ratio", left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
+
+
+def _quotient(node: exp.Expr, value: Value) -> Typed:
+    """Return `/` of a dialect in which it gives an integer for integers."""
+    left, right = node.expressions
+    whole = value(left).type.is_integer and value(right).type.is_integer
+    made = (exp.IntDiv if whole else exp.Div)(this=left, expression=right)
+    return _whole_divided(made, value) if whole else _divided(made, value)
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
@@ -470,4 +479,4 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Log,), _logarithm),
     ((exp.Trunc,), _cut),
 ]
-_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {**times.NAMED, **texts.NAMED}
+_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {**times.NAMED, **texts.NAMED, QUOTIENT: _quotient}

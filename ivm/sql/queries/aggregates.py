@@ -20,7 +20,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.folds import Aggregate, Group, Made, wanted
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, wanted
+from ivm.sql.queries.folds.kinds import made
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import ONE, Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
@@ -102,13 +103,13 @@ class Grouping(Group):
 
     def evaluate(self, nodes: Sequence[exp.Expr]) -> tuple[Body, dict[str, Typed], list[Typed]]:
         """Return a body of one row for each group, its aggregates by their text, and the groups' columns."""
-        made = {node.sql(): self._made(node) for node in nodes}
-        base = self._base([*made.values()])
+        each = {node.sql(): self._made(node) for node in nodes}
+        base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]
         key = self.builder.scan(base, body, given)[: len(self.key)]
         values = {}
-        for text, one in made.items():
+        for text, one in each.items():
             table = one.table if one.total and not self.single else self._completed(one, base)
             if table is base:
                 atom = body.literals[0]
@@ -181,4 +182,4 @@ class Grouping(Group):
         values = Expressions(self.builder, scope, self.subqueries)
         if one.condition is not None:
             body.literals += values.condition(one.condition)
-        return Aggregate(self, body, values, one).made()
+        return made(Aggregate(self, body, values, one))

@@ -108,6 +108,8 @@ class Expressions:
         left, right = alike(node, self.value(node.this), self.value(node.expression))
         if left.type == NULL:
             return Typed(Lit(None, "bool"), BOOLEAN, True)
+        if left.type.element is not None and operation not in ("=", "!="):
+            raise SqlError("truth values and lists are compared by = and <> only", node)
         return Typed(Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable)
 
     def _marked(self, node: exp.Expr) -> Typed:
@@ -204,8 +206,8 @@ class Expressions:
         left, right = alike(node, self.value(node.this), self.value(node.expression))
         if left.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
             return [*NEVER]
-        if left.type == BOOLEAN and operation not in ("=", "!="):
-            raise SqlError("truth values are compared by = and <> only", node)
+        if (left.type == BOOLEAN or left.type.element is not None) and operation not in ("=", "!="):
+            raise SqlError("truth values and lists are compared by = and <> only", node)
         return [Test(Call(operation, (left.term, right.term)))]
 
     def _listed(self, node: exp.In, wanted: bool) -> list[Literal]:

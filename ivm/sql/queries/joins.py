@@ -72,6 +72,8 @@ class Joins:
         if (node.method or "").upper() == "ASOF":
             self.join(self._nearest(node))
             return
+        if (node.method or "").upper() == "POSITIONAL":
+            raise SqlError("POSITIONAL JOIN takes rows by their place, and tables have no order: join by a key", node)
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return
@@ -166,7 +168,7 @@ class Joins:
         order = exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
         items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
         query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
-        self.builder.notes.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
+        self.builder.costs.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
         lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias)))
         return exp.Join(this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true())
 

@@ -110,6 +110,8 @@ def _least(type_: SqlType) -> Lit:
 def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
     """Return variables whose order, all upward or all downward, is that of a key."""
     value = builder.define(body, key.value)
+    if value.type.element is not None:
+        raise SqlError("lists have no order that is kept: ORDER BY one of their values")
     if value.type == BOOLEAN:
         value = builder.define(body, convert(value, INTEGER))
     found: list[Term] = []
@@ -175,6 +177,7 @@ def limited(
         keys_ = [Key(*k) for k in keys]
     most = last if last is not None else MOST
     table = numbered(builder, body, [], keys_, identity, max(most, 1))
+    builder.costs.append("LIMIT: an edit among the first rows numbers them anew, O(rows of the limit)")
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     if last is not None:
@@ -219,6 +222,7 @@ def first_of_each(
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
     table = numbered(builder, body, keys, ordered, identity)
+    builder.costs.append("DISTINCT ON: an edit numbers the rows of its group anew, O(rows of the group)")
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))

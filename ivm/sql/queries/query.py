@@ -15,6 +15,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
+from ivm.sql.functions.synonyms import plainer
 from ivm.sql.names import output_name
 from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
@@ -64,7 +65,7 @@ class Queries:
             if isinstance(node, exp.SetOperation):
                 return sets.rows(self, node, outer, top)
             if isinstance(node, exp.Select):
-                return Select(self, relations.spread(node), outer, top).rows()
+                return Select(self, plainer(relations.spread(node)), outer, top).rows()
             if isinstance(node, exp.Pivot):
                 names = [name for name, _ in relations.rows(self, node.this, outer).columns]
                 return self.query(pivot.rewritten(node, node.this, names), outer, top)

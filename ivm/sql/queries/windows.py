@@ -15,7 +15,8 @@ from ivm.sql.conversions import alike, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
-from ivm.sql.queries.folds import PAIRS, Aggregate, Group, Wanted, wanted
+from ivm.sql.queries.folds import kinds
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, wanted
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
@@ -39,7 +40,7 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
         if text not in partitions:
             partitions[text] = _Partition(select, by, order.expressions if order else [])
         select.replaced[node.sql()] = partitions[text].value(whole)
-    select.builder.notes.append(
+    select.builder.costs.append(
         "window functions: an edit numbers the partitions that it changes anew, O(rows of the partition)"
     )
 
@@ -366,7 +367,7 @@ class _Partition:
             source.literals += values.condition(one.condition)
         keys = [*self.groups] or [self.builder.define(source, zero)]
         group = Group(self.builder, source, keys, self.builder.carried(self.body))
-        made = Aggregate(group, source, values, one).made()
+        made = kinds.made(Aggregate(group, source, values, one))
         keys = [*self.groups] or [self.builder.define(self.body, zero)]
         if made.total:
             return self.builder.scan(made.table, self.body, keys)[-1]
@@ -417,7 +418,7 @@ class _Partition:
         frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
         replaced = dict(zip(inputs, row[1 + len(more) :], strict=True))
         translator = self.select.queries.expressions(Scope(frame), replaced)
-        made = Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None)).made()
+        made = kinds.made(Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None)))
         return self._or_empty(made.table, [*groups, *points], made.default)
 
     def _relation(self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int) -> Table:
@@ -458,7 +459,7 @@ def _inputs(one: Wanted) -> list[exp.Expr]:
     inner = one.node.this
     inner = inner.this if isinstance(inner, exp.Order) else inner
     parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
-    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *PAIRS)) or isinstance(one.node.expression, exp.Column):
+    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(one.node.expression, exp.Column):
         parts = [*parts, one.node.expression]
     found = [part for one_ in parts for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])]
     found += [o.this for o in one.order]

@@ -4,14 +4,18 @@ Operations are exact, since nothing but the plan and the graph decides on them. 
 bounds a little above what is measured: whoever does it with less may lower them.
 """
 
+import sys
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import pytest
 
 import ivm
+import pagestore
 from pagestore_tools.bench.graphs import changes, skewed
 from pagestore_tools.bench.meter import Meter
+from tests.support.simulator import compiled
 
 EDGES = skewed(1000)
 FACTS = "edge(x, y) -> int(x), int(y)."
@@ -136,3 +140,77 @@ def test_loading_after_what_is_stored(tmp_path, stored):
         assert meter.counts["pages read"] <= 8
         assert meter.counts["kernel calls"] <= 30
         assert len(workspace["r"]) == 120_000
+
+
+@pytest.mark.parametrize(("sync", "syncs"), [("full", 2), ("commit", 1), ("off", 0)])
+def test_syncs_of_one_edge(sync, syncs, tmp_path):
+    """With sync="commit", pages, record and slot reach the disk in any order, by one sync."""
+    with ivm.open(tmp_path / "syncs.pages", sync=sync, threads=1) as workspace:
+        workspace.install(FACTS + TRIANGLE, name="view", maintenance="probe")
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(EDGES))
+        counts = changed(workspace, 1, 40)
+    assert set(counts["syncs"]) == {syncs}
+    assert counts["writes"].max() <= 12, "neighbours go in one call"
+
+
+CALLS = {  # functions of Python that a transaction of one row calls: in the median, and in one that drops versions
+    "no view": ("", 180, 252),
+    "triangles": (TRIANGLE, 184, 256),
+    "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 184, 256),
+    "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 231, 304),
+    "a sum": ("q[x] = t <- agg<<t = sum(y)>> edge(x, y).", 184, 256),
+    "a least": ("q[x] = t <- agg<<t = min(y)>> edge(x, y).", 184, 256),
+}
+
+
+@compiled
+@pytest.mark.parametrize("work", CALLS)
+def test_python_calls_of_one_row(work, tmp_path):
+    """Half of the time of a small transaction is Python's, and follows from how many functions it calls."""
+    rules, usual, most = CALLS[work]
+    with ivm.open(tmp_path / "calls.pages", sync="off", threads=1) as workspace:
+        workspace.install(FACTS + "mark[x] = y -> int(x), int(y)." + rules, name="view", maintenance="probe")
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(EDGES))
+
+        def insert(row):
+            with workspace.transaction() as txn:
+                txn.insert("edge", [(row, row + 1)])
+
+        assert_calls(insert, usual, most)
+
+
+@compiled
+def test_python_calls_of_one_row_of_a_store(tmp_path):
+    with pagestore.open(tmp_path / "calls.pages", sync="off", threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("edge", "x: int64, y: int64").insert(list(EDGES))
+
+        def insert(row):
+            with store.transaction() as txn:
+                txn["edge"].insert([(row, row + 1)])
+
+        assert_calls(insert, 168, 222)
+
+
+def assert_calls(insert, usual, most):
+    found = [python_calls(partial(insert, 5000 + row)) for row in range(60)][20:]
+    assert np.median(found) <= usual, "of a transaction"
+    assert max(found) <= most, "of a transaction that drops versions"
+
+
+def python_calls(call):
+    """How many functions of the packages a call runs."""
+    called = []
+
+    def note(frame, event, _):
+        if event == "call":
+            called.append(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return sum("/pagestore/" in name or "/ivm/" in name or name == "<string>" for name in called)

@@ -7,6 +7,7 @@ from numba import config
 import ivm
 from ivm.engine import schedule
 from ivm.engine.schedule import Flush, Schedule
+from ivm.errors import FunctionConflictError, RangeError
 from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import skewed
@@ -23,7 +24,18 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "a view of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(x, z) <- u(x, z), edge(x, z).", 5, 5),
     "values": ("v(x, y, t) <- edge(x, y), mark(y), cost[x] = t.", 3, 3),
     "negation": ("v(x, y) <- edge(x, y), !mark(y), mark(x).", 3, 3),
-    "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = max(z)>> u(x, z).", 3, 5),
+    "the greatest above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = max(z)>> u(x, z).", 5, 5),
+    "the least of what is joined": ("v[y] = n <- agg<<n = min(x)>> edge(x, y), mark(y).", 3, 3),
+    "a view above the least": ("u[x] = n <- agg<<n = min(y)>> edge(x, y). v(n, x) <- u[x] = n, mark(n).", 5, 5),
+    "a view above the greatest": ("u[x] = n <- agg<<n = max(y)>> edge(x, y). v(n, x) <- u[x] = n, mark(n).", 5, 5),
+    "two that share a state": ("u[x] = n, v[x] = m <- agg<<n = min(y), m = max(y)>> edge(x, y).", 0, 4),
+    "the least of all": ("v[] = n <- agg<<n = min(y)>> edge(_, y).", 0, 3),
+    "the sum of all": ("v[] = n <- agg<<n = sum(y)>> edge(_, y). w(x) <- v[] = n, edge(x, n).", 0, 5),
+    "the count of all": ("v[] = n <- agg<<n = count()>> edge(_, _). w(x) <- v[] = n, edge(x, n).", 0, 5),
+    "another aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = median(z)>> u(x, z).", 3, 5),
+    "a sum of what is joined": ("v[x] = n <- agg<<n = sum(t)>> edge(x, y), cost[y] = t.", 3, 3),
+    "a sum of rows": ("v[x] = n <- agg<<n = sum(y)>> edge(x, y). w[n] = m <- agg<<m = sum(x)>> v[x] = n.", 5, 5),
+    "a function": ("v[x, y] = t <- edge(x, y), cost[y] = t. w[x] = m <- agg<<m = sum(t)>> v[x, _] = t.", 5, 5),
     "a count above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 5, 5),
     "scans of a relation": ("u(x) <- edge(x, y), y < 9, x != 3. v[x] = n <- agg<<n = count()>> edge(x, 9).", 5, 5),
     "a filter of what is joined": ("v(x, y) <- edge(x, y), cost[x] = t, t != y.", 0, 3),
@@ -119,6 +131,23 @@ def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least,
 
 
 @compiled
+def test_python_goes_on_between_a_state_and_its_view(tmp_path, monkeypatch):
+    """A kernel that stops there leaves a state whose change the view has not followed."""
+    left, state_changes = [], Schedule.state_changes
+    monkeypatch.setattr(Schedule, "state_changes", lambda self: left.append(state_changes(self)) or left[-1])
+    for pages in range(11, 19):
+        for limit in ("PAGES", "PAGES_MAX", "PAGES_AGAIN"):
+            monkeypatch.setattr(edit, limit, pages)
+        rules = (
+            "u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = max(z)>> u(x, z). w(n, x) <- v[x] = n, mark(n)."
+        )
+        workspace = opened(tmp_path / f"{pages}.pages", rules, skewed(40))
+        churn(workspace, pages)
+        workspace.close()
+    assert {bool(changes) for changes in left} == {True, False}
+
+
+@compiled
 def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monkeypatch):
     monkeypatch.setattr(edit, "PAGES", 12)
     monkeypatch.setattr(edit, "PAGES_MAX", 12)
@@ -172,6 +201,40 @@ def test_a_scan_of_a_view_that_came_later_is_kept(tmp_path):
     churn(workspace, 2, 3)
     rows = workspace["v"].to_arrow().to_pydict()
     assert workspace["v"].scan("max:z") == max(rows["z"])
+    workspace.close()
+
+
+def test_sums_and_functions_are_checked_after_the_kernel(tmp_path, taken):
+    rules = "big[x] = t <- agg<<t = sum(v)>> pays(x, v). only[x] = y <- edge(x, y), mark(y)."
+    rules += "top[y] = n <- agg<<n = count()>> only[x] = y."
+    workspace = opened(tmp_path / "s.pages", "pays(x, v) -> int(x), decimal(18,0)(v). " + rules)
+    most = 10**18 - 1
+    with workspace.transaction() as txn:
+        txn.insert("pays", [(1, most - 3)])
+        txn.insert("edge", [(1, 2)])
+    taken.clear()
+    for name, row, error in (("pays", (1, 4), RangeError), ("edge", (1, 4), FunctionConflictError)):
+        before = {view: list(workspace[view]) for view in views(workspace)}
+        with pytest.raises(error), workspace.transaction() as txn:
+            txn.insert(name, [row])
+        assert {view: list(workspace[view]) for view in views(workspace)} == before
+    with pytest.raises(RangeError), workspace.transaction() as txn:
+        txn.insert("pays", [(1, v) for v in range(most - 20, most - 4)])
+    if not config.DISABLE_JIT:
+        assert taken == [(3, 3), (5, 5), (2, 3)], "the kernel did not carry them; this tests nothing"
+    workspace.close()
+
+
+def test_a_sketch_does_not_touch_the_queues_of_the_writer(tmp_path, monkeypatch):
+    """Previews and SQL evaluate in sketches, in any thread, while another one may be committing."""
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["triangles"][0], skewed(40))
+    cleared = []
+    monkeypatch.setattr(edit.EditQueues, "clear", lambda self: cleared.append(self) or self.waits.fill(0))
+    assert workspace.preview("+edge(100, 101).").changes["edge"].num_rows == 1
+    assert not cleared
+    with workspace.transaction() as txn:
+        txn.insert("edge", [(100, 101)])
+    assert cleared
     workspace.close()
 
 

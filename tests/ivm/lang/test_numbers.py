@@ -60,6 +60,7 @@ def test_fractions_and_unsigned_numbers_are_listed(views, few):
         "halves(x, y, i) <- f(x, y), range(x, y, 0.5, i). down(x, y, i) <- f(x, y), i = range[y, x, -0.1]. "
         "whole(x, y) <- f(x, y), range(-2, y, x). third(x, y) <- f(x, y), range(0, 2, 0.1, x). "
         "cents(x, y, i) <- d(x, y), range(x, y, 0.25, i). euros(x, y) <- d(x, y), range(1, 5, y). "
+        "tenths(x) <- range(0, 1, 0.25, x). "
         "few(x, i) <- u(x), range(0, x, i). every(x) <- u(x), range(1, 9, 2, x)."
     )
     mirror.insert("f", (0.0, 2.0), (0.1, 0.7), (1.0, 1.0), (3.0, -0.3), (1e16, 1e16 + 4), (0.3, 2.5))
@@ -70,6 +71,7 @@ def test_fractions_and_unsigned_numbers_are_listed(views, few):
     rows = {name: [*mirror.workspace[name]] for name in ("halves", "cents", "euros", "few", "every", "third")}
     assert [i for x, _, i in rows["halves"] if x == 0.3] == [0.3, 0.8, 1.3, 1.8, 2.3]
     assert [i for x, _, i in rows["cents"] if x < 1] == [Decimal("0.25") * n for n in range(1, 6)]
+    assert [*mirror.workspace["tenths"]] == [(Decimal("0.25") * n,) for n in range(4)]
     assert rows["euros"] == [(Decimal(1), Decimal(3))]
     assert rows["few"] == [(3, 0), (3, 1), (3, 2), (7, 0), (7, 1), (7, 2), (7, 3), (7, 4), (7, 5), (7, 6)]
     assert [*mirror.workspace.query("q(x, i) <- few(x, i), u(i).")] == [(3, 0), (7, 0), (7, 3)]

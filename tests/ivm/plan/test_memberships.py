@@ -5,6 +5,8 @@ from random import Random
 import pytest
 
 import ivm
+from ivm.engine.fill import Filler
+from ivm.plan.rewrite import memberships
 
 DECLARED = "e(x, y) -> int(x), int(y). s(n, x) -> string(n), int(x). f[x] = v -> int(x), decimal(8, 2)(v). "
 PAIRS = [
@@ -63,3 +65,62 @@ def test_a_membership_takes_steps_for_its_values_only(body, rows):
         workspace.install(f"q(x, y) <- {body}.", "view")
         assert [*workspace["q"]] == rows
         assert workspace.stats("q")["operations"] < 100
+
+
+TEXTS = ["", "a", "ab", "aé", "a%b", "a_", "ba", "b\\", "é", "éa", "𝄞", "\ud7ff", "z"]
+CONDITIONS = [
+    'n >= "a", n < "b"', 'n > "a"', '"ab" <= n', 'n <= "é", n > "a%"', 'starts_with[n, "a"]', 'string:like[n, "a_%"]',
+    'string:like[n, "é%"]', 'string:like[n, "a\\\\%%"]', 'starts_with[n, ""], n < "b"', 'n > "b", n < "a"',
+    'n > "a", n < "z", n > "ab", n < "é"', '!(n < "b")', "n < 1 + 1", 'n = "a", n < "b"',
+]  # fmt: skip
+
+
+def rows_of(workspace, query):
+    try:
+        return [*workspace.query(query)]
+    except ivm.errors.RuleError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("body", ["s(n, x)", "s(n, x), t(_, n)", "t(x, n), s(n, _)", "s(n, x), m = n + n", "v[n] = x?"])
+def test_ranges_of_texts_are_sought_as_they_are_filtered(monkeypatch, body):
+    with ivm.open(":memory:") as workspace:
+        workspace.install(
+            "s(n, x) -> string(n), int(x). t(x, n) -> int(x), string(n). v[x] = n -> string(x), string?(n). "
+            "w(n, x) <- s(n, x), x > 4."
+        )
+        with workspace.transaction() as txn:
+            txn.insert("s", [(n, x) for x, n in enumerate(TEXTS[:10])])
+            txn.insert("t", [(x, n) for x, n in enumerate(TEXTS[3:])])
+            txn.insert("v", [(n, None if x % 3 else n) for x, n in enumerate(TEXTS)])
+        for condition in CONDITIONS:
+            for held in ("n", "m") if "m =" in body else ("n",):
+                query = f"q(n) <- {body}, {condition.replace('n ', held + ' ').replace('[n', '[' + held)}."
+                monkeypatch.setattr(memberships, "SHARE", 1 << 40)
+                filtered = rows_of(workspace, query)
+                monkeypatch.setattr(memberships, "SHARE", 0.1)
+                assert rows_of(workspace, query) == filtered
+
+
+SOUGHT = [
+    't(n, x), n >= "n0123", n < "n01235"', 't(n, x), starts_with[n, "n0123"]', 't(n, x), string:like[n, "n012_3%"]',
+    't(n, x), "n01999" < n', 't(n, x), n < "n000009", u(n)', 'big(n, x), n <= "n000900"',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", SOUGHT)
+def test_a_range_of_texts_takes_steps_for_its_texts_only(monkeypatch, body):
+    counted = []
+    monkeypatch.setattr(Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    with ivm.open(":memory:") as workspace:
+        workspace.install("t(n, x) -> string(n), int(x). u(n) -> string(n). big(n, x) <- t(n, x), x >= 900.")
+        with workspace.transaction() as txn:
+            txn.insert("t", [(f"n{x:06}", x) for x in range(20_000)])
+            txn.insert("u", [(f"n{x:06}",) for x in range(0, 20_000, 10)])
+        counted.clear()
+        found = [*workspace.query(f"q(n, x) <- {body}.")]
+        sought = sum(counted)
+        counted.clear()
+        monkeypatch.setattr(memberships, "SHARE", 1 << 40)
+        assert [*workspace.query(f"q(n, x) <- {body}.")] == found
+    assert found and sought < 5_000 < 15_000 < sum(counted)

@@ -1,11 +1,15 @@
 """Plans follow the data: rules installed before their relations are loaded cost what they would if installed after."""
 
+from math import inf
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import ivm
+from ivm.engine import replan
+from ivm.join import evaluate, join
+from ivm.plan import statistics
 from ivm.plan.join_order import JoinOrders
 
 FACTS = "e(x, y) -> int(x), int(y).  f(x, y) -> int(x), int(y).\n"
@@ -142,3 +146,67 @@ def test_ordering_a_join_of_ten_atoms_estimates_each_level_once(tmp_path, monkey
     with opened(tmp_path / "s.pages", f"q[] = n <- agg<<n = count()>> {ring}.", GRAPH) as workspace:
         assert "the best of " in workspace.explain("q")
     assert 10 <= estimated.call_count <= 11 * 10 * 4  # for a plan and ten probes: two neighbours, bound or not
+
+
+def hub_of(rows):
+    """Half of r leads to a hub of s, in which half of its rows are; u has more rows for a value than s on average."""
+    spokes, some, few = np.arange(rows), np.arange(rows // 10), np.arange(40)
+    return {
+        "r": [some, np.where(some % 2 == 0, 0, some)],
+        "s": [np.concatenate([0 * spokes, spokes + 1]), np.concatenate([spokes, spokes])],
+        "t": [spokes, spokes],
+        "u": [np.repeat(some, 20), np.arange(20 * len(some))],
+        "v": [few, few],
+    }
+
+
+CYCLE = "q(a, b, c, d) <- v(a, _), r(a, b), s(b, c), t(c, d), u(a, d)."
+
+
+def filled(path, rows, maintenance="auto", threads=1):
+    """A workspace with a view of a cycle through a hub, and the operations that filled it."""
+    workspace = ivm.open(path, sync="off", threads=threads)
+    workspace.install("".join(f"{name}(x, y) -> int(x), int(y). " for name in "rstuv"), "facts")
+    load(workspace, rows)
+    workspace.install(CYCLE, "rules", maintenance=maintenance)
+    return workspace, workspace.stats("q")["operations"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_a_plan_that_is_far_wrong_is_stopped_and_made_anew(maintenance, threads, tmp_path, monkeypatch):
+    """A hub that a sample misses makes an order a thousand times as dear as another one."""
+    rows = hub_of(20_000)
+    monkeypatch.setattr(replan, "WRONG_FREE", 1 << 10)
+    monkeypatch.setattr(join, "STRIDE", 1 << 10)
+    monkeypatch.setattr(evaluate, "PARALLEL_FROM", 1)
+    sampled = statistics.Statistics.heavy
+    monkeypatch.setattr(
+        statistics.Statistics, "heavy", lambda self, *given: sampled(self, *given) if self._whole else {}
+    )
+    found = {}
+    for factor in (inf, replan.WRONG):
+        monkeypatch.setattr(replan, "WRONG", factor)
+        workspace, operations = filled(tmp_path / f"{factor}.pages", rows, maintenance, threads)
+        with workspace:
+            found[factor] = operations, list(workspace["q"]), list(workspace.query(CYCLE.replace("q", "p")))
+            assert ("evaluating it took more than" in workspace.explain("q")) == (factor < inf)
+            assert workspace.check() == []
+            workspace.exec("-r(3, 3). +r(3, 7). -r(2, 0).")
+            workspace.verify("q")
+    (most, *wrong), (least, *right) = found.values()
+    assert wrong == right and wrong[0] == wrong[1] and len(wrong[0]) > 100
+    assert most > 20 * 20_000 and 10 * least < most
+
+
+def test_a_plan_knows_of_heavy_hitters(tmp_path, monkeypatch):
+    """The same hub, but half of the rows of a sample are its: the order that avoids it is chosen at once."""
+    rows, found = hub_of(100_000), []
+    for heavy in (statistics.Statistics.heavy, lambda *given: {}):
+        monkeypatch.setattr(statistics.Statistics, "heavy", heavy)
+        monkeypatch.setattr(replan, "WRONG", inf)
+        workspace, operations = filled(tmp_path / f"{len(found)}.pages", rows, "probe")
+        found.append((operations, list(workspace["q"])))
+        workspace.close()
+    (few, right), (many, wrong) = found
+    assert right == wrong and many > 1000 * few

@@ -356,3 +356,32 @@ def test_a_points_to_analysis(tmp_path, monkeypatch, fields):
         assert len(found["in memory"][0]["held"]) > 1000
         few, many = found["in memory"][1], found["over pages"][1]
         assert 2 * few < many if fields == 20 else few == many, "where every load has one field, atoms are intersected"
+
+
+@pytest.mark.parametrize("way", ["in memory", "over pages"])
+def test_a_minimum_that_each_round_improves_is_kept_alone(tmp_path, monkeypatch, way):
+    """Six rounds improve the values of all keys; memory is for one value of each key, not for all that were derived."""
+    keys, rounds = 4000, 6
+    y = np.tile(np.arange(keys), rounds)
+    nth = np.repeat(np.arange(rounds), keys)
+    rooms, rows = [], []
+    room, put = in_memory.FlatFacts._room, fixpoint.Facts.put
+    monkeypatch.setattr(in_memory, "FACTS_MIN", 1 << 6)
+    monkeypatch.setattr(in_memory.FlatFacts, "_room", lambda self, facts: rooms.append(facts) or room(self, facts))
+    monkeypatch.setattr(fixpoint.Facts, "put", lambda self, *given: (put(self, *given), rows.append(self.count()))[0])
+    if way == "over pages":
+        monkeypatch.setattr(fixpoint.Fixpoint, "_flat", lambda self: None)
+    with ivm.open(tmp_path / "store.pages", sync="off", threads=1) as workspace:
+        workspace.install("cost[x, y] = c -> int(x), int(y), int(c).")
+        with workspace.transaction() as txn:
+            txn.insert("cost", [np.arange(-rounds, -1), np.arange(1 - rounds, 0), np.zeros(rounds - 1, np.int64)])
+            txn.insert("cost", [nth - rounds, y, 1000 - nth])
+        workspace.install(
+            "best[y] = m <- agg<<m = min(c)>> (cost[x, y] = c, x = -6 ; best[x] = b, cost[x, y] = k, c = b + k).",
+            "best",
+        )
+        assert dict(workspace["best"]) == {**dict.fromkeys(range(1 - rounds, 0), 0), **dict.fromkeys(range(keys), 995)}
+        assert workspace.check() == []
+    most = keys + rounds
+    assert max(rows, default=0) <= most and max(rooms, default=0) <= 4 * 2 * most
+    assert rooms if way == "in memory" else len(rows) >= rounds

@@ -333,6 +333,13 @@ this would bring it:
     assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
 
 
+def test_a_binding_of_several_alternatives_is_told_once(graph: ivm.Workspace) -> None:
+    graph.install("few[x] = n <- agg<<n = count()>> edge(x, y), (y < 3 ; y < 4, x = 1 ; y = 4).", "few")
+    assert [*graph["few"]] == [(1, 2), (3, 1)]
+    assert str(graph.why("few", (1, 2))).count("edge(1, ") == 2
+    assert "y < 4" in str(graph.why("few", (2, 1)))
+
+
 def test_a_row_that_came_back_has_its_newest_version(graph: ivm.Workspace) -> None:
     graph.exec("-edge(1, 2).")
     version = graph.exec("+edge(1, 2).")

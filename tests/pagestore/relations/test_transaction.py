@@ -38,7 +38,7 @@ USES = {
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
     "edit_queues": lambda txn: txn.edit_queues([EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]),
-    "flushing": lambda txn: txn.flushing(None).__enter__(),
+    "flush": lambda txn: txn.flush(None, None),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
     "declare_maintained": lambda txn: txn.declare_maintained("me"),

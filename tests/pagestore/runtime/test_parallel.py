@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from pagestore.runtime.parallel import together
+from pagestore.runtime.parallel import refuse_stopped, together
 
 FORKED = """
 import os
-from pagestore.runtime.parallel import together
+from pagestore.runtime.parallel import refuse_stopped, together
 tasks = [os.getpid] * 3
 together(tasks)
 child = os.fork()
@@ -54,3 +54,27 @@ def test_an_error_waits_for_what_is_under_way(bad):
 
 def test_a_forked_process_has_threads_of_its_own():
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+def test_a_task_that_fails_stops_the_others():
+    """So an interrupt, which only the first thread gets, does not wait for all that the others have to do."""
+    turns = []
+
+    def endless():
+        while True:
+            refuse_stopped()
+            turns.append(1)
+            time.sleep(0.001)
+
+    def interrupted():
+        together([endless, endless])  # tasks of a task are stopped, too
+
+    def fails():
+        while not turns:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        together([fails, endless, interrupted])
+    refuse_stopped()  # raises nothing in a thread that runs no task
+    assert together([lambda: 1, lambda: 2]) == [1, 2]

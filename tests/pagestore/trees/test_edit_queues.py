@@ -43,8 +43,7 @@ FLUSH = TypedKernel(flush_queue, Pages, PageAccounts, Queues, FlushRoom, int, in
 
 def flushed(txn, queues):
     """Flush one queue after the other, as a host does; return how many it could."""
-    with txn.flushing(queues) as room:
-        return every(*room)
+    return txn.flush(queues, every)
 
 
 def every(pages, accounts, queues, room, apply):

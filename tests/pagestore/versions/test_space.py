@@ -298,11 +298,16 @@ def test_pages_of_the_checkpoint_that_are_behind_the_end():
 def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
     """Otherwise a disk that fills up half-way through a commit would poison the handle."""
     asked: list[list[int]] = []
-    publish, grow = Committer._publish, Mapping.grow
+    publish, room, grow = Committer._publish, Committer._room, Mapping.grow
 
     def published(committer, *given):
         asked.append([])
         return publish(committer, *given)
+
+    def roomy(committer, *given):
+        pages = room(committer, *given)
+        asked[-1].append(committer.pager.free_list.top + pages)
+        return pages
 
     def grown(mapping, top, spare=0):
         if asked:
@@ -314,6 +319,7 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
         with store.transaction() as txn:
             txn.create("r", "k: int64, v: int64", key="k").insert([(k, k) for k in range(30_000)])
         monkeypatch.setattr(Committer, "_publish", published)
+        monkeypatch.setattr(Committer, "_room", roomy)
         monkeypatch.setattr(Mapping, "grow", grown)
         for n in range(150):
             if n % 9 == 8:

@@ -85,8 +85,10 @@ class Drawn:
         """An atom that shares a variable with an earlier one, mostly one."""
         relation, table = self.pick(RELATIONS), f"t{len(body.tables)}"
         width, terms = RELATIONS[relation][0], list[str]()
-        known = [*body.places]
+        known, old = [*body.places], {**body.places}
+        linked = bool(known) and self.once_in(5)
         shared = {self.number(0, width - 1): self.pick(known) for _ in range(self.pick([1, 1, 1, 2])) if known}
+        shared = {} if linked else shared
         for column in range(width):
             place = f"{table}.c{column}"
             term = shared.get(column) or ("_" if self.once_in(4) else f"v{len(body.places)}")
@@ -104,6 +106,16 @@ class Drawn:
             body.conditions = [one for one in body.conditions if not one.startswith(f"{table}.c0 ")]
         body.literals.append(f"{relation}({', '.join(terms)})")
         body.tables.append(f"{relation} {table}")
+        new = {v: place for v, place in body.places.items() if v not in old}
+        for _ in range(self.number(1, 3) if linked and new else 0):
+            self.add_link(body, old, new)
+
+    def add_link(self, body: Body, old: dict[str, str], new: dict[str, str]) -> None:
+        """A comparison of a variable of an atom with one of an earlier atom, perhaps at some distance."""
+        (x, y), op = (self.pick(new), self.pick(old)), self.pick([*OPS][1:])
+        distance = self.pick(["", "", " + 1", " - 2"])
+        body.literals.append(f"{x} {op} {y}{distance}")
+        body.conditions.append(f"{new[x]} {OPS[op]} {old[y]}{distance}")
 
     def add_negation(self, body: Body) -> None:
         relation = self.pick(["e", "f", "g"])

@@ -21,6 +21,8 @@ def plain(value: Any) -> Any:
     """Return a value in a form in which equal values of both sides are equal."""
     if isinstance(value, bool) or value is None:
         return value
+    if isinstance(value, list):
+        return tuple(map(plain, value))
     if isinstance(value, int | Decimal):
         return value if Decimal(value) != int(value) else int(value)
     if isinstance(value, float):

@@ -164,7 +164,12 @@ class Generator:
             return f"{name} {r.choice(['', 'NOT '])}LIKE {r.choice([chr(39) + p + chr(39) for p in ('a%', '%b', '_')])}"
         if kind < 0.68:
             return f"{name} {r.choice(['', 'NOT '])}BETWEEN {self._literal(type_)} AND {self._literal(type_)}"
-        if kind < 0.75 and depth == 0:
+        if kind < 0.72:
+            self._note("rows")
+            row = f"({name}, {self._column(columns, 'INTEGER')})"
+            other = f"({self._literal(type_)}, {r.choice(['NULL', '1', '2'])})"
+            return f"{row} {r.choice(['=', '<>', '<', '<=', '>', '>='])} {other}"
+        if kind < 0.77 and depth == 0:
             self._note("subquery")
             return self._subquery_test(columns)
         if depth < 2:
@@ -243,6 +248,10 @@ class Generator:
             options += [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"] if type_ == "INTEGER" else []
         if type_ == "VARCHAR":
             options += [f"string_agg({name}, ',' ORDER BY {name}{r.choice(['', ' DESC'])})"]
+        if type_ in ("INTEGER", "BIGINT"):
+            options += [f"{r.choice(['bit_and', 'bit_or', 'bit_xor'])}({name})", f"len(list({name}))"]
+            options += [f"sem({name})", f"max({name} = 1)"]
+        options += [f"list({name} ORDER BY {name})", f"list({name} ORDER BY {name} DESC NULLS LAST)"]
         options += [f"count(DISTINCT ({name}, {self._column(columns, 'VARCHAR')}))"]
         found = r.choice(options)
         self._note(found.partition("(")[0] + (" DISTINCT" if "DISTINCT" in found else ""))

@@ -7,12 +7,13 @@ from argparse import Namespace
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import ivm
-from pagestore_tools.bench import views
+from pagestore_tools.bench import counts, views
 from pagestore_tools.bench.__main__ import WORKS, main
 from pagestore_tools.bench.graphs import Adjacency, adjacency, changes, even, skewed, triangles
 from pagestore_tools.bench.harness import BAR, MANY, Disagreement, Result, Row, Side, as_text, measure, write
@@ -190,10 +191,31 @@ def test_other_benchmarks_measure_a_few_rows(work: str, monkeypatch, capsys) -> 
     assert " x 1.00" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("work", ["counts", "recursion_counts"])
-def test_counts_are_drawn(work: str, tmp_path: Path) -> None:
-    assert main([work, str(tmp_path / "drawn.svg"), "--largest", "3"]) == 0
-    assert (tmp_path / "drawn.svg").read_text().count("<polyline") == {"counts": 5, "recursion_counts": 3}[work]
+@pytest.mark.parametrize(
+    ("work", "lines"), [("counts", 5), ("recursion_counts", 3), ("upkeep_counts", 3)], ids=lambda one: str(one)
+)
+def test_counts_are_drawn(work: str, lines: int, tmp_path: Path) -> None:
+    assert main([work, str(tmp_path / "drawn.svg"), "--largest", "4"]) == 0
+    text = (tmp_path / "drawn.svg").read_text()
+    drawn = ElementTree.fromstring(text)
+    kinds = [part.tag.partition("}")[2] for part in drawn]
+    assert (kinds.count("polyline"), kinds.count("polygon"), kinds.count("title")) == (lines, lines, 1)
+    said = " ".join(part.text or "" for part in drawn)
+    assert "operations" in said and "quartiles" in said and ("edges" in said or "records" in said)
+    assert "@media (prefers-color-scheme: dark)" in text
+
+
+def test_one_command_draws_every_picture_of_the_documents(tmp_path: Path) -> None:
+    assert main(["pictures", str(tmp_path), "--largest", "3"]) == 0
+    docs = Path(__file__).parents[3] / "docs"
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in docs.glob("*.svg")}
+
+
+def test_maintenance_does_not_grow_with_the_data(tmp_path: Path) -> None:
+    """What the picture promises: one edge costs the same in ten times the data, which costs ten times as much anew."""
+    small, large = (counts.of_upkeep(edges, tmp_path) for edges in (1000, 10_000))
+    assert large["evaluated anew"].middle > 8 * small["evaluated anew"].middle
+    assert large["maintained after one edge"].middle < 2 * small["maintained after one edge"].middle
 
 
 def test_each_benchmark_tells_its_options(capsys) -> None:

@@ -1,11 +1,14 @@
 """Progress: a line with the rate and the time left; where there is no terminal, one line every ten seconds."""
 
 import io
+import shlex
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ivm
 from pagestore_tools.cli import main, progress
 from pagestore_tools.cli.progress import made_ahead
 
@@ -42,6 +45,22 @@ def test_a_load_says_how_far_it_is(tmp_path, monkeypatch, capsys):
     assert ": 3 rows, 100 %, " in capsys.readouterr().err
 
 
+def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "REPORT", 0.0)
+    monkeypatch.setattr(progress, "SOON", 0.0)
+    rules = "e(x, y) -> int(x), int(y). a(x, z) <- e(x, y), e(y, z). b(x, w) <- a(x, y), e(y, w), e(x, w). +e(1, 2)."
+    (tmp_path / "r.logiql").write_text(rules)
+    assert main.ivm(["install", str(tmp_path / "s.pages"), str(tmp_path / "r.logiql")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(", ")[0] for line in lines if "filling" in line and "rows" not in line] == [
+        "ivm install: filling a, 1 of 2", "ivm install: filling b, 2 of 2",
+    ]  # fmt: skip
+    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z)."]) == 0
+    assert "ivm query: filling q, 1 of 1, 0 rows, " in capsys.readouterr().err
+    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z).", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_is_left_before_anything_is_known():
     assert progress.pace(0, 0.0, 0.0) == "0 rows, 0 %"
     assert progress.pace(10, 1.0, 2.0) == "10 rows, 100 %, 5 rows/s"
@@ -60,3 +79,20 @@ def test_an_error_of_making_ahead_comes_in_its_place():
     ahead = made_ahead(batches())
     assert (next(ahead), next(ahead)) == (1, 2)
     ahead.close()
+
+
+def test_progress_is_erased_before_the_answer(tmp_path):
+    """On a terminal both are in the same place; where nothing was shown, nothing is erased."""
+    pexpect = pytest.importorskip("pexpect")
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        ws.install("e(x, y) -> int(x), int(y). +e(1, 2). +e(2, 3).")
+    program = "import sys; from pagestore_tools.cli import main, progress; progress.SOON = float(sys.argv[1]); "
+    command = ["-c", f"{program} sys.exit(main.ivm(sys.argv[2:]))"]
+    for soon, erased in ("0", True), ("1000", False):
+        words = [soon, "query", str(tmp_path / "s.pages"), "q(x, z) <- e(x, y), e(y, z)."]
+        said, code = pexpect.run(
+            shlex.join([sys.executable, *command, *words]), withexitstatus=True, encoding="utf-8", timeout=60
+        )
+        assert code == 0
+        assert said.rpartition("\x1b[K")[2].startswith("x  z\r\n1  3\r\n1 row")
+        assert ("filling q, 1 of 1" in said, progress.ERASE_LINE in said) == (erased, erased)

@@ -1,6 +1,9 @@
 """Rows are printed and written in every format, with what they hold, and a terminal gets a few of them, harmless."""
 
+import io
 import json
+import os
+import random
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,10 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from rich.cells import cell_len
 
 import ivm
 import pagestore
-from pagestore_tools.cli import main
+from pagestore_tools.cli import answers, main
 
 TEXTS = ["plain", "日本語", "a\x1b[31mred", "line\nend"]
 
@@ -140,3 +144,25 @@ def test_parquet_has_dictionaries_of_what_repeats(tmp_path):
         assert [tuple(row.values()) for row in file.read().to_pylist()] == rows
     dictionary = {name for name, used in encodings.items() if "RLE_DICTIONARY" in used}
     assert dictionary == {"town", "kind"} and "DELTA_BINARY_PACKED" in encodings["id"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_table_on_a_narrow_terminal_breaks_between_words(width: int, monkeypatch) -> None:
+    rng = random.Random(width)
+    words = ["tea", "marmalade", "ginger", "biscuits", "long" * 30, "日本語"]
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr(answers, "get_terminal_size", lambda: os.terminal_size((width, 24)))
+    rows = [(n, " ".join(rng.choices(words, k=rng.randint(1, 12))), rng.choice(words[:4])) for n in range(20)]
+    shown = answers.table(rows, ("number", "what it is", "kind"))
+    assert max(map(cell_len, shown.splitlines())) <= width
+    there = {word for line in shown.splitlines() for word in line.split()}
+    known = {"number", "what", "it", "is", "kind", *words, *map(str, range(20))}
+    cut = {word for word in there if word.endswith("…") and "longlong".startswith(word[:8].rstrip("…"))}
+    assert {word for word in there - cut if word.isascii()} <= known  # Japanese has no spaces
+    assert {"tea", "marmalade", "ginger", "biscuits"} <= there
+    many = answers.table([(*range(30),)], [f"column{n}" for n in range(30)])
+    assert many.splitlines()[:2] == ["column0   0", "column1   1"]
+    terminal.isatty = lambda: False
+    assert answers.table(rows, ("number", "what it is", "kind")).count("\n") == 20  # a pipe has lines of any width

@@ -476,3 +476,19 @@ def test_explain_begins_in_plain_words(file, capsys):
     assert command(["explain", file, "q(x) <- edge(x, y), y < 3.", "--html"]) == 0
     html = capsys.readouterr().out
     assert html.startswith("<!DOCTYPE html>") and "<h1>q(x) &lt;- edge(x, y), y &lt; 3.</h1>" in html
+
+
+def test_exec_on_a_branch(file, capsys):
+    with ivm.open(file) as workspace:
+        workspace.store.branch("trial", "main")
+    assert command(["exec", file, "+edge(3, 4). +edge(2, 4).", "--branch", "trial", "--rows"]) == 0
+    version, *lines = capsys.readouterr().out.splitlines()
+    assert lines == ["tri: 1 new, 0 removed", "  + 2, 3, 4", "degree: 2 new, 1 removed", *lines[3:]]
+    assert command(["exec", file, "+edge(2, 4).", "--branch", "trial"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"version {int(version.split()[1]) + 1}"]
+    assert command(["print", file, "tri", "--at", "trial"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 rows"
+    assert command(["print", file, "tri"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 row"
+    assert command(["exec", file, "+edge(2, 4).", "--branch", "never"]) == 1
+    assert "never" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -124,3 +125,32 @@ def test_mistakes_older_versions_and_timing(start: Callable[[], Terminal]) -> No
     shell.say("edge\r", r"\d\.\d\d\d s")
     shell.say(".nothing\r", "there is no .nothing; .help lists")
     shell.end("exit()\r")
+
+
+def test_a_trace_of_two_versions(start: Callable[[], Terminal]) -> None:
+    shell = start()
+    shell.say("+edge(3, 4).\r", "version 2")
+    shell.say("+edge(2, 4).\r", "version 3")
+    shell.say(".trace tri 1 2\r", r"tri: \d+ of \d+ trace rows differ")
+    shell.say(".trace tri 3\r", "tri: 0 of")  # the newest with itself
+    shell.say(".at 2\r", "reading version 2")
+    shell.say(".trace tri 2\r", "tri: 0 of")
+    shell.say(".trace tri\r", ".trace does not take 1 word")
+    shell.end("\x04")
+
+
+def test_ctrl_c_stops_a_statement_and_not_the_shell(start: Callable[[], Terminal], tmp_path: Path) -> None:
+    """The product of three relations of 3,000 rows would take minutes."""
+    with ivm.open(tmp_path / "s.pages") as ws, ws.transaction() as txn:
+        txn.insert("edge", [(n, n + 1) for n in range(100, 3100)])
+    shell = start()
+    for statement in "n[] = c <- agg<<c = count()>> edge(x, _), edge(y, _), edge(z, _), x + y < z.", "+edge(4, 5).":
+        shell.process.send(f"{statement}\r")
+        if "agg" in statement:
+            time.sleep(1.5)
+            began = time.monotonic()
+            shell.say("\x03", "stopped")
+            assert time.monotonic() - began < 5  # half a second on a machine with nothing else to do
+    shell.process.expect("version 3")
+    assert is_free(tmp_path / "s.pages")
+    shell.end("\x04")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,52 @@ def test_the_code_says_the_signal_also_where_undoing_fails(monkeypatch, capsys, 
     monkeypatch.setattr(info, "run", run)
     assert main.pagestore(["info", "x"]) == code
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_long_join_is_left_in_the_middle(number: signal.Signals, tmp_path: Path) -> None:
+    """It finds nothing for minutes, in one call of a kernel unless that returns in between."""
+    with ivm.open(tmp_path / "a.pages", sync="off") as ws:
+        ws.install("e(x, y) -> int(x), int(y).")
+        ws.insert("e", [(n, n) for n in range(3000)])
+    rule = "n[] = c <- agg<<c = count()>> e(x, _), e(y, _), e(z, _), x + y < z."
+    start = """
+import sys
+import ivm
+from pagestore_tools.cli import main, rows, workspace_options
+print("ready", flush=True)
+sys.exit(main.ivm(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", start, "query", str(tmp_path / "a.pages"), rule]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        time.sleep(2)
+        assert process.poll() is None
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=10)  # half a second where nothing else runs
+    assert (process.returncode, out) == (128 + number, "")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.pages"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_while_a_generator_is_closed_is_not_lost(number: signal.Signals) -> None:
+    """Python drops what is raised there, and says so on stderr."""
+    text = """if True:
+        import os, signal, sys, time
+        from pagestore_tools.cli import main
+        def closed():
+            try:
+                yield
+            finally:
+                os.kill(os.getpid(), int(sys.argv[1]))
+                time.sleep(0.05)
+        def run(options):
+            for _ in closed():
+                break
+            time.sleep(60)
+        from pagestore_tools.store_commands import info
+        info.run = run
+        sys.exit(main.pagestore(["info", "x"]))
+    """
+    done = subprocess.run([sys.executable, "-c", text, str(int(number))], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")

@@ -12,7 +12,7 @@ A streaming write: each micro-batch is one transaction, applied once, identified
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +35,13 @@ from pagestore.host import (
     Transaction,
     WritableRelation,
     encode,
+    external_sort,
     local_path,
     recorded_dependants,
 )
 
 from ...loading.edit import append, delete, upsert
-from ...loading.fill import Conflicts, Filled, fill, rising, sort
+from ...loading.fill import Conflicts, Filled, fill, rising
 from .options import Options, OptionsError, store_at
 from .sentences import sentences_first
 from .types import arrow_schema, spark_type, stored_schema, stored_type
@@ -267,7 +268,7 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         txn.truncate(relation.name)
         fill(txn, relation, words, MEMORY, source, lambda rows: None, ONE_EACH)
     elif operation == UPSERT:
-        ordered = sort(words(), len(relation.schema.key), MEMORY)
+        ordered = external_sort(words(), len(relation.schema.key), MEMORY)
         conflicts = Conflicts()
         upsert(txn, relation, rising(ordered, len(relation.schema.key), Filled(), conflicts))
         conflicts.refuse(txn, relation, source, ONE_EACH)
@@ -275,7 +276,7 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         append(txn, relation, words(), source, NEW_VALUES)
 
 
-def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Iterator[np.ndarray]:
+def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Generator[np.ndarray, None, None]:
     """Yield staged rows as words int64[C, n]; when deleting, rows may have only keys."""
     unsigned = [column.name for column in relation.schema.columns if column.type.name == "uint64"]
     for batch in staged_batches(files):

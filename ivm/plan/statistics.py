@@ -1,0 +1,135 @@
+"""What the planner knows of relations: how many distinct tuples some columns have, and which values many rows share.
+
+    r(x, y)     1,000,000 rows, read at 64 places, 512 rows at each
+    y           9,000 values were met at one place, 2,000 at two, 1,000 at more: about 30,000 in all
+    y = 7       was met at 60 places, in 6,600 of 32,768 rows: a heavy hitter, in about 200,000 rows
+
+A relation with few rows is read whole, so it is known exactly.  Of others, the number of values met at one place only
+says how many there are that were met nowhere (the estimator of Chao and Lin for samples without replacement). It does
+not assume that rows come in random order: values whose rows are neighbours are met at one place each, and then all that
+counts is which part of the relation was read.
+"""
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ivm.lang.rewrite.numbers import rows_of
+from pagestore.host import begins, distinct, read_blocks, sort_order
+
+ROWS_ASSUMED = 1000  # of a relation that has no rows yet
+WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
+SAMPLE_ROWS = 1 << 15  # of others
+BLOCK_ROWS = 1 << 9  # neighbouring rows
+TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
+HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
+HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
+
+Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
+Heavy = Callable[[str, int], Mapping[int, float]]  # the heavy hitters of a column, and the rows that each is in
+
+
+def none_heavy(predicate: str, column: int) -> Mapping[int, float]:
+    """Return no heavy hitters, where none are known."""
+    return {}
+
+
+class Sample:
+    """Blocks of neighbouring rows[C, n] of a relation of `count` rows; `place` int64[n] is the block of each row."""
+
+    def __init__(self, blocks: list[np.ndarray], count: int) -> None:
+        self.rows, self.count = np.concatenate(blocks, axis=1), count
+        self.place = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all rows."""
+        return bool(self.rows.shape[1] == self.count)
+
+    def distinct(self, columns: tuple[int, ...]) -> float:
+        """Estimate the distinct tuples of some columns; exact if these are all rows.  O(n log n)."""
+        chosen = self.rows[list(columns)]
+        if self.is_whole:
+            return float(_different(chosen))
+        met = distinct(np.concatenate([chosen, self.place[None]]))
+        places = np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
+        once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
+        blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
+        unmet = once**2 / max(1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read))
+        return float(min(self.count, len(places) + unmet))
+
+    def heavy(self, column: int) -> dict[int, float]:
+        """Estimate how many rows each heavy hitter of a column is in; of a part, those that several blocks have."""
+        words = self.rows[column]
+        words = words[sort_order(words[None])]
+        starts = np.flatnonzero(begins(words[None]))
+        times = np.diff(starts, append=len(words))
+        often = np.flatnonzero(times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(starts)))
+        found = zip(words[starts[often]].tolist(), times[often].tolist(), strict=True)
+        scale = self.count / len(words)
+        return {word: n * scale for word, n in found if self.is_whole or self._spreads(column, word)}
+
+    def _spreads(self, column: int, word: int) -> bool:
+        places = self.place[self.rows[column] == word]
+        return bool(places[0] != places[-1])
+
+
+class Statistics:
+    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once."""
+
+    def __init__(self, source: Any, whole: bool = False) -> None:
+        """`source` is a snapshot, a sketch or a transaction; `whole` reads all rows, however many there are."""
+        self._source, self._whole = source, whole
+        self._samples: dict[str, Sample] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], float] = {}
+        self._heavy: dict[tuple[str, int], Mapping[int, float]] = {}
+
+    def distinct(self, predicate: str, columns: tuple[int, ...]) -> float:
+        """Estimate the distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
+        key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but only 128 sets
+        if key not in self._known:
+            self._known[key] = self._count(*key)
+        return self._known[key]
+
+    def heavy(self, predicate: str, column: int) -> Mapping[int, float]:
+        """Return the heavy hitters of a column of a predicate, and the rows that each is in; none of a sole key."""
+        key = predicate, column
+        if key not in self._heavy:
+            unique = not self._has_rows(predicate) or self._source.tree(predicate).spec.keys == 1 + column == 1
+            self._heavy[key] = {} if unique else self._sample(predicate).heavy(column)
+        return self._heavy[key]
+
+    def _has_rows(self, predicate: str) -> bool:
+        return not rows_of(predicate) and predicate in self._source and bool(self._source.tree(predicate).count)
+
+    def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
+        if known := rows_of(predicate):
+            return float(known)
+        if not self._has_rows(predicate):
+            return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
+        tree = self._source.tree(predicate)
+        if {*range(tree.spec.keys)}.issubset(columns):
+            return float(tree.count)
+        return self._sample(predicate).distinct(columns)
+
+    def _sample(self, predicate: str) -> Sample:
+        if predicate not in self._samples:
+            tree = self._source.tree(predicate)
+            every = 1 if self._whole or tree.count <= WHOLE_ROWS else -(-tree.count // SAMPLE_ROWS)
+            blocks = [*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)]
+            self._samples[predicate] = Sample(blocks, tree.count)
+        return self._samples[predicate]
+
+
+def _different(rows: np.ndarray) -> int:
+    """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
+    low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
+    spans = [most - least + 1 for least, most in zip(low, high, strict=True)]
+    if prod(spans) > TABLE_PER_ROW * rows.shape[1]:
+        return int(distinct(rows).shape[1])
+    codes = np.zeros(rows.shape[1], np.int64)
+    for column, least, span in zip(rows, low, spans, strict=True):
+        codes = codes * span + (column - least)
+    return int(np.count_nonzero(np.bincount(codes)))

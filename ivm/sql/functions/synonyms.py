@@ -1,0 +1,161 @@
+"""Functions of SQL that others say: rewritten before a query is translated, under the names of what was written.
+
+sem(x)                  stddev_pop(x) / sqrt(count(x))
+len(list(x))            count(*), and null where no row is
+(a, b) < (c, d)         a < c OR (a = c AND b < d), where null is a value after all others
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlglot
+from sqlglot import exp
+
+from ivm.sql.names import output_name
+
+_MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
+_WEIGHED = "sum(:x * :y) / CAST(sum(CASE WHEN :x IS NOT NULL THEN :y END) AS DOUBLE)"
+_POWERS = {n: f"sum({' * '.join(['CAST(:x AS DOUBLE)'] * n)})" for n in (1, 2, 3, 4)}
+_N = "CAST(count(:x) AS DOUBLE)"
+_M2 = f"(({_POWERS[2]} - {_POWERS[1]} * {_POWERS[1]} / {_N}) / {_N})"
+_M3 = f"({_POWERS[3]} - 3 * {_POWERS[2]} * {_MEAN} + 2 * power({_POWERS[1]}, 3) / {_N} / {_N})"
+_M4 = (f"(({_POWERS[4]} - 4 * {_POWERS[3]} * {_MEAN} + 6 * {_POWERS[2]} * {_MEAN} * {_MEAN} "
+       f"- 3 * {_POWERS[1]} * {_MEAN} * {_MEAN} * {_MEAN}) / {_N})")  # fmt: skip
+_PEAK = f"({_M4} / nullif({_M2} * {_M2}, 0))"
+_TEMPLATES = {
+    "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))", "kahan_sum": "sum(CAST(:x AS DOUBLE))",
+    "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)", "geometric_mean": "exp(avg(ln(:x)))",
+    "geomean": "exp(avg(ln(:x)))", "sem": "stddev_pop(:x) / sqrt(count(:x))",
+    "approx_count_distinct": "count(DISTINCT :x)", "wavg": _WEIGHED,
+    "weighted_avg": _WEIGHED,
+    "skewness": f"CASE WHEN count(:x) > 2 THEN sqrt({_N} * ({_N} - 1)) / ({_N} - 2) / {_N} * {_M3} "
+                f"/ nullif({_M2} * sqrt(greatest({_M2}, 0)), 0) END",
+    "kurtosis_pop": f"CASE WHEN count(:x) > 1 THEN {_PEAK} - 3 END",
+    "kurtosis": f"CASE WHEN count(:x) > 3 THEN ({_N} - 1) * (({_N} + 1) * {_PEAK} - 3 * ({_N} - 1)) "
+                f"/ (({_N} - 2) * ({_N} - 3)) END",
+    "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
+    "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
+}  # fmt: skip
+_LENGTHS = ("length", "len", "array_length", "list_length", "array_size", "cardinality")
+_NODES: dict[type[exp.Expr], str] = {
+    exp.ApproxDistinct: "approx_count_distinct", exp.Skewness: "skewness", exp.Kurtosis: "kurtosis",
+    exp.Length: "len", exp.ArraySize: "len",
+}  # fmt: skip
+_PARSED: dict[str, exp.Expr] = {}
+
+
+def plainer(node: exp.Select) -> exp.Select:
+    """Return a query in which such functions are written as others; its columns keep their names."""
+    found = [one for one in node.walk() if _wanted(one) and one.parent_select is node]
+    if not found:
+        return node
+    for item in node.expressions:
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(one in found for one in item.walk()):
+            item.replace(exp.alias_(item.copy(), output_name(item, ""), quoted=True))
+    for one in [one for one in node.walk() if _wanted(one) and one.parent_select is node]:
+        _rewrite(one)
+    return node
+
+
+def _wanted(node: exp.Expr) -> bool:
+    return _template(node) is not None or _tuples(node) or _joined_list(node)
+
+
+def _template(node: exp.Expr) -> str | None:
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else _NODES.get(type(node), "")
+    if name in _LENGTHS or name.startswith("list_"):
+        if not isinstance(_argument(node), exp.ArrayAgg):
+            return None
+        distinct = isinstance(_argument(node).this, exp.Distinct)
+        return None if distinct else "len" if name in _LENGTHS else name if name in _TEMPLATES else None
+    return name if name in _TEMPLATES else None
+
+
+def _argument(node: exp.Expr) -> exp.Expr:
+    inner: exp.Expr = node.expressions[0] if isinstance(node, exp.Anonymous) and node.expressions else node.this
+    return inner
+
+
+def _joined_list(node: exp.Expr) -> bool:
+    return isinstance(node, exp.ArrayToString) and isinstance(node.this, exp.ArrayAgg)
+
+
+def _rewrite(node: exp.Expr) -> None:
+    if isinstance(node, exp.In):
+        equal = [exp.EQ(this=node.this, expression=one) for one in node.expressions]
+        node.replace(exp.paren(exp.or_(*map(_compared, equal))))
+    elif isinstance(node, _COMPARED):
+        node.replace(exp.paren(_compared(node)))
+    elif isinstance(node, exp.ArrayToString):
+        inner = node.this.this
+        of = inner.this if isinstance(inner, exp.Order) else inner
+        of.replace(exp.cast(of.copy(), "VARCHAR"))
+        node.replace(exp.GroupConcat(this=node.this.this, separator=node.expression))
+    else:
+        _expand(node)
+
+
+def _expand(node: exp.Expr) -> None:
+    """Replace an aggregate by its template, whose aggregates take over its FILTER or its window."""
+    name = _template(node)
+    assert name is not None
+    if name not in _PARSED:
+        _PARSED[name] = sqlglot.parse_one(_TEMPLATES[name], dialect="duckdb")
+    new, argument = _PARSED[name].copy(), _argument(node)
+    if isinstance(argument, exp.ArrayAgg):
+        argument = argument.this.this if isinstance(argument.this, exp.Order) else argument.this
+    values = {"x": argument, "y": node.expressions[1] if len(node.expressions) > 1 else argument}
+    for place in [*new.find_all(exp.Placeholder)]:
+        place.replace(exp.paren(values[place.name].copy()) if place.name in values else place)
+    around: list[exp.Expr] = []
+    while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
+        around.append(node.parent)
+        node = node.parent
+    for fold in [one for one in new.walk() if isinstance(one, exp.AggFunc)]:
+        wrapped: exp.Expr = fold.copy()
+        for outer in around:
+            copy = outer.copy()
+            copy.set("this", wrapped)
+            wrapped = copy
+        if fold is new:
+            new = wrapped
+        else:
+            fold.replace(wrapped)
+    node.replace(exp.paren(new))
+
+
+# -- rows
+
+
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _tuples(node: exp.Expr) -> bool:
+    """Return whether a node compares rows of as many values each."""
+    if not isinstance(node, (*_COMPARED, exp.In)) or not isinstance(node.this, exp.Tuple):
+        return False
+    others = node.expressions if isinstance(node, exp.In) else [node.expression]
+    width = len(node.this.expressions)
+    return bool(others) and all(isinstance(one, exp.Tuple) and len(one.expressions) == width for one in others)
+
+
+def _compared(node: exp.Expr) -> exp.Expr:
+    pairs = list(zip(node.this.expressions, node.expression.expressions, strict=True))
+    if isinstance(node, exp.EQ | exp.NEQ):
+        same = exp.and_(*(exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in pairs))
+        return same if isinstance(node, exp.EQ) else exp.not_(same)
+    if isinstance(node, exp.GT | exp.GTE):
+        pairs = [(b, a) for a, b in pairs]
+    found: exp.Expr = exp.Boolean(this=isinstance(node, exp.LTE | exp.GTE))
+    for a, b in reversed(pairs):
+        same = exp.NullSafeEQ(this=a.copy(), expression=b.copy())
+        found = exp.or_(_before(a, b), exp.and_(same, found))
+    return found
+
+
+def _before(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """Return the condition that a value comes before another, null after all others."""
+    null: Callable[[exp.Expr], exp.Expr] = lambda one: exp.Is(this=one.copy(), expression=exp.Null())  # noqa: E731
+    less = exp.LT(this=left.copy(), expression=right.copy())
+    return exp.and_(exp.not_(null(left)), exp.or_(null(right), less))

@@ -1,0 +1,233 @@
+"""One aggregate of the rows of a group: its arguments as variables, and the rules that fold them (see kinds.py).
+
+Rows with multiplicities weigh as much in counts, sums and averages; for all other aggregates they are numbered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ivm.lang.ir import Value
+from ivm.sql.conversions import convert
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.expressions import Expressions
+from ivm.sql.queries.numbering import Key, copies, ordered_terms, ordering, told_apart
+from ivm.sql.rules import Body, Builder, Column, Table
+from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Typed, Var
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, SqlType
+
+
+class Made(NamedTuple):
+    """An aggregate as a function of the group; `total` if each group has a row, else `default` is the value."""
+
+    table: Table
+    total: bool
+    default: Lit
+
+
+class Wanted(NamedTuple):
+    """An aggregate without FILTER and the like: the function, its argument, and what surrounds it."""
+
+    node: exp.Expr
+    condition: exp.Expr | None
+    distinct: bool
+    order: list[exp.Ordered]
+
+
+def wanted(node: exp.Expr) -> Wanted:
+    """Take an aggregate apart."""
+    condition, order = None, list[exp.Ordered]()
+    if isinstance(node, exp.Filter):
+        condition, node = node.expression.this, node.this
+    if isinstance(node, exp.IgnoreNulls):
+        node = node.this
+    if isinstance(node, exp.WithinGroup):
+        order, node = node.expression.expressions, node.this
+    inner = node.this
+    if isinstance(inner, exp.Order):
+        order, inner = inner.expressions, inner.this
+    distinct = isinstance(inner, exp.Distinct)
+    return Wanted(node, condition, distinct, order)
+
+
+class Group:
+    """The groups of a body: `key` are the variables that identify one, the first of them those of a query around."""
+
+    def __init__(self, builder: Builder, body: Body, key: list[Typed], around: Sequence[str] = ()) -> None:
+        self.builder, self.rows, self.key, self.around = builder, body, key, [*around]
+        self.single = False
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the group."""
+        names = [f"g{n}" for n in range(len(self.key))]
+        null = [self.builder.may_be_null(self.rows, one) for one in self.key]
+        return tuple(Column(n, one.type, b) for n, one, b in zip(names, self.key, null, strict=True))
+
+    def table_of(self, type_: SqlType, nullable: bool = False) -> Table:
+        """Return a new function of the group."""
+        columns = (*self.columns(), Column("value", type_, nullable))
+        return Table(self.builder.helper(), columns, (*range(len(self.key)),), function=True)
+
+
+class Aggregate:
+    """One aggregate: how its value follows from the rows of a body."""
+
+    def __init__(self, grouping: Group, body: Body, values: Expressions, one: Wanted) -> None:
+        self.grouping, self.body, self.values, self.one = grouping, body, values, one
+        self.builder = grouping.builder
+        self.key: list[Typed] = grouping.key
+        self.total = one.condition is None and not grouping.single
+
+    # -- arguments
+
+    def arguments(self) -> list[exp.Expr]:
+        """Return the arguments as written."""
+        inner = self.one.node.this
+        if isinstance(inner, exp.Order):
+            inner = inner.this
+        if not isinstance(inner, exp.Distinct):
+            return [inner]
+        return [
+            part for one in inner.expressions for part in (one.expressions if isinstance(one, exp.Tuple) else [one])
+        ]
+
+    def orders(self, upward: bool = True) -> list[Term]:
+        """Return variables in whose order ORDER BY has the rows, all of them ascending."""
+        found: list[Term] = []
+        for one in self.one.order:
+            value = self.builder.define(self.body, self.values.value(one.this))
+            found += ordered_terms(self.builder, self.body, Key(*ordering(value, one)), upward)
+        return found
+
+    def argument(self, type_: SqlType | None = None) -> Typed:
+        """Return the argument as a variable that is not null, of distinct values if these are wanted."""
+        return self.variables(self.arguments()[:1], type_)[0]
+
+    def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
+        """Return arguments as variables, none of which is null."""
+        found = []
+        for node in nodes:
+            value = self.values.value(node)
+            value = convert(value, type_, node) if type_ is not None else value
+            found.append(self._present(value))
+        if self.one.distinct:
+            return self.distinct(found)
+        return found
+
+    def tuples(self, nodes: list[exp.Expr]) -> None:
+        """Read distinct tuples of arguments, which may be null."""
+        self.distinct([self.builder.define(self.body, self.values.value(node)) for node in nodes])
+
+    def present(self, node: exp.Expr) -> Typed:
+        """Return an argument as a variable that is not null."""
+        return self._present(self.values.value(node))
+
+    def listed(self, value: Typed) -> list[Term]:
+        """Return a value and what ORDER BY orders it by, as variables of rows that are listed one by one."""
+        rows = [value, *self.places()]
+        rows = self.distinct(rows) if self.one.distinct else self.numbered(rows)
+        return [one.term for one in rows]
+
+    def places(self) -> list[Typed]:
+        """Return variables that order the rows: those of ORDER BY, else those that tell the rows apart."""
+        if self.one.order:
+            return [Typed(term, BIGINT, False) for term in self.orders()]
+        if isinstance(self.one.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
+            name = self.one.node.sql(dialect="duckdb")
+            if self.body.weights or self.one.distinct:
+                what = "distinct values have no order" if self.one.distinct else "rows without a key have no order"
+                raise SqlError(f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.one.node)
+            self.builder.notes.append(f"{name[:60]} without ORDER BY: rows are taken in the order of their keys")
+        rows = [one for one in self.builder.identity(self.body) if one.term not in [k.term for k in self.key]]
+        return [Typed(part, one.type, False) for one in rows for part in told_apart(self.builder, self.body, one)]
+
+    def of_truths(self, value: Typed, op: str) -> Made:
+        """Return the least or greatest of truth values."""
+        number = self.builder.define(self.body, convert(value, INTEGER))
+        made = self.fold(op, INTEGER, number.term)
+        return self.computed(BOOLEAN, [made], lambda n: Call("=", (n, Lit(1, "int64"))))
+
+    def _present(self, value: Typed) -> Typed:
+        if self.builder.may_be_null(self.body, value):
+            self.total = False
+        return self.builder.require(self.body, self.builder.define(self.body, value))
+
+    def distinct(self, found: list[Typed]) -> list[Typed]:
+        """Let the body have distinct values of these and of the group; return them."""
+        around = len(self.grouping.around)
+        outputs = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *found])]
+        self.body, columns = self.builder.as_atom(self.body, outputs, distinct=True)
+        self.key = [*self.key[:around], *columns[: len(self.key) - around]]
+        return columns[len(self.key) - around :]
+
+    def by_value(self, value: Typed) -> tuple[Typed, Typed]:
+        """Let the body have each value of a group once, with the number of its rows; return both as variables."""
+        table = self.grouping.table_of(BIGINT)
+        *groups, last = table.columns
+        columns = (*groups, Column("x", value.type, False), last)
+        counts = Table(table.name, columns, (*range(len(groups) + 1),), function=True)
+        weight, around = self.builder.weight(self.body), len(self.grouping.around)
+        own, self.key = self.key, [*self.key, value]
+        self.emit(counts, Fold("count", "r") if weight is None else Fold("sum", "r", (weight,)))
+        self.body = Body(self.body.outer)
+        *self.key, value, number = self.builder.scan(counts, self.body, own[:around])
+        return value, number
+
+    def number(self, node: exp.Expr) -> Typed:
+        """Return the argument, which must be a number."""
+        value = self.argument()
+        if not value.type.is_number:
+            raise SqlError(f"{node.key} takes numbers, and this is {value.type}: CAST it", node)
+        return value
+
+    # -- rules
+
+    def fold(self, op: str, type_: SqlType, *args: Term, default: Value = None) -> Made:
+        """Return a function by one aggregate of the rules."""
+        table = self.grouping.table_of(type_)
+        self.emit(table, Fold(op, "r", args))
+        return Made(table, self.total, Lit(default, type_.store))
+
+    def emit(self, table: Table, fold: Fold) -> None:
+        """Add the rule of an aggregate."""
+        result = self.builder.variable(BIGINT, False).term
+        assert isinstance(result, Var)
+        head = Atom(table.name, tuple(one.term for one in self.key), (result,))
+        self.builder.rule(head, self.body, (Fold(fold.op, result.name, fold.args, fold.place),))
+
+    def weighed(self, value: Typed) -> Term:
+        """Return a number times the multiplicity of its row, as a variable."""
+        weight = self.builder.weight(self.body)
+        if weight is None:
+            return self.builder.define(self.body, value).term
+        factor = Call("float", (weight,)) if value.type.is_float else weight
+        product = Typed(Call("*", (value.term, factor)), value.type, value.nullable)
+        return self.builder.define(self.body, product).term
+
+    def numbered(self, outputs: list[Typed]) -> list[Typed]:
+        """Return variables of a body without multiplicities: rows that occur several times are numbered."""
+        if not self.body.weights:
+            return outputs
+        around = len(self.grouping.around)
+        listed = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *outputs])]
+        self.body, columns = copies(self.builder, self.body, listed)
+        self.key = [*self.key[:around], *columns[: len(self.key) - around]]
+        return columns[len(self.key) - around :]
+
+    def computed(
+        self, type_: SqlType, parts: list[Made], term: Callable[..., Term], *, default: Value = None,
+        nullable: bool = False,
+    ) -> Made:  # fmt: skip
+        """Return a function that is computed from other functions of the group."""
+        table = self.grouping.table_of(type_, nullable)
+        body, values = Body(), list[Term]()
+        keys = [self.builder.variable(c.type, c.nullable) for c in table.columns[:-1]]
+        for part in parts:
+            values.append(self.builder.scan(part.table, body, keys)[-1].term)
+        result = self.builder.define(body, Typed(term(*values), type_, nullable))
+        head = Atom(table.name, tuple(k.term for k in keys), (result.term,))
+        self.builder.emit(Rule((head,), tuple(body.literals)))
+        return Made(table, self.total, Lit(default, type_.store))

@@ -1,0 +1,277 @@
+"""The aggregates by name: how the value of each follows from the rows of a group.
+
+count(*)           v:part1[g] = n <- agg<<n = count()>> body.           or the sum of multiplicities
+avg(x)             v:part1[g] = a <- agg<<a = avg(x)>> body.            rows whose x is null are left out
+covar_pop(y, x)    (var_pop(x + y) - var_pop(x - y)) / 4
+bit_or(x)          the sum of 2^b for each bit b that some x has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from ivm.sql.conversions import convert
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.folds import ordered
+from ivm.sql.queries.folds.aggregate import Aggregate, Made
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, SqlType
+
+UINTEGER = SqlType("UINTEGER")
+BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
+MOMENTS: dict[type[exp.Expr], str] = {
+    exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop", exp.Variance: "variance",
+    exp.VariancePop: "var_pop",
+}  # fmt: skip
+PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx, exp.RegrSyy, exp.RegrSxy,
+         exp.RegrR2, exp.RegrIntercept)  # fmt: skip
+HINTS: dict[type[exp.Expr], str] = {
+    exp.Corr: "it has no value where one side does not vary: write covar_pop(x, y) / nullif(stddev_pop(x) * "
+    "stddev_pop(y), 0), which is null there",
+    exp.RegrSlope: "it has no value where x does not vary: write covar_pop(y, x) / nullif(var_pop(x), 0)",
+}
+
+
+def made(one: Aggregate) -> Made:
+    """Add the rules of an aggregate; return the function of the group that has it.  Raises SqlError."""
+    node = one.one.node
+    more = [name for name in ("expressions", "count") if node.args.get(name)]
+    shown = node.sql(dialect="duckdb")
+    if more and isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax):
+        raise SqlError(f"{shown[:60]} gives a list of several rows: write ORDER BY ... LIMIT", node)
+    for kinds, make in _KINDS:
+        if isinstance(node, kinds):
+            return make(one)
+    hint = HINTS.get(type(node), "docs/sql.md lists those that are")
+    raise SqlError(f"{shown[:60]}: this aggregate is not kept; {hint}", node)
+
+
+def _count(one: Aggregate) -> Made:
+    nodes, inner = one.arguments(), one.one.node.this
+    if isinstance(inner, exp.Distinct) and isinstance(inner.expressions[0], exp.Tuple):
+        one.tuples(nodes)  # a tuple of nulls is a value
+    elif not (len(nodes) == 1 and (nodes[0] is None or isinstance(nodes[0], exp.Star | exp.Literal))):
+        one.variables(nodes)
+    weight = one.builder.weight(one.body)
+    if weight is None:
+        return one.fold("count", BIGINT, default=0)
+    return one.fold("sum", BIGINT, weight, default=0)
+
+
+def _count_if(one: Aggregate) -> Made:
+    one.total = False
+    one.body.literals += one.values.condition(one.one.node.this)
+    weight = one.builder.weight(one.body)
+    return one.fold("count", HUGEINT, default=0) if weight is None else one.fold("sum", HUGEINT, weight, default=0)
+
+
+def _sum(one: Aggregate) -> Made:
+    value = one.argument()
+    if value.type == BOOLEAN:
+        value = one.builder.define(one.body, convert(value, INTEGER))
+    if not value.type.is_number:
+        raise SqlError(f"sum takes numbers, and this is {value.type}: CAST it", one.one.node)
+    type_ = SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT
+    if value.type.is_float:
+        return one.fold("total", DOUBLE, one.weighed(value))
+    return one.fold("sum", type_, one.weighed(value))
+
+
+def _avg(one: Aggregate) -> Made:
+    value = one.number(one.one.node)
+    weight = one.builder.weight(one.body)
+    if weight is None:
+        return one.fold("avg", DOUBLE, value.term)
+    op = "total" if value.type.is_float else "sum"
+    total = one.fold(op, value.type, one.weighed(value))
+    count = one.fold("sum", BIGINT, weight)
+    float_ = value.type.is_float
+    return one.computed(
+        DOUBLE, [total, count],
+        lambda s, n: Call("/", (s if float_ else Call("float", (s,)), Call("float", (n,)))),
+    )  # fmt: skip
+
+
+def _extreme(one: Aggregate) -> Made:
+    op = "min" if isinstance(one.one.node, exp.Min) else "max"
+    value = one.argument()
+    if value.type == BOOLEAN:
+        return one.of_truths(value, op)
+    if value.type.element is not None:
+        raise SqlError(f"{op} of lists is not kept: they have no order", one.one.node)
+    return one.fold(op, value.type, value.term)
+
+
+def _every(one: Aggregate) -> Made:
+    value = one.argument()
+    return one.of_truths(value, "min" if isinstance(one.one.node, exp.LogicalAnd) else "max")
+
+
+def _moment(one: Aggregate) -> Made:
+    op = MOMENTS[type(one.one.node)]
+    value = one.numbered([one.number(one.one.node)])[0]
+    if op in ("stddev", "variance"):
+        one.total = False  # a group of one row has none
+    return one.fold(op, DOUBLE, value.term)
+
+
+def _median(one: Aggregate) -> Made:
+    return _continuous(one, one.numbered([one.number(one.one.node)])[0], 0.5)
+
+
+def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
+    """Return a value between two, in a straight line; that of decimals is a decimal, cut after its last digit."""
+    if not value.type.is_number:
+        raise SqlError(f"quantile_cont takes numbers, and this is {value.type}: quantile_disc takes any", one.one.node)
+    type_ = value.type if value.type.is_decimal else DOUBLE
+    return one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
+
+
+def _quantile(one: Aggregate) -> Made:
+    node = one.one.node
+    if one.one.order:
+        share, argument = node.this, one.one.order[0].this
+        if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):
+            raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
+    else:
+        share, argument = node.args.get("quantile") or node.expression, node.this
+    if not isinstance(share, exp.Literal):
+        raise SqlError("the share of a quantile is a constant", node)
+    value = one.numbered(one.variables([argument]))[0]
+    if isinstance(node, exp.PercentileCont):
+        down = bool(one.one.order and one.one.order[0].args.get("desc"))
+        return _continuous(one, value, float(1 - Decimal(share.this)) if down else float(share.this))
+    return one.fold("quantile", value.type, value.term, Lit(float(share.this), "float64"))
+
+
+def _bits(one: Aggregate) -> Made:
+    """bit_and, bit_or and bit_xor: the sum of the bits that no row lacks, that some row has, that oddly many have.
+
+    A place of -1, which every row has, stands for no bit, so that a group without bits has a sum.
+    """
+    node = one.one.node
+    value = one.argument()
+    if not value.type.is_integer:
+        raise SqlError(f"{node.sql(dialect='duckdb')} takes integers, and this is {value.type}: CAST it", node)
+    lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)
+    sign = BITS.get(value.type.name, 64) - 1
+    (place,) = one.builder.scan(one.builder.numbers(-1, sign), one.body)
+    none, zero, unit = (Lit(n, "int64") for n in (-1, 0, 1))
+    term = Call("bit_not", (value.term,)) if lacking else value.term
+    bit = Call("bit_and", (Call("shift_right", (term, Call("greatest", (place.term, zero)))), unit))
+    one.builder.test(one.body, Call("or", (Call("=", (place.term, none)), Call("=", (bit, unit)))))
+    if oddly:
+        place, number = one.by_value(place)
+        odd = Call("=", (Call("mod", (number.term, Lit(2, "int64"))), unit))
+        one.builder.test(one.body, Call("or", (Call("=", (place.term, none)), odd)))
+    else:
+        (place,) = one.distinct([place])
+    return _sum_of_bits(one, place, sign, value.type, lacking)
+
+
+def _sum_of_bits(one: Aggregate, place: Typed, sign: int, type_: SqlType, flipped: bool) -> Made:
+    none, zero, unit = (Lit(n, "int64") for n in (-1, 0, 1))
+    below = Call("least", (Call("greatest", (place.term, zero)), Lit(sign - 1, "int64")))
+    shifted = Call("shift_left", (unit, below))
+    weight = Call("if", (Call("=", (place.term, Lit(sign, "int64"))), Lit(-(2**sign), "int64"), shifted))
+    weight = Call("if", (Call("=", (place.term, none)), zero, weight))
+    total = one.fold("sum", type_, one.builder.define(one.body, Typed(weight, BIGINT, False)).term)
+    return one.computed(type_, [total], lambda n: Call("bit_not", (n,))) if flipped else total
+
+
+def _of_pairs(one: Aggregate) -> Made:
+    """Covariances and regressions, of the pairs (y, x) without a null."""
+    node = one.one.node
+    pair = one.variables([node.this, node.expression])
+    if isinstance(node, exp.RegrCount):
+        weight = one.builder.weight(one.body)
+        return (
+            one.fold("count", UINTEGER, default=0) if weight is None else one.fold("sum", UINTEGER, weight, default=0)
+        )
+    if any(not v.type.is_number for v in pair):
+        raise SqlError(f"{node.key} takes numbers: CAST them", node)
+    y, x = one.numbered([one.builder.define(one.body, convert(v, DOUBLE, node)) for v in pair])
+    return _MOMENTS_OF_PAIRS[type(node)](one, y, x)
+
+
+def _covariance(one: Aggregate, y: Typed, x: Typed, op: str = "var_pop", times: bool = False) -> Made:
+    parts = []
+    for sign in "+-":
+        both = one.builder.define(one.body, Typed(Call(sign, (x.term, y.term)), DOUBLE, False))
+        parts.append(one.fold(op, DOUBLE, both.term))
+    if op == "variance":
+        one.total = False  # a group of one row has none
+    four = Lit(4.0, "float64")
+    if not times:
+        return one.computed(DOUBLE, parts, lambda a, b: Call("/", (Call("-", (a, b)), four)))
+    parts.append(one.fold("count", BIGINT))
+    return one.computed(
+        DOUBLE, parts, lambda a, b, n: Call("*", (Call("/", (Call("-", (a, b)), four)), Call("float", (n,))))
+    )
+
+
+def _squares(one: Aggregate, value: Typed) -> Made:
+    parts = [one.fold("var_pop", DOUBLE, value.term), one.fold("count", BIGINT)]
+    return one.computed(DOUBLE, parts, lambda v, n: Call("*", (v, Call("float", (n,)))))
+
+
+def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
+    """regr_intercept: null where x does not vary."""
+    means = [one.fold("avg", DOUBLE, v.term) for v in (y, x)]
+    parts = [*means, _covariance(one, y, x), one.fold("var_pop", DOUBLE, x.term)]
+    zero, null = Lit(0.0, "float64"), Lit(None, "float64")
+
+    def term(mean_y: Term, mean_x: Term, covariance: Term, variance: Term) -> Term:
+        slope = Call("ratio", (covariance, variance))
+        found = Call("-", (mean_y, Call("*", (slope, mean_x))))
+        return Call("if", (Call("=", (variance, zero)), null, found))
+
+    return one.computed(DOUBLE, parts, term, nullable=True)
+
+
+def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:
+    """regr_r2: null where x does not vary, 1 where y does not."""
+    parts = [_covariance(one, y, x), *(one.fold("var_pop", DOUBLE, v.term) for v in (y, x))]
+    zero, null = Lit(0.0, "float64"), Lit(None, "float64")
+
+    def term(covariance: Term, of_y: Term, of_x: Term) -> Term:
+        share = Call("ratio", (Call("*", (covariance, covariance)), Call("*", (of_x, of_y))))
+        varied = Call("if", (Call("=", (of_y, zero)), Lit(1.0, "float64"), share))
+        return Call("if", (Call("=", (of_x, zero)), null, varied))
+
+    return one.computed(DOUBLE, parts, term, nullable=True)
+
+
+_MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made]] = {
+    exp.CovarPop: _covariance,
+    exp.CovarSamp: lambda one, y, x: _covariance(one, y, x, "variance"),
+    exp.RegrSxy: lambda one, y, x: _covariance(one, y, x, times=True),
+    exp.RegrSxx: lambda one, y, x: _squares(one, x),
+    exp.RegrSyy: lambda one, y, x: _squares(one, y),
+    exp.RegrAvgx: lambda one, y, x: one.fold("avg", DOUBLE, x.term),
+    exp.RegrAvgy: lambda one, y, x: one.fold("avg", DOUBLE, y.term),
+    exp.RegrIntercept: _line,
+    exp.RegrR2: _fit,
+}
+_KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
+    ((exp.Count,), _count),
+    ((exp.CountIf,), _count_if),
+    ((exp.Sum,), _sum),
+    ((exp.Avg,), _avg),
+    ((exp.Min, exp.Max), _extreme),
+    ((exp.LogicalAnd, exp.LogicalOr), _every),
+    ((*MOMENTS,), _moment),
+    ((exp.Median,), _median),
+    ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
+    ((exp.ArrayAgg,), ordered.listed),
+    ((exp.Mode,), ordered.mode),
+    ((exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _quantile),
+    ((exp.GroupConcat,), ordered.joined),
+    ((exp.ArgMax, exp.ArgMin), ordered.arg_extreme),
+    ((exp.AnyValue,), ordered.any_value),
+    ((exp.First, exp.Last), ordered.end),
+    (PAIRS, _of_pairs),
+]

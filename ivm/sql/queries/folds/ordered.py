@@ -1,0 +1,119 @@
+"""Aggregates whose value depends on the order of rows: that of ORDER BY, else that of what tells the rows apart.
+
+string_agg(x, s ORDER BY y DESC)    concat(x, -y, s)
+string_agg(x, s)                    concat(x, k, s)             k is the key of the rows
+list(x)                             concat of the values as JSON, which readers see as a list
+arg_max(x, y)                       first(x, k) of the rows whose y is the greatest
+mode(x)                             argmax(x, n) of the number n of each value
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ivm.sql.conversions import convert
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.folds.aggregate import Aggregate, Made
+from ivm.sql.queries.numbering import put_together, told_apart
+from ivm.sql.rules import Body
+from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.types import BIGINT, BOOLEAN, FLOAT, INTEGER, VARCHAR, list_of
+
+
+def joined(one: Aggregate) -> Made:
+    """string_agg: the texts that are not null, with a separator between them."""
+    node = one.one.node
+    separator = node.args.get("separator")
+    text = separator.this if isinstance(separator, exp.Literal) else ","
+    value = one.present(one.arguments()[0])
+    if value.type != VARCHAR:
+        value = one.builder.define(one.body, convert(value, VARCHAR, node))
+    return one.fold("concat", VARCHAR, *one.listed(value), Lit(text, "string"))
+
+
+def listed(one: Aggregate) -> Made:
+    """List of all values, nulls among them, as JSON without the brackets around it."""
+    node = one.one.node
+    value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
+    shown = one.builder.define(one.body, Typed(_as_json(value, node), VARCHAR, False))
+    type_ = list_of(value.type)
+    return one.fold("concat", type_, *one.listed(shown), Lit(",", "string"))
+
+
+def _as_json(value: Typed, node: exp.Expr) -> Term:
+    if value.type.element is not None or value.type == FLOAT:
+        raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
+    shown = convert(value, VARCHAR, node).term
+    if not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
+        if value.type == VARCHAR:
+            for letter in '\\"':
+                shown = Call("string:replace", (shown, Lit(letter, "string"), Lit("\\" + letter, "string")))
+        quote = Lit('"', "string")
+        shown = Call("string:concat", (Call("string:concat", (quote, shown)), quote))
+    return Call("coalesce", (shown, Lit("null", "string"))) if value.nullable else shown
+
+
+def end(one: Aggregate) -> Made:
+    """FIRST and LAST, where a null is a value."""
+    node = one.one.node
+    op = "last" if isinstance(node, exp.Last) else "first"
+    value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
+    if value.type == BOOLEAN:
+        raise SqlError(f"{node.key} of truth values is not kept: CAST them to INTEGER", node)
+    parts = told_apart(one.builder, one.body, value)
+    rows = one.numbered([*(Typed(p, value.type, False) for p in parts), *one.places()])
+    by = [v.term for v in rows[len(parts) :]]
+    made = [one.fold(op, value.type if n == len(parts) - 1 else INTEGER, v.term, *by)
+            for n, v in enumerate(rows[: len(parts)])]  # fmt: skip
+    if len(made) == 1:
+        return made[0]
+
+    def together(*terms: Term) -> Term:
+        found = [Typed(term, value.type, False) for term in terms]
+        return put_together(one.builder, Body(), found, define=False).term
+
+    return one.computed(value.type, made, together, nullable=True)
+
+
+def arg_extreme(one: Aggregate) -> Made:
+    """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
+    op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
+    value, by = one.variables([one.one.node.this, one.one.node.expression])
+    if one.one.distinct or value.type == BOOLEAN or by.type == BOOLEAN:
+        return one.fold(f"arg{op}", value.type, value.term, by.term)
+    best = one.fold(op, by.type, by.term)
+    one.builder.scan(best.table, one.body, [*one.key, by])
+    value, *places = one.numbered([value, *one.places()])
+    return one.fold("first", value.type, value.term, *(p.term for p in places))
+
+
+def any_value(one: Aggregate) -> Made:
+    """any_value: the first value that is not null; the least one of rows that may be equal."""
+    value = one.argument()
+    if value.type == BOOLEAN:
+        return one.of_truths(value, "min")
+    if one.one.order:
+        return one.fold("first", value.type, *one.listed(value))
+    if one.body.weights or one.one.distinct:
+        return one.fold("min", value.type, value.term)
+    return one.fold("first", value.type, value.term, *(p.term for p in one.places()))
+
+
+def mode(one: Aggregate) -> Made:
+    """Return the most frequent value; of several the first one, or the least one of rows that may be equal."""
+    if one.one.distinct or one.one.order:
+        raise SqlError("mode takes one expression, without DISTINCT and ORDER BY", one.one.node)
+    value = one.argument()
+    if value.type == BOOLEAN:
+        raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
+    own, rows, key = value, one.body.copy(), [*one.key]
+    value, number = one.by_value(value)
+    counts = one.body.scans[0][0]
+    best = one.fold("max", BIGINT, number.term)
+    if not rows.weights:
+        one.body, one.key, value = rows, key, own
+        number = one.builder.scan(counts, one.body, [*key, own])[-1]
+    one.builder.scan(best.table, one.body, [*one.key, number])
+    if rows.weights:
+        return one.fold("min", value.type, value.term)
+    return one.fold("first", value.type, value.term, *(p.term for p in one.places()))

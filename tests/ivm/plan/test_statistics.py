@@ -1,0 +1,72 @@
+"""What the planner knows of relations that it has read a part of: near the truth, also after rows come and go."""
+
+import numpy as np
+import pytest
+
+import ivm
+from ivm.plan.statistics import SAMPLE_ROWS, WHOLE_ROWS, Statistics
+
+ROWS = 300_000
+RNG = np.random.default_rng(5)
+COLUMNS = {  # values of ROWS rows whose keys are in order
+    "few values": RNG.integers(0, 40, ROWS),
+    "each value about 10 times": RNG.integers(0, ROWS // 10, ROWS),
+    "each value about 3 times": RNG.integers(0, ROWS // 3, ROWS),
+    "each value once": RNG.permutation(ROWS) + 7,
+    "neighbours are equal": np.arange(ROWS) // 12,
+    "runs of a block": np.arange(ROWS) // 512,
+    "skewed": (RNG.pareto(1.2, ROWS) * 50).astype(np.int64),
+    "half is one value": np.where(np.arange(ROWS) % 2, 0, np.arange(ROWS)),
+    "a hub among neighbours": np.where(np.arange(ROWS) < ROWS // 5, -1, np.arange(ROWS)),
+}
+
+
+def opened():
+    workspace = ivm.open(":memory:", threads=1)
+    workspace.install("r[k] = v -> int(k), int(v).", "facts")
+    return workspace
+
+
+def statistics_of(workspace):
+    return Statistics(workspace.store.snapshot())
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_estimates_are_near_the_truth_also_under_churn(kind):
+    """First of all rows, then after a third of them has gone, others have come, and some have other values."""
+    values = COLUMNS[kind]
+    with opened() as workspace:
+        with workspace.transaction() as txn:
+            txn.insert("r", [np.arange(ROWS), values])
+        _compare(workspace, values)
+        with workspace.transaction() as txn:
+            txn.delete("r", np.arange(ROWS)[::3])
+            txn.insert("r", [np.arange(ROWS, ROWS + 50_000), values[:50_000]])
+        kept = np.ones(ROWS, bool)
+        kept[::3] = False
+        _compare(workspace, np.concatenate([values[kept], values[:50_000]]))
+
+
+def _compare(workspace, values):
+    statistics = statistics_of(workspace)
+    words, times = np.unique(values, return_counts=True)
+    assert statistics.distinct("r", (0,)) == len(values)
+    assert len(words) / 2.5 < statistics.distinct("r", (1,)) < 2.5 * len(words)
+    heavy = {word: n for word, n in zip(words.tolist(), times.tolist(), strict=True) if n > len(values) / 32}
+    heavy = {word: n for word, n in heavy.items() if n > 20 * len(values) / len(words)}
+    found = statistics.heavy("r", 1)
+    assert heavy.keys() <= found.keys()
+    assert all(n / 1.5 < found[word] < 1.5 * n for word, n in heavy.items())
+    (sample,) = statistics._samples.values()
+    assert sample.rows.shape[1] <= 1.1 * SAMPLE_ROWS
+
+
+def test_small_relations_and_whole_ones_are_known_exactly():
+    values = COLUMNS["each value about 3 times"]
+    for rows, whole in ((WHOLE_ROWS, False), (ROWS, True)):
+        with opened() as workspace:
+            with workspace.transaction() as txn:
+                txn.insert("r", [np.arange(rows), values[:rows]])
+            statistics = Statistics(workspace.store.snapshot(), whole)
+            assert statistics.distinct("r", (1,)) == len(np.unique(values[:rows]))
+            assert statistics.heavy("r", 1) == statistics.heavy("r", 0) == {}
