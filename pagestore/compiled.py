@@ -47,6 +47,8 @@ a corrupt page, which `raise_for` turns into an exception:
     WORD_MIN, WORD_MAX           the bounds of int64
     words[o + ROOT], words[o + HEIGHT], words[o + KEYS]     a tree in an array, such as a row of the trees of queues
     tallies[t, CHANGES]          how many rows of deltas[t] a flush has written
+    tallies[t, GAIN]             how many more records tree t has
+    accounts.taken[TAKEN]        what a flush has taken; a host that puts it and the trees back undoes the flush
 
 docs/embedding.md has a worked host.
 """
@@ -75,8 +77,8 @@ from pagestore.trees.kernels.cursor import (
     seek,
     tree_at,
 )
-from pagestore.trees.kernels.edit_groups import CHANGES, compose_few, flush_queue
-from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
+from pagestore.trees.kernels.edit_groups import CHANGES, TAKEN, compose_few, flush_queue
+from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
 VERSION = 3
 
@@ -85,6 +87,7 @@ __all__ = [
     "CHANGES",
     "CURSOR_WORDS",
     "ERASE",
+    "GAIN",
     "HEIGHT",
     "INSERT",
     "KEYS",
@@ -94,6 +97,7 @@ __all__ = [
     "PATH",
     "ROOT",
     "SET",
+    "TAKEN",
     "VERSION",
     "WORD_MAX",
     "WORD_MIN",

@@ -2,10 +2,9 @@
 
     +edge(1, 2) ──▶ flush edge ──▶ maintain tri(x, y, z) <- edge(x, y), ... ──▶ flush tri ──▶ ...
 
-Steps run in dependency order (schedule.py). To *flush* a predicate is to apply its waiting edits to its tree,
-and the tree's delta to its permuted indices. To *maintain* a plan is to turn the deltas of the relations in its body
-into edits of its heads; these wait until the first rule reads the head, or until the end. So each rule sees the old and
-the new trees of everything that it reads, and both are final.
+Steps run in dependency order (schedule.py). To *flush* a predicate is to apply its waiting edits to its tree and its
+permuted indices. To *maintain* a plan is to turn the deltas of the relations in its body into edits of its heads; these
+wait until the first rule reads the head, or until the end. So all trees that a rule reads are final.
 """
 
 import time
@@ -18,28 +17,25 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Account, naming_the_rule, unordered
+from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.kept import Kept
-from ivm.engine.recursion.compiled import Allowed, CompiledStratum, compiled
-from ivm.engine.recursion.fixpoint import STEP_ROWS, STEPS_FREE
+from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.replan import EXCESS_FREE, PlanningFiller
-from ivm.engine.rows import check_sums, out_of_range
+from ivm.engine.rows import check_sums
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
-from ivm.errors import DivergenceError, RecomputeError
+from ivm.errors import RecomputeError
 from ivm.join.join import within_memory
-from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import maintain
 from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
 from ivm.plan.columns import ColumnJoin, is_exchangeable
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
-from ivm.views.edit_composition import SumOverflow, edits_to_sums
-from ivm.views.layouts import APART, INVERTED, SUM, State
+from ivm.views.layouts import INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
 from ivm.views.rope import text_edits
 from pagestore.errors import EditError
-from pagestore.host import ALONE, ERASE, INSERT, WORD_MAX, Edits, Tree, compose_edits, delta, one_batch
+from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, delta, one_batch
 
 # A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
 # iterator operation of a probe, about 30 ns.
@@ -146,8 +142,7 @@ class Engine(PlanningFiller):
             waiting.setdefault(name, []).extend(parts)
         rules = {*kept.rules, *added, *(rule for patch in kept.patches.values() for rule in patch.partly)}
         schedule = schedule_of(self.installed, frozenset(waiting))
-        steps = [one for one in schedule.steps if isinstance(one, Flush) or rules.issuperset(one.rules)]
-        self._run(schedule, steps, waiting)
+        self._run(schedule, [x for x in schedule.steps if isinstance(x, Flush) or rules.issuperset(x.rules)], waiting)
 
     def _build_deferred(self, needed: frozenset[Index]) -> None:
         """Build deferred indices, which probes are about to read."""
@@ -242,7 +237,7 @@ class Engine(PlanningFiller):
     def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
         """Record the changes of the first steps, which one kernel call has taken."""
         for name, operations, inserted, erased in schedule.accounts() if done else ():
-            self.accounts[name] = Account(seconds, operations, 0, inserted, erased)
+            self.accounts[name] = Account(seconds, operations, 0, inserted, erased, *schedule.recursion_of(name))
             if operations > EXCESS_FREE:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
@@ -301,8 +296,7 @@ class Engine(PlanningFiller):
     def _adopt_change(self, name: str, old: Tree) -> None:
         """Record how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
         stored = self.installed.stored[name]
-        new, visible = self.txn.tree(name), stored.layout.visible
-        keys = stored.layout.keys
+        new, visible, keys = self.txn.tree(name), stored.layout.visible, stored.layout.keys
         if old.spec.columns != new.spec.columns:
             change = visible_difference(self.txn.pages, old, new, visible)
         else:
@@ -327,27 +321,6 @@ class Engine(PlanningFiller):
         account, erased = self.accounts[name], int(np.count_nonzero(actions))  # INSERT is 0, ERASE is 1
         account.inserted, account.erased = len(actions) - erased, erased
 
-    def _apply(
-        self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
-    ) -> list[Edits]:
-        """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
-        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
-        try:
-            edits = compose_edits(actions, rows, tree.spec)
-        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
-            edits = self._edits_to_sums(tree, predicate, rows)
-        try:
-            return self.txn.apply_indexed(names, places, *edits, visible)
-        except EditError as error:
-            self._edits_to_sums(tree, predicate, rows)  # raises RangeError if a sum is out of range, with its key
-            raise EditError(f"{predicate.name}: {error}") from error
-
-    def _edits_to_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
-        try:
-            return edits_to_sums(self.txn.pages, tree, rows)
-        except SumOverflow as overflow:
-            raise out_of_range(self.txn, predicate, overflow) from None
-
     # -- a recursive stratum
 
     def _finish(self, stratum: InstalledStratum) -> None:
@@ -368,21 +341,18 @@ class Engine(PlanningFiller):
 
     def _maintain_compiled(self, stratum: InstalledStratum, known: CompiledStratum) -> None:
         """Maintain a stratum by one call of a kernel, or evaluate it anew if that takes more work than is allowed."""
-        outcome = known.maintain(self.txn, self.before, self.deltas, self._allowed(stratum, known.below))
+        allowed = known.allowed(self.txn, REFILL_FROM, REFILL_SHARE)
+        outcome = known.maintain(self.txn, self.before, self.deltas, allowed)
         if not outcome.finished:
             self._refill_noting(stratum, {name: self._trees_of(name) for name in stratum.recursive} | outcome.written)
             return
-        for name in stratum.recursive:
-            account = self.accounts[name]
-            account.operations += outcome.operations
-            account.rounds += outcome.rounds
-            account.examined += outcome.examined
-        for name, (actions, rows) in outcome.edits.items():
-            if name in outcome.written:
-                stored = self.installed.stored[name]
-                self._apply(stored.names, stored.places, actions, rows, stored.layout.visible)
+        self._account(stratum, *outcome.counts)
+        for name, edits in outcome.edits.items():
+            stored = self.installed.stored[name]
+            if name not in outcome.written:
+                self._store(name, *edits)
             else:
-                self._store(name, actions, rows)
+                self._apply(stored.names, stored.places, *edits, stored.layout.visible)
         for name, old in outcome.written.items():
             self._note_difference(name, old)
 
@@ -395,7 +365,7 @@ class Engine(PlanningFiller):
         if anew or not fixpoint.maintain({**new, **self.before}, new, self.deltas, most):
             self._refill_noting(stratum, trees)
             return
-        self._account(stratum, fixpoint)
+        self._account(stratum, *fixpoint.work.counts)
         for name, old in trees.items():
             self._note_difference(name, old)
 
@@ -406,16 +376,9 @@ class Engine(PlanningFiller):
         for name, old in trees.items():
             self._note_difference(name, old)
 
-    def _allowed(self, stratum: InstalledStratum, below: Iterable[Index]) -> Allowed:
-        """Return how much work may be spent on maintaining a stratum before it is evaluated anew."""
-        facts = sum(self.txn.tree(name).count for name in stratum.recursive)
-        rows = sum(self.txn.tree(name).count for name in {index.predicate for index in below})
-        steps = STEPS_FREE + (facts + rows) // STEP_ROWS
-        return Allowed(min(WORD_MAX, steps * STEP_ROWS), REFILL_FROM + facts // REFILL_SHARE)
-
     def _changes_a_share(self, indices: Iterable[Index]) -> bool:
         """Return whether more than a share of a relation that a recursive stratum reads has changed."""
-        changes = [(len(self.deltas[one].actions), self.before[one].count) for one in indices if one in self.deltas]
+        changes = ((len(self.deltas[one].actions), self.before[one].count) for one in indices)
         return any(rows > max(LARGE_FROM, REFILL_SHARE_MAX * count) for rows, count in changes)
 
     def _note_difference(self, name: str, old: Mapping[Index, Tree]) -> None:
@@ -490,8 +453,7 @@ class Engine(PlanningFiller):
             self._rebuild_stale_sensitivity(rule, number, new)
         changed = sum(len(self.deltas[trie.index].actions) for trie in plan.tries if trie.index in self.deltas)
         self.compare_with_expected(rule, change.operations, changed)
-        for name in rule.writes:
-            account = self.accounts[name]
+        for account in map(self.accounts.__getitem__, rule.writes):
             account.operations += change.operations
             account.matched += change.matched
         if change.delta:
@@ -536,7 +498,7 @@ class Engine(PlanningFiller):
         ):
             return False
         own = [self.installed.stored[name].indices[0] for name in rule.writes]
-        if any(index in self.before for index in own):  # another rule of the view's state was first
+        if not self.before.keys().isdisjoint(own):  # another rule of the view's state was first
             return False
         if not any(self.txn.tree(index.predicate).count for index in own):
             return True
@@ -619,10 +581,9 @@ class Engine(PlanningFiller):
         self.evaluated.update(names)
 
     def _rebuild_stale_sensitivity(self, rule: InstalledRule, number: int, new: Mapping[Index, Tree]) -> None:
-        """Rebuild a plan's sensitivity indices when half of their rows may be stale, so that they stay near its trace.
+        """Rebuild a plan's sensitivity indices when half of their rows may be stale: their context no longer occurs.
 
-        An interval is stale when its context no longer occurs; it does no harm. Only changes leave stale intervals, so
-        the rows that the indices gained, or the body lost, since the last rebuild bound their number.
+        Only changes leave such rows: what the indices gained, or the body lost, since the last rebuild bounds them.
         """
         names = rule.sensitivity_names(number)
         built_rows, built_body = self.built.get(names[0], (0, 0))
@@ -630,9 +591,3 @@ class Engine(PlanningFiller):
         body = sum(tree.count for tree in new.values())
         if rows > STALE_RATIO * built_rows + STALE_FREE_ROWS or body + STALE_FREE_ROWS < SHRUNK_RATIO * built_body:
             self._evaluate_and_record(rule, number, new)
-
-
-def divergence(fact: str) -> DivergenceError:
-    """Return the error for a stored tree that contradicts the relations."""
-    return DivergenceError(f"{fact}; what is stored for rules does not follow from the relations: "
-                           "`ivm fsck --repair` rebuilds it")  # fmt: skip

@@ -31,7 +31,7 @@ from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whole_groups
-from ivm.errors import FunctionConflictError, RoomError, UnknownViewError
+from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
 from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, within_memory
@@ -45,11 +45,12 @@ from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
-from ivm.views.edit_composition import SumOverflow, add_up
+from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums
 from ivm.views.heads import Head
-from ivm.views.layouts import INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
+from ivm.views.layouts import APART, INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
 from ivm.views.rope import text_rows
+from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
     INSERT,
@@ -59,6 +60,7 @@ from pagestore.host import (
     ascending,
     bulk,
     bulk_all,
+    compose_edits,
     count_prefixes,
     is_operator,
     one_batch,
@@ -343,7 +345,7 @@ class Filler:
                 fixpoint.work.operations += evaluation.operations
                 base.append((plan, [part.rows for part in evaluation.parts]))
             fixpoint.fill(base)
-        self._account(stratum, fixpoint)
+        self._account(stratum, *fixpoint.work.counts)
         for name in stratum.recursive:
             mark = unordered(name)
             self.built.pop(mark, None)
@@ -362,12 +364,12 @@ class Filler:
         """Return the Fixpoint of a recursive stratum over the transaction's trees."""
         return fixpoint_of(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
 
-    def _account(self, stratum: InstalledStratum, fixpoint: Fixpoint) -> None:
+    def _account(self, stratum: InstalledStratum, operations: int, rounds: int, examined: int) -> None:
         for name in stratum.recursive:
-            account, work = self.accounts[name], fixpoint.work
-            account.operations += work.operations
-            account.rounds += len(work.rows)
-            account.examined += work.examined
+            account = self.accounts[name]
+            account.operations += operations
+            account.rounds += rounds
+            account.examined += examined
 
     def _fill_view(self, name: str, waiting: Waiting) -> None:
         rule = next(rule.definition for rule in self.installed.rules if name in rule.writes)
@@ -462,6 +464,27 @@ class Filler:
         rules, ordered = self.installed.program.rules, [trees[t.index] for t in plan.tries]
         return evaluate_in_full(self.txn.pages, plan, ordered, rules, self.threads, listed, budget, sink)
 
+    def _apply(
+        self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
+    ) -> list[Edits]:
+        """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
+        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
+        try:
+            edits = compose_edits(actions, rows, tree.spec)
+        except EditError:  # the edits of a key add up beyond 64 bits, but the sum with the stored value may fit
+            edits = self._edits_to_sums(tree, predicate, rows)
+        try:
+            return self.txn.apply_indexed(names, places, *edits, visible)
+        except EditError as error:
+            self._edits_to_sums(tree, predicate, rows)  # raises RangeError if a sum is out of range, with its key
+            raise EditError(f"{predicate.name}: {error}") from error
+
+    def _edits_to_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
+        try:
+            return edits_to_sums(self.txn.pages, tree, rows)
+        except SumOverflow as overflow:
+            raise out_of_range(self.txn, predicate, overflow) from None
+
     def _predicate(self, name: str) -> Predicate:
         return self.installed.program.predicates[name]
 
@@ -493,6 +516,12 @@ def _shown(views: Iterable[str]) -> str:
 def unordered(name: str) -> str:
     """Return the key in `built` that marks a recursive aggregate with values not in order (Fixpoint.ordered)."""
     return f"$unordered:{name}"
+
+
+def divergence(fact: str) -> DivergenceError:
+    """Return the error for a stored tree that contradicts the relations."""
+    return DivergenceError(f"{fact}; what is stored for rules does not follow from the relations: "
+                           "`ivm fsck --repair` rebuilds it")  # fmt: skip
 
 
 PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own

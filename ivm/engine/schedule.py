@@ -4,8 +4,8 @@
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
 without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation,
-heads that copy columns of bindings, count them or add one up. Functions and sums are checked afterwards. Of the plans
-that scan, only those that a change reaches are maintained (maintenance/reach.py).
+heads that copy columns of bindings, count them or add one up, also in recursion. Functions and sums are checked
+afterwards. Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
 """
 
 import time
@@ -20,6 +20,9 @@ from ivm.engine.fill import Account
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
+from ivm.engine.recursion.compiled import FACTS, Strata, compiled
+from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
+from ivm.engine.recursion.kernels.maintain import maintain_at
 from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
 from ivm.lang.types import word_range
@@ -30,7 +33,7 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, permuted
 from ivm.views.layouts import FALLING, PLAIN, SUM, SUPPORT
-from pagestore.compiled import CURSOR_WORDS, FlushRoom, PageAccounts, Queues, TypedKernel
+from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import (
     ALONE,
     FEW,
@@ -49,6 +52,9 @@ from pagestore.host import (
 
 HOW = {PLAIN: kernel.ROWS, SUPPORT: kernel.COUNTED, SUM: kernel.SUMMED, FALLING: kernel.FALLING}
 NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
+
+# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (compiled.py).
+RECURSIVE_MOST = 1 << 13
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
 CARRY = TypedKernel(
@@ -92,7 +98,10 @@ class Follow(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Maintain and flush the views of a recursive stratum after changes of relations that it reads."""
+    """Find out how the views of a recursive stratum change after changes of relations that it reads.
+
+    The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed already.
+    """
 
     stratum: InstalledStratum
 
@@ -152,7 +161,10 @@ def carry(
     for name, operations, inserted, _ in found:
         if operations > EXCESS_FREE or (inserted and name in schedule.checked):
             return None, done
-    return {name: Account(seconds, count, 0, inserted, erased) for name, count, inserted, erased in found}, None
+    return {
+        name: Account(seconds, count, 0, inserted, erased, *schedule.recursion_of(name))
+        for name, count, inserted, erased in found
+    }, None
 
 
 class Schedule:
@@ -183,6 +195,7 @@ class Schedule:
             self.trees |= one.of_indices(range(first, first + len(one.names)))
         self.checked = {name for name in self.names if _may_be_refused(installed, name)}
         self._catalog: object = None
+        self._strata = Strata(installed, self._number_of, self._numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
@@ -190,6 +203,9 @@ class Schedule:
             (name, self.firsts[name], [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name in self.names
         ]
+        settled = [step for step in plain if isinstance(step, Settle)]
+        self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
+        self._carries = any(not isinstance(step, Flush) for step in plain)
         if plain:
             self._fixed = self._lay_out(plain)
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
@@ -200,7 +216,7 @@ class Schedule:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
-        if not (self._plans or self.is_plain) or isinstance(txn, EphemeralTransaction):
+        if not (self._carries or self.is_plain) or isinstance(txn, EphemeralTransaction):
             return 0  # no kernel writes to a sketch, whose thread need not be the writer's
         for actions, _ in edits.values():
             if len(actions) > FEW:
@@ -214,11 +230,15 @@ class Schedule:
         for name, edit in edits.items():
             self.queues.wait(self._numbers[name], *edit)
         self._at = self._carried(txn, 0)
-        if (
-            0 < self._at < len(self._steps) and self._fixed.steps[self._at, kernel.KIND] == kernel.FLUSH
-        ):  # usually it ran out of pages
+        if 0 < self._at < len(self._steps) and self._may_lack_pages(self._fixed.steps[self._at, kernel.KIND]):
             self._at = self._carried(txn, self._at)
         return self._steps[self._at] if self._at < len(self._steps) else self._plain
+
+    def _may_lack_pages(self, kind: int) -> bool:
+        """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
+        if kind == kernel.RECUR:
+            return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
+        return kind == kernel.FLUSH
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
         """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
@@ -236,13 +256,25 @@ class Schedule:
     def accounts(self) -> list[tuple[str, int, int, int]]:
         """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
         operations, turnover = self._working.operations.tolist(), self.queues.turnover
+        recursion = self._working.recursion[:, 0].tolist() if self._strata_of else ()
         found = list[tuple[str, int, int, int]]()
         for name, first, plans in self._accounts:
             count = sum(map(operations.__getitem__, plans)) if plans else 0
+            if name in self._strata_of:
+                count = recursion[self._strata_of[name]]
             inserted, erased = turnover(first)
             if inserted or erased or count:
                 found.append((name, count, inserted, erased))
         return found
+
+    def recursion_of(self, name: str) -> tuple[int, int]:
+        """Return the rounds that the kernel took for a predicate, and the facts that it examined; none if it is no
+        recursive view.
+        """
+        if name not in self._strata_of:
+            return 0, 0
+        _, rounds, examined = self._working.recursion[self._strata_of[name]].tolist()
+        return rounds, examined
 
     def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """Return a predicate's old trees, and their changes."""
@@ -288,7 +320,10 @@ class Schedule:
                     folds.append((self.firsts[state], fold.group, fold.state.falling, self._numbers[step.name]))
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
-            assert isinstance(step, Follow), "a recursive stratum is not plain"
+            if isinstance(step, Settle):
+                steps.append((kernel.RECUR, self._strata.add(step.stratum)))
+                continue
+            assert isinstance(step, Follow)
             plan, starts = step.plan, [*map(len, lists)]
             steps.append((kernel.SCAN if plan.is_scan else kernel.FOLLOW, len(plans)))
             places: Sequence[int] = range(len(plan.columns))
@@ -309,11 +344,11 @@ class Schedule:
                 heads.append((self._numbers[name], HOW[how], len(copies), len(copies) + len(columns)))
                 copies += [places[column] for column in columns]
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
-        self._reach = Reach(scanned)
+        self._reach, strata = Reach(scanned), self._strata.arrays
         words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
         return ScheduleTable(
             np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, _table(folds),
-            self._reach.conditions,
+            self._reach.conditions, strata,
         )  # fmt: skip
 
     def _number_of(self, index: Index) -> int:
@@ -322,15 +357,19 @@ class Schedule:
 
     def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
-        laid = [*map(probes_of, self._probing_plans)]
+        laid = [*map(probes_of, (*self._probing_plans, *self._strata.plans))]
         sizes = [(p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid] or [(1,) * 6]
         columns, levels, width, indices, state, atoms = map(max, zip(*sizes, strict=True))
         sources = max((len(probed(plan)) for plan in self._probing_plans), default=1)
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
+        facts = self._strata.room(FACTS if self._strata.plans else 1)
+        facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
             words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans)),
             words(KEYS_MAX), words(CURSOR_WORDS),
+            words((len(self._fixed.strata.strata), 3)), facts, words((len(self._strata.sources), 3)),
+            words(6 * len(self._fixed.strata.trees)), words(trees), words(TAKEN), maintain_at.address(),
         )  # fmt: skip
         run = ProbeRun(
             words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
@@ -353,7 +392,7 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         finished |= {*due, *stratum.recursive}
         waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
-            steps.append(Settle(stratum))
+            steps += [Settle(stratum), *map(Flush, sorted(stratum.recursive))]
             continue
         (rule,) = stratum.rules
         steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
@@ -367,7 +406,9 @@ def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    assert not isinstance(step, Settle | Scan), "neither a recursive stratum nor a range is plain"
+    assert not isinstance(step, Scan), "a range is not plain"
+    if isinstance(step, Settle):
+        return (*step.stratum.reads, *step.stratum.recursive)
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
 
 
@@ -376,7 +417,9 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Flush):
         fold = installed.layouts[step.name].fold
         return fold is None or fold.is_first
-    if isinstance(step, Settle | Scan):
+    if isinstance(step, Settle):
+        return compiled(installed, step.stratum).plain
+    if isinstance(step, Scan):
         return False
     if step.plan.is_scan:
         return tested(step.plan).exact and bool(installed.heads[step.plan].copies)

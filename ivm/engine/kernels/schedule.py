@@ -22,12 +22,35 @@ Groups of arguments of the kernel that takes the steps of a schedule (see pagest
 
 from typing import NamedTuple
 
+from ivm.engine.recursion.kernels.facts import (
+    DONE,
+    EXAMINED,
+    IN_ROUNDS,
+    ROUNDS,
+    VIEW_QUEUE,
+    VIEW_TREE,
+    VIEW_TREES_END,
+    VIEWS,
+    VIEWS_END,
+    WORK,
+    WRITE,
+    FactsRoom,
+    Strata,
+    StrataTrees,
+    changed_sources,
+    count_changes,
+    note_changes,
+    queue_facts,
+    queue_fresh,
+)
+from ivm.engine.recursion.kernels.maintain import Probing, maintain_at
 from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
 from ivm.maintenance.kernels.reach import Conditions, holds
 from pagestore.compiled import (
     ADD,
     CHANGES,
     ERASE,
+    GAIN,
     HEIGHT,
     INSERT,
     KEYS,
@@ -35,7 +58,11 @@ from pagestore.compiled import (
     LEAF_SLOT,
     ROOT,
     SET,
+    TAKEN,
     WORD_MIN,
+    FlushRoom,
+    PageAccounts,
+    Queues,
     Table,
     Words,
     field,
@@ -45,8 +72,9 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# columns of `steps`: its kind, and the number of its group, plan or fold
-FLUSH, FOLLOW, SCAN, FOLD = range(4)
+# columns of `steps`: its kind, and the number of its group, plan, fold or stratum
+FLUSH, FOLLOW, SCAN, FOLD, RECUR = range(5)
+STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
 # columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
 # of its heads; how many columns a binding has
@@ -71,6 +99,8 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
     if begin == 0:
         remember(queues.trees, working.before)
         working.operations[:] = 0
+        working.recursion[:] = 0
+        working.gains[:] = 0
     for s in range(begin, schedule.steps.shape[0]):
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
@@ -81,6 +111,11 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
                 return s
         elif schedule.steps[s, KIND] == FOLD:
             if not fold(pages, queues, schedule, working, of):
+                return s
+        elif schedule.steps[s, KIND] == RECUR:
+            composing = Composing(room.reordering.order, room.reordering.fresh, composed)
+            flushing = Flushing(accounts, queues, room, apply)
+            if not recur(pages, flushing, schedule, working, Probing(run, found, composing, probe), of):
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
@@ -172,6 +207,81 @@ def is_prefix(rows, i, key, keys):
 
 
 @kernel
+def recur(pages, flushing, schedule, working, probing, number):
+    """Find out how a recursive stratum changes, and queue the edits of its views; False leaves it to Python."""
+    strata, facts, queues = schedule.strata, working.facts, flushing.queues
+    deltas, spans = queues.deltas, working.recursive_spans
+    total = changed_sources(strata, number, queues.tallies, deltas, spans)
+    if total <= 0:
+        return total == 0
+    changes = Branches(deltas.reshape(deltas.size), spans, working.actions)
+    trees = StrataTrees(working.before, queues.trees, working.placed)
+    facts.state[IN_ROUNDS] = 0
+    for word in range(TAKEN):
+        working.taken[word] = flushing.accounts.taken[word]
+    status = maintain_at(working.maintain, pages, strata, trees, changes, facts, probing, number)
+    writes = status == WRITE
+    while status == WRITE:
+        status = STOPPED
+        if queue_fresh(strata, facts, queues) and flush_views(pages, flushing, working, strata, number):
+            status = maintain_at(working.maintain, pages, strata, trees, changes, facts, probing, number)
+    if status != DONE or not queue_facts(strata, facts, queues, number):
+        undo(flushing, working, strata, number)
+        return False
+    if writes and not finish_views(pages, flushing, working, strata, number):
+        undo(flushing, working, strata, number)
+        return False
+    done = working.recursion[number]
+    done[0], done[1], done[2] = facts.state[WORK], facts.state[ROUNDS], facts.state[EXAMINED]
+    return True
+
+
+@kernel
+def flush_views(pages, flushing, working, strata, number):
+    """Flush the queues of a stratum's views between rounds, counting what their trees gain; return whether all were."""
+    accounts, queues, room, apply = flushing
+    for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
+        g = strata.views[v, VIEW_QUEUE]
+        if queues.waits[g]:
+            if not flush_queue(pages, accounts, queues, room, apply, g):
+                return False
+            for t in range(strata.views[v, VIEW_TREE], strata.views[v, VIEW_TREES_END]):
+                working.gains[t] += queues.tallies[t, GAIN]
+    return True
+
+
+@kernel
+def finish_views(pages, flushing, working, strata, number):
+    """Flush what is left of views that were written between rounds, and note all their changes together."""
+    queues = flushing.queues
+    for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
+        if count_changes(strata, working.facts, v) > queues.waiting.shape[2]:
+            return False
+    if not flush_views(pages, flushing, working, strata, number):
+        return False
+    for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
+        note_changes(strata, working.facts, queues, flushing.room.reordering, v)
+        for t in range(strata.views[v, VIEW_TREE], strata.views[v, VIEW_TREES_END]):
+            queues.tallies[t, GAIN] = working.gains[t]
+    return True
+
+
+@kernel
+def undo(flushing, working, strata, number):
+    """Let the trees of a stratum's views be what they were, and the pages written since then be free."""
+    queues = flushing.queues
+    for word in range(TAKEN):
+        flushing.accounts.taken[word] = working.taken[word]
+    for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
+        queues.waits[strata.views[v, VIEW_QUEUE]] = 0
+        for t in range(strata.views[v, VIEW_TREE], strata.views[v, VIEW_TREES_END]):
+            tree, before = queues.trees[t], working.before[t]
+            tree[ROOT], tree[HEIGHT] = before[ROOT], before[HEIGHT]
+            queues.tallies[t, :] = 0
+            working.gains[t] = 0
+
+
+@kernel
 def changed(plan, sources, tallies, deltas, spans):
     """Find the branches that a plan is probed with; return how many there are."""
     total, tree_words, stride = 0, deltas.shape[1] * deltas.shape[2], deltas.shape[2]
@@ -251,6 +361,7 @@ class ScheduleTable(NamedTuple):
     copies: Words
     folds: Table
     conditions: Conditions
+    strata: Strata
 
 
 class ScheduleRoom(NamedTuple):
@@ -259,6 +370,9 @@ class ScheduleRoom(NamedTuple):
     before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
     version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan. key[K] and
     cursor[CURSOR_WORDS] are of a look-up.
+
+    For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the records that trees
+    gained, `taken` the pages taken before; the others are what `maintain` takes, and its address.
     """
 
     before: Table
@@ -268,3 +382,19 @@ class ScheduleRoom(NamedTuple):
     operations: Words
     key: Words
     cursor: Words
+    recursion: Table
+    facts: FactsRoom
+    recursive_spans: Table
+    placed: Words
+    gains: Words
+    taken: Words
+    maintain: int
+
+
+class Flushing(NamedTuple):
+    """What `flush_queue` takes except the number of a queue."""
+
+    accounts: PageAccounts
+    queues: Queues
+    room: FlushRoom
+    apply: int

@@ -10,6 +10,7 @@
 facts before it is unchanged; the others are suspended, and the facts that they supported are examined. Suspended facts
 that derive from unsuspended ones, of any order, are restored with a new rank, the others erased; *rounds* derive the
 consequences of restored facts and inserted rows. So only affected facts are examined, not the whole fixpoint.
+A kernel does the same for strata that compute no values (compiled.py).
 """
 
 import heapq
@@ -50,6 +51,11 @@ class Work:
     examined: int = 0
     suspended: int = 0
     operations: int = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Operations, rounds, and facts examined."""
+        return self.operations, len(self.rows), self.examined
 
 
 class Fixpoint:

@@ -42,6 +42,10 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "a scan of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(z) <- u(x, z), x > 4.", 5, 5),
     "a scan whose filter may fail": ("v(y) <- edge(x, y), x * y > 4.", 0, 3),
     "a filter above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x * y < 9.", 3, 5),
+    "recursion": ("v(x, y) <- edge(x, y), mark(x). v(x, z) <- v(x, y), edge(y, z), y < z.", 3, 3),
+    "recursion that joins itself": (
+        "u(x, y) <- edge(x, y), mark(y). u(x, z) <- u(x, y), u(y, z). v(z) <- u(x, z), x > 4.", 5, 5
+    ),
     "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
 }  # fmt: skip
 

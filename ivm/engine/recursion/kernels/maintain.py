@@ -17,7 +17,73 @@ Groups of arguments of this kernel (see pagestore/runtime/types.py).
 
 from typing import NamedTuple
 
-from ivm.engine.recursion.kernels.rounds import hash_of
+from ivm.engine.recursion.kernels.facts import (
+    ABSENT,
+    ATOMS,
+    ATOMS_END,
+    BEFORE,
+    BODIES,
+    BODIES_END,
+    COLUMNS,
+    COUNT,
+    DEPTH,
+    DERIVATION,
+    DERIVATIONS,
+    DERIVED,
+    DERIVES,
+    DONE,
+    EXAMINED,
+    FACT,
+    FACTS,
+    FATE,
+    FRESH,
+    GAINED,
+    GONE,
+    HEAD,
+    HEAD_KEY,
+    IN_ROUNDS,
+    LIMITED,
+    MARK,
+    NEXT,
+    NO_ROOM,
+    OLD,
+    ORDER,
+    PENDING,
+    PLANS_END,
+    PROBES,
+    PROBES_END,
+    QUEUE,
+    RANK,
+    READERS,
+    READERS_END,
+    ROUNDS,
+    SEARCHES,
+    SEARCHES_END,
+    SLOT,
+    SOURCE_VIEW,
+    SOURCES,
+    SOURCES_END,
+    STANDS,
+    STATE,
+    SUSPENDED,
+    SUSPENDED_MAX,
+    TREES,
+    TREES_END,
+    VIEW,
+    WITHDRAWN,
+    WORK,
+    WORK_MAX,
+    WRITE,
+    WRITTEN_FIRST,
+    FactsRoom,
+    Strata,
+    StrataTrees,
+    append,
+    fact_of,
+    pop,
+    push,
+    read_own,
+)
 from ivm.maintenance.kernels.probe import (
     COMPOSED,
     OPERATIONS,
@@ -29,90 +95,7 @@ from ivm.maintenance.kernels.probe import (
     ProbeTable,
     probe_next_at,
 )
-from pagestore.compiled import (
-    ERASE,
-    INSERT,
-    LEAF_PAGE,
-    LEAF_SLOT,
-    WORD_MAX,
-    WORD_MIN,
-    Table,
-    Words,
-    field,
-    inlined,
-    kernel,
-    seek,
-    tree_at,
-)
-
-# statuses; a negative one is ``-page_id``, or NO_ROOM
-DONE, LIMITED, WRITE = range(3)
-NO_ROOM = WORD_MIN
-# columns of `plans`: the spans of its probes, of the trees that they read, of its sources and of its own atoms; the
-# columns of a binding, the view of its head, and where `lists` has the columns of a binding that are the head's key
-PROBES, PROBES_END, TREES, TREES_END, SOURCES, SOURCES_END, ATOMS, ATOMS_END, COLUMNS, HEAD, HEAD_KEY = range(11)
-# columns of `sources`: the stratum's view that a fact may begin with, -1 for none; where `lists` has the columns of its
-# key that make a branch, and how many
-SOURCE_VIEW, ORDER, DEPTH = range(3)
-# columns of `atoms`: its view, and where `lists` has the columns of a binding that are its key
-ATOM_VIEW, ATOM_KEY = range(2)
-# columns of `views`: key words; spans of `lists` with the plans that read the view and those that search for
-# derivations of its facts; whether new facts are written before they are joined
-KEY_WORDS, READERS, READERS_END, SEARCHES, SEARCHES_END, WRITTEN_FIRST = range(6)
-# words of a fact, and then its key: its rank now and in the tree (-1 if it is not there), what has become of it, a
-# mark, its newest derivation (from 1), its view, its slot
-RANK, OLD, FATE, MARK, DERIVED, VIEW, SLOT, FACT = range(8)
-ABSENT, STANDS, SUSPENDED, GONE, PENDING = range(5)  # PENDING: derived in this round
-# words of a derivation, and then the facts that it follows from: the one noted before, of how many facts, its fact
-BEFORE, COUNT, DERIVES, DERIVATION = range(4)
-# rows of `listed`: facts waiting to be examined (a heap), suspended ones, those of this round and of the next
-QUEUE, WITHDRAWN, FRESH, NEXT, LISTS = range(5)
-# words of `state`: of each list how many it has; whether rounds have begun; facts and derivations noted, the newest
-# derivation that was gained (from 1); operations, the most of them, the most suspended facts; facts examined, rounds
-IN_ROUNDS, FACTS, DERIVATIONS, GAINED, WORK, WORK_MAX, SUSPENDED_MAX, EXAMINED, ROUNDS, STATE = range(4, 14)
-
-
-class Stratum(NamedTuple):
-    """The plans of a stratum: those of its conjunctions, of which there are `bodies`, then those that search.
-
-    plans[P], probes[Q], sources[S], atoms[A] and views[V] have the columns above, and those of `ProbeTable`, whose
-    words `static` is.
-    """
-
-    static: Words
-    probes: Table
-    plans: Table
-    sources: Table
-    atoms: Table
-    views: Table
-    lists: Words
-    bodies: int
-
-
-class StratumTrees(NamedTuple):
-    """The trees: for each plan [2, I, 3] words of those that it reads, old and new; own[V, 3], those of the views."""
-
-    placed: Words
-    own: Table
-
-
-class FactsRoom(NamedTuple):
-    """What is known of facts: facts[N, FACT + K], slots[M] to find them, derivations[D, DERIVATION + A] and lists.
-
-    listed[LISTS, N] and `state` are as above; own[A], cursor, words and spans[S, 3] are scratch: facts of a binding,
-    a cursor, the branch of a fact for each source, and where it is; actions[2] as for `probe_next`.
-    """
-
-    facts: Table
-    slots: Words
-    derivations: Table
-    listed: Table
-    state: Words
-    own: Words
-    cursor: Words
-    words: Words
-    spans: Table
-    actions: Words
+from pagestore.compiled import ERASE, INSERT, WORD_MAX, Pages, function_pointer, inlined, kernel
 
 
 class Probing(NamedTuple):
@@ -125,16 +108,18 @@ class Probing(NamedTuple):
 
 
 @kernel
-def maintain(pages, stratum, trees, changes, room, probing):
-    """Follow changes (Branches, with a span for each source of the conjunctions) as far as possible.
+def maintain(pages, stratum, trees, changes, room, probing, number):
+    """Follow changes (Branches, with a span for each source) through one of some strata, as far as possible.
 
     Returns DONE; LIMITED, if that would be more work than is allowed; WRITE, if facts that are in no tree are to be
     written there, after which another call goes on; NO_ROOM, after which another call goes on with more room, or begins
-    again if there were no rounds yet; or ``-page_id``.
+    again if there were no rounds yet; or ``-page_id``. A first call has 0 in state[IN_ROUNDS].
     """
     state = room.state
+    place(stratum, trees, number)
     if not state[IN_ROUNDS]:
-        status = follow(pages, stratum, trees, changes, room, probing)
+        forget(room)
+        status = follow(pages, stratum, trees, changes, room, probing, number)
         if status == DONE:
             status = withdraw(pages, stratum, trees, room, probing)
         if status != DONE:
@@ -145,13 +130,35 @@ def maintain(pages, stratum, trees, changes, room, probing):
     return derive_rounds(pages, stratum, trees, room, probing)
 
 
+@kernel
+def place(stratum, trees, number):
+    """Copy root, height and keys of the trees that the plans of a stratum read."""
+    for p in range(stratum.strata[number, BODIES], stratum.strata[number, PLANS_END]):
+        first, n = stratum.plans[p, TREES], stratum.plans[p, TREES_END] - stratum.plans[p, TREES]
+        for i in range(n):
+            before, now = trees.before[stratum.trees[first + i]], trees.now[stratum.trees[first + i]]
+            for word in range(3):
+                trees.placed[6 * first + 3 * i + word] = before[word]
+                trees.placed[6 * first + 3 * (n + i) + word] = now[word]
+
+
+@kernel
+def forget(room):
+    """Forget all facts of the call before."""
+    for e in range(room.state[FACTS]):
+        room.slots[room.facts[e, SLOT]] = 0
+    for word in range(STATE):
+        if word != WORK_MAX and word != SUSPENDED_MAX:
+            room.state[word] = 0
+
+
 # -- derivations lost and gained
 
 
 @kernel
-def follow(pages, stratum, trees, changes, room, probing):
+def follow(pages, stratum, trees, changes, room, probing, number):
     """Queue the facts that lost a derivation by changes outside the stratum, and note the derivations gained."""
-    for p in range(stratum.bodies):
+    for p in range(stratum.strata[number, BODIES], stratum.strata[number, BODIES_END]):
         first, end = stratum.plans[p, SOURCES], stratum.plans[p, SOURCES_END]
         total = 0
         for s in range(first, end):
@@ -441,123 +448,4 @@ def aimed(stratum, room, probing, p, e):
     return Branches(words, spans, room.actions)
 
 
-# -- facts
-
-
-@kernel
-def read_own(pages, stratum, trees, room, bindings, p, b):
-    """Put the stratum's facts in a binding into room.own; return the greatest rank, WORD_MAX if one does not stand."""
-    facts, atoms, first = room.facts, stratum.atoms, stratum.plans[p, ATOMS]
-    greatest = 0
-    for a in range(first, stratum.plans[p, ATOMS_END]):
-        e = fact_of(pages, stratum, trees, room, atoms[a, ATOM_VIEW], bindings, b, atoms[a, ATOM_KEY])
-        if e < 0:
-            return e
-        room.own[a - first] = e
-        greatest = max(greatest, facts[e, RANK]) if facts[e, FATE] == STANDS else WORD_MAX
-    return greatest
-
-
-@kernel
-def fact_of(pages, stratum, trees, room, view, bindings, b, at):
-    """Return the number of a view's fact whose key a binding has; it is read from its tree when it is first looked at.
-
-    `at` is where stratum.lists has the columns of the key.
-    """
-    facts, slots, lists, keys = room.facts, room.slots, stratum.lists, stratum.views[view, KEY_WORDS]
-    code = hash_of(0, view)
-    for i in range(keys):
-        code = hash_of(code, bindings[lists[at + i], b])
-    slot = code & (slots.shape[0] - 1)
-    while slots[slot]:
-        e = slots[slot] - 1
-        same = facts[e, VIEW] == view
-        for i in range(keys):
-            same &= facts[e, FACT + i] == bindings[lists[at + i], b]
-        if same:
-            return e
-        slot = (slot + 1) & (slots.shape[0] - 1)
-    e = room.state[FACTS]
-    if e == facts.shape[0]:
-        return NO_ROOM
-    for i in range(keys):
-        facts[e, FACT + i] = bindings[lists[at + i], b]
-    status = read_fact(pages, trees, room, view, keys, e)
-    if status < 0:
-        return status
-    facts[e, VIEW], facts[e, SLOT], facts[e, MARK], facts[e, DERIVED] = view, slot, 0, 0
-    slots[slot] = e + 1
-    room.state[FACTS] = e + 1
-    return e
-
-
-@kernel
-def read_fact(pages, trees, room, view, keys, e):
-    """Set the rank and the fate of a fact as its tree has it."""
-    fact, cursor, words = room.facts[e], room.cursor, pages.words
-    status = seek(tree_at(pages, trees.own[view], 0), fact[FACT:], keys, cursor, 0)
-    if status < 0:
-        return status
-    fact[RANK], fact[OLD], fact[FATE] = -1, -1, ABSENT
-    if status == 1:
-        page, slot, same = cursor[LEAF_PAGE], cursor[LEAF_SLOT], True
-        for i in range(keys):
-            same &= field(words, page, i, slot) == fact[FACT + i]
-        if same:
-            fact[RANK] = fact[OLD] = field(words, page, keys, slot)
-            fact[FATE] = STANDS
-    return DONE
-
-
-@kernel
-def place_again(stratum, facts, slots, count):
-    """Put the first `count` facts into other slots, all of which are empty."""
-    for e in range(count):
-        code = hash_of(0, facts[e, VIEW])
-        for i in range(stratum.views[facts[e, VIEW], KEY_WORDS]):
-            code = hash_of(code, facts[e, FACT + i])
-        slot = code & (slots.shape[0] - 1)
-        while slots[slot]:
-            slot = (slot + 1) & (slots.shape[0] - 1)
-        facts[e, SLOT], slots[slot] = slot, e + 1
-
-
-@inlined
-def append(room, which, e):
-    """Append a fact to a list."""
-    room.listed[which, room.state[which]] = e
-    room.state[which] += 1
-
-
-@kernel
-def push(room, e):
-    """Queue a fact to be examined, by its rank, unless it was queued before."""
-    facts, heap = room.facts, room.listed[QUEUE]
-    if facts[e, MARK]:
-        return
-    facts[e, MARK] = 1
-    i = room.state[QUEUE]
-    room.state[QUEUE] = i + 1
-    while i > 0 and facts[heap[(i - 1) >> 1], RANK] > facts[e, RANK]:
-        heap[i] = heap[(i - 1) >> 1]
-        i = (i - 1) >> 1
-    heap[i] = e
-
-
-@kernel
-def pop(room):
-    """Remove and return the queued fact of the least rank."""
-    facts, heap, n = room.facts, room.listed[QUEUE], room.state[QUEUE] - 1
-    room.state[QUEUE] = n
-    first, last = heap[0], heap[n]
-    i = 0
-    while 2 * i + 1 < n:
-        child = 2 * i + 1
-        if child + 1 < n and facts[heap[child + 1], RANK] < facts[heap[child], RANK]:
-            child += 1
-        if facts[heap[child], RANK] >= facts[last, RANK]:
-            break
-        heap[i] = heap[child]
-        i = child
-    heap[i] = last
-    return first
+maintain_at = function_pointer(maintain, Pages, Strata, StrataTrees, Branches, FactsRoom, Probing, int)
