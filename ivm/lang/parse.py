@@ -204,8 +204,13 @@ class Builder(Transformer[Token, list[Statement]]):
         types = tuple(item for item in items if isinstance(item, Typed))
         others = tuple(item for item in items if not isinstance(item, Typed))
         if not items:
-            reason = "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> q(x)."
+            reason = (
+                "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> q(x). or, for an "
+                "entity, p(x), p:id(x : n) -> int(n)."
+            )
             raise RuleSyntaxError(self.at(meta), reason)
+        if types and (entity := _entity(left, types, others)):
+            return entity
         if types and not is_head(left):
             reason = "a type is declared for the columns of one relation or function, as in p(x, y) -> int(x), int(y)."
             raise RuleSyntaxError(types[0].where, reason)
@@ -301,7 +306,17 @@ class Builder(Transformer[Token, list[Statement]]):
         if not parts[1]:
             call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
             return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
-        return Application(str(parts[0]), parts[1] or (), False, where=self.at(meta))
+        args = parts[1] or ()
+        if len(args) == 1 and isinstance(args[0], Var) and ":" in args[0].name:  # what `reference` has, without spaces
+            args = tuple(replace(args[0], name=name) for name in args[0].name.split(":", 1))
+        return Application(str(parts[0]), args, False, where=self.at(meta))
+
+    def reference(self, meta: Meta, parts: list[Token]) -> Application:
+        """`name(entity : value)`, a relation of both"""
+        name, *args = parts
+        return Application(
+            str(name), tuple(Var(str(arg), where=self.at(arg)) for arg in args), False, where=self.at(meta)
+        )
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
         """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
@@ -467,6 +482,25 @@ def _as_type(item: Formula) -> Formula:
         if isinstance(variable, Var) and not variable.marked:
             return Typed(item.name, variable.name, where=item.where)
     return item
+
+
+def _entity(left: Formula, types: tuple[Typed, ...], others: tuple[Formula, ...]) -> list[Statement]:
+    """Return what `person(p), name(p : n) -> string(n).` declares: each person is its name; else nothing."""
+    match left, types:
+        case (
+            And(
+                (
+                    Application(_, (Var() as one,), False) as entity,
+                    Application(_, (first, Var() as value), False) as mode,
+                )
+            ),
+            (Typed(variable=named) as typed,),
+        ) if first == one and named == value.name and not others:
+            same = Operation("=", value, one, where=mode.where)
+            text = f"{mode.name}({one.name}, {value.name}) <- {entity.name}({one.name}), {value.name} = {one.name}."
+            rule = Clause((mode,), And((entity, same)), (), text, where=mode.where)
+            return [Declaration(entity, (replace(typed, variable=one.name),)), rule]
+    return []
 
 
 def _range_of(typed: Typed) -> Iterator[Operation]:

@@ -269,6 +269,23 @@ def test_an_enumeration_gets_and_loses_values():
     assert [*workspace["wall"]] == [(1, "blue"), (2, "green")] and workspace.check() == []
 
 
+@pytest.mark.parametrize("mode", ["p : n", "p:n"])
+def test_entities_are_the_values_of_their_reference_modes(views, mode):
+    mirror = views(f"""
+        person(p), person:name({mode}) -> string(n). company(c), company:id(c : i) -> int(i).
+        works(p, c) -> person(p), company(c).
+        colleague(m, n) <- works(p, c), works(q, c), p != q, person:name(p : m), person:name(q : n).
+        alone(i) <- company:id(c : i), !works(_, c).
+    """)
+    mirror.change([("person", (name,), True) for name in ("ada", "bob")] + [("company", (c,), True) for c in (7, 9)])
+    mirror.change([("works", ("ada", 7), True), ("works", ("bob", 7), True)])
+    workspace = mirror.workspace
+    assert [*workspace["colleague"]] == [("ada", "bob"), ("bob", "ada")] and [*workspace["alone"]] == [(9,)]
+    mirror.change([("works", ("eve", 9), True)])  # refused
+    mirror.change([("works", ("ada", 7), False), ("person", ("ada",), False)])
+    assert [*workspace["colleague"]] == [] and [*workspace["person:name"]] == [("bob", "bob")]
+
+
 def test_cells_refuse_constraints():
     with pytest.raises(ConstructError, match="1:52: cells keep no constraints"):
         plan(BOTH, 4)
