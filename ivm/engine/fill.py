@@ -156,11 +156,12 @@ class Filler:
             (name,) = rule.writes
             with naming_the_rule(rule.definition):
                 waiting.add([(name, self._evaluate_unplanned(name, rule))])
-        for number, plan in enumerate(rule.plans):
+        for plan in rule.plans:
             if plan.is_scan:
                 if plan not in scanned:
                     scanned |= self._scan_for(plan, rules, waiting)
                 continue
+            number = self.installed.numbered[rule.number].plans.index(plan)  # a rule may have some of its plans only
             with naming_the_rule(rule.definition):
                 self.add_bindings(rule.number, number, waiting)
 
@@ -172,7 +173,8 @@ class Filler:
         owner = self.installed.numbered[rule]
         plan = owner.plans[number]
         if plan.in_columns and not self._counts_what_lacks(plan):
-            waiting.add(self.in_columns(owner, number, {name: self.txn.tree(name) for name in owner.reads}))
+            read = {trie.index.predicate for trie in plan.tries}
+            waiting.add(self.in_columns(owner, number, {name: self.txn.tree(name) for name in read}))
             self.build_indices(() if self.once else indices_of(plan))
         else:
             self.build_indices(indices_of(plan))

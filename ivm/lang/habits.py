@@ -55,8 +55,13 @@ def habit_at(text: str, position: int | None) -> tuple[int, str] | None:
     if opening and opening[1].lower() in OPENINGS:
         return begin, SQL
     if typed := re.compile(r":\s+(\w+)").match(text, position):
-        return position, f"the type of a column is written after an arrow, as in p(x) -> {typed[1]}(x)."
+        return position, typed_column(typed[1])
     return _call_at(text, position) or _word_at(text, position)
+
+
+def typed_column(name: str) -> str:
+    """Return the remedy of `p(x: int)`."""
+    return f"the type of a column is written after an arrow, as in p(x) -> {name}(x)."
 
 
 def _call_at(text: str, position: int) -> tuple[int, str] | None:

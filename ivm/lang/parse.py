@@ -27,7 +27,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
-from ivm.lang.habits import habit_at, remedy_for, stray
+from ivm.lang.habits import habit_at, remedy_for, stray, typed_column
 from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,
@@ -313,10 +313,11 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def reference(self, meta: Meta, parts: list[Token]) -> Application:
         """`name(entity : value)`, a relation of both"""
-        name, *args = parts
-        return Application(
-            str(name), tuple(Var(str(arg), where=self.at(arg)) for arg in args), False, where=self.at(meta)
-        )
+        name, entity, colon, value = parts
+        if is_named(value):
+            raise RuleSyntaxError(self.at(colon), typed_column(value))
+        args = tuple(Var(str(arg), where=self.at(arg)) for arg in (entity, value))
+        return Application(str(name), args, False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
         """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
@@ -569,7 +570,7 @@ def _end(text: str, source: str) -> Where:
 def _expected(terminals: set[str]) -> str:
     """Describe the terminals that a place admits; those that start a term are one word, as are operators."""
     words = set[str]()
-    terminals = terminals - {"ELSE", "FOR"}
+    terminals = terminals - {"ELSE", "FOR", "COLON"}
     if {"LPAR", "LSQB", "COMPARE"} <= terminals:  # after a name, which is rarely a term alone
         terminals = {"LPAR", "LSQB", "COMPARE", "EQUAL"}
     elif "DOT" in terminals:  # after `)`, which rarely ends the size of a type

@@ -76,11 +76,20 @@ def make_plans(
         if saved:
             chosen = saved[len(plans)]
             plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
+            _check_saved(probes)
             plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
     merged.merge()
     return tuple(plans)
+
+
+def _check_saved(probes: Sequence[Plan]) -> None:
+    """Raise ValueError if a probe, whose order may have been damaged in a store, does not begin with its own trie."""
+    for t, probe in enumerate(probes):
+        own, equal = probe.tries[t].levels, {b.level for b in probe.bounds if b.kind == EQ}
+        if not equal.union(own).issuperset(range(own[-1] + 1)):
+            raise ValueError(f"the order {', '.join(probe.variables)} does not begin with {probe.tries[t].text}")
 
 
 class _Scans:
@@ -158,9 +167,11 @@ def make_recursive_plans(
             first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
             plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
+        _check_saved(probes)
         plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
         if not once:
             found = search.plan(first)
+            _check_saved([found])
             searches.append(replace(found, probes=(found,)))
     return Recursive(tuple(plans), tuple(searches))
 

@@ -371,7 +371,7 @@ def test_rules_of_a_release_without_ranges_stay_joins(tmp_path):
     """What such a release stored for a rule is another tree, so the rule goes on as it was."""
     rule = f"{BASE} v[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x."
     with ivm.open(tmp_path / "old.pages", sync="off") as ws:
-        ws.install(rule, maintenance="probe")  # saved as such a release did
+        ws.install(rule, maintenance="match")  # saved as such a release did
         ws.exec("+a(1). +a(4).")
         with ws.store.snapshot() as snap:
             assert f'"planning": {PLANNING_WITHOUT_RANGES}' in saved_rules(snap)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ivm
@@ -55,6 +56,7 @@ RELATION: dict[str, Callable[[Any], Any]] = {  # one use of each public member o
     "values": lambda r: list(r.values()),
     "view": lambda r: len(r.view()),
     "words": lambda r: [batch.tolist() for batch in r.words()],
+    "words_where": lambda r: [batch.tolist() for batch in r.words_where(pc.field(r.schema.names[0]) >= 0)],
 }
 SNAPSHOT: dict[str, Callable[[Any], Any]] = {
     "close": lambda s: None,
