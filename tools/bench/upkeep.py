@@ -127,7 +127,7 @@ class Ours:
     """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
     def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, threads: int = 1, **how: Any) -> None:
-        file = folder / f"maintained-{threads}.pages"
+        file = folder / f"maintained-{'-'.join(map(str, (threads, *how.values())))}.pages"
         file.unlink(missing_ok=True)
         self.workspace = workspace_with(file, DECLARED, {"edge": [*edges]}, threads=threads, **how)
         self.workspace.install(task.rule.format(name="q"), name="view")

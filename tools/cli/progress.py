@@ -94,17 +94,19 @@ def compiling_shown() -> Iterator[None]:
 
 @contextmanager
 def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
-    """Show which view is filled while the block runs, and how many rows were found for it, from SOON seconds on."""
-    log, began, view = logging.getLogger("ivm.filling"), time.monotonic(), [""]
+    """Show which view is filled while the block runs, and how many rows were found for it, after SOON seconds of it."""
+    log, began, view = logging.getLogger("ivm.filling"), 0.0, ""
 
     def show(record: logging.LogRecord) -> None:
+        nonlocal began, view
         said, is_view = record.getMessage(), record.levelno >= logging.INFO
         if is_view:
-            view[0] = "" if said == FILLED else said
-        if not view[0]:  # the answer is printed now
+            began = began if view else time.monotonic()
+            view = "" if said == FILLED else said
+        if not view:  # the answer is printed now
             progress.clear()
         elif (now := time.monotonic()) >= began + SOON:
-            progress(f"{view[0]}{'' if is_view else f', {said}'}, {now - began:.0f} s")
+            progress(f"{view}{'' if is_view else f', {said}'}, {now - began:.0f} s")
 
     with Progress(what, quiet) as progress:
         handler = logging.Handler()

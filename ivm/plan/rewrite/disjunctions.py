@@ -51,11 +51,9 @@ def _is_choice(rule: Rule) -> bool:
         return False
     atoms, others = ([{x for x in d if isinstance(x, Atom) == is_atom} for d in rule.body] for is_atom in (True, False))
     kept, common = {*variables(*rule.heads)}, set.intersection(*others)
-    if (
-        any(one != atoms[0] for one in atoms)
-        or len(atoms[0]) != 1
-        or not kept.issuperset(variables(*chain(*rule.body)))
-    ):
+    if any(one != atoms[0] for one in atoms) or not kept.issuperset(variables(*chain(*rule.body))):
+        return False
+    if any(sum(isinstance(x, Atom) for x in disjunct) != 1 for disjunct in rule.body):
         return False
     held = {v.name for v in variables(*atoms[0])}
     return all(isinstance(x, Compare) and (x in common or is_sure(x, held)) for x in chain(*others))

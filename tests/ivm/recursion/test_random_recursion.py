@@ -143,7 +143,7 @@ def test_random_recursions_evaluated_in_memory(monkeypatch, numbers, parts):
         follow(seed)
 
 
-@pytest.mark.parametrize(("left", "parts"), [(0, 1), (1500, 1), (0, 2), (1500, 3)])
+@pytest.mark.parametrize(("left", "parts"), [(0, 1), (600, 1), (0, 2), (1500, 3)])
 def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
     """Rounds over pages go on from what was derived in memory, also in several ranges of which some were not begun."""
     in_memory(monkeypatch, 0, parts)

@@ -158,7 +158,7 @@ def alone(monkeypatch) -> None:
     ("command", "rows", "counted"),
     [
         (ivm_command, 15, {"operations", "pages read", "pages written", "bytes", "syncs", "kernel calls"}),
-        (pagestore_command, 10, {"bytes", "bytes/row", "writes", "syncs"}),
+        (pagestore_command, 11, {"bytes", "bytes/row", "writes", "syncs"}),
     ],
 )
 def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, tmp_path: Path, capsys) -> None:

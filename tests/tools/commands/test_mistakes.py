@@ -29,10 +29,11 @@ FILES = {
 }
 READING = [
     "pagestore info {}", "pagestore stat {}", "pagestore fsck {}", "pagestore history {}", "pagestore diff {} 1 2 r",
-    "pagestore tag {}", "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out", "pagestore print {}",
-    "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r", "pagestore rename {} r q",
-    "pagestore truncate {} r", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
-    "ivm declare {}", "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
+    "pagestore tag {}", "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out",
+    "pagestore print {}", "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r",
+    "pagestore rename {} r q", "pagestore truncate {} r", "pagestore delete {} r --from 1", "ivm studio {}",
+    "ivm mcp {}", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).", "ivm declare {}",
+    "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
     "ivm why {} two(1,2)",
 ]  # fmt: skip
 MAKING = ["pagestore load {} r in.csv --key k", "ivm install {} rules.ivm", "ivm shell {}"]

@@ -73,5 +73,5 @@ class Studio:
         """End it by TERM; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         _, complaints = self.process.communicate(timeout=30)
-        assert complaints == ""
+        assert not complaints, complaints
         return self.process.returncode
