@@ -306,9 +306,10 @@ class Builder(Transformer[Token, list[Statement]]):
         if not parts[1]:
             call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
             return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
-        args = parts[1] or ()
-        if len(args) == 1 and isinstance(args[0], Var) and ":" in args[0].name:  # what `reference` has, without spaces
-            args = tuple(replace(args[0], name=name) for name in args[0].name.split(":", 1))
+        args: tuple[Node, ...] = parts[1]
+        first = args[0]
+        if len(args) == 1 and isinstance(first, Var) and ":" in first.name:  # what `reference` has, without spaces
+            args = tuple(replace(first, name=name) for name in first.name.split(":", 1))
         return Application(str(parts[0]), args, False, where=self.at(meta))
 
     def reference(self, meta: Meta, parts: list[Token]) -> Application:

@@ -175,6 +175,8 @@ class Doors(RuleBasedStateMachine):
         read = {atom.predicate for rule in self.program.rules for body in rule.body for atom in atoms(body)}
         if name in ("e", "f", "only") and (how == "edit" or name not in read):
             return
+        if (name, how) == ("e", "anew"):  # it gets the same columns, and its views follow
+            return
         with pytest.raises(DependantsError, match="nothing is changed"), store.transaction(branch=branch) as txn:
             if how == "edit":
                 row = np.full((tree.spec.columns, 1), 77, np.int64)
