@@ -213,6 +213,8 @@ class Builder(Transformer[Token, list[Statement]]):
             return entity
         if types and not is_head(left):
             reason = "a type is declared for the columns of one relation or function, as in p(x, y) -> int(x), int(y)."
+            if any(":" in one.name for one in variables_in(left)):
+                reason = "a colon between an entity and its value has spaces: person(p), name(p : n) -> string(n)."
             raise RuleSyntaxError(types[0].where, reason)
         text = " ".join(self.text[meta.start_pos : meta.end_pos].split())
         declared: list[Statement] = [Declaration(left, types, others)] if types else []
@@ -306,11 +308,7 @@ class Builder(Transformer[Token, list[Statement]]):
         if not parts[1]:
             call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
             return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
-        args: tuple[Node, ...] = parts[1]
-        first = args[0]
-        if len(args) == 1 and isinstance(first, Var) and ":" in first.name:  # what `reference` has, without spaces
-            args = tuple(replace(first, name=name) for name in first.name.split(":", 1))
-        return Application(str(parts[0]), args, False, where=self.at(meta))
+        return Application(str(parts[0]), parts[1], False, where=self.at(meta))
 
     def reference(self, meta: Meta, parts: list[Token]) -> Application:
         """`name(entity : value)`, a relation of both"""
