@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from pagestore.tooling import is_utf8
+
 from ..cli.answers import counted
 from .casts import DatasetError, Problems, Record, is_number, without
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
@@ -181,7 +183,7 @@ class _Csv:
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid:
-            foreign = [place for place, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
+            foreign = [place for place, value in enumerate(values.to_pylist()) if not is_utf8(value)]
             rows = [row + place for place in foreign]
             self.problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, rows, path=(name,))
             return without(values, foreign).cast(pa.string())
@@ -352,14 +354,6 @@ class _Watched:
         behind = np.where(at + 1 < len(data), data[np.minimum(at + 1, len(data) - 1)], self._quote[0])
         self.suspect |= not self._edges[np.where(opens, before, behind)].all()
         self.inside = bool(self.inside) ^ bool(len(at) % 2)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @contextmanager

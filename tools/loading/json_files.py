@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from pagestore.tooling import is_utf8
+
 from .casts import DatasetError, Problems, Record
 from .json_values import (
     DECODER,
@@ -129,7 +131,7 @@ class _Json:
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are put aside."""
         for line, block in blocks_of(self.file, checked=not self._aside):
-            mended = block if not self._aside or _is_utf8(block) else b"\n".join(map(_mended, block.split(b"\n")))
+            mended = block if not self._aside or is_utf8(block) else b"\n".join(map(_mended, block.split(b"\n")))
             if mended is not block and self.problems.aside:
                 self.problems.aside.skipped = True
             yield line, mended
@@ -151,7 +153,7 @@ class _Json:
             lines = [*enumerate(block.split(b"\n"), line)]
             foreign = [
                 Record(number, text.decode(errors="backslashreplace"), "is not UTF-8, as JSON is: mend the line")
-                for number, text in lines if not _is_utf8(text)
+                for number, text in lines if not is_utf8(text)
             ]  # fmt: skip
             mended = b"\n".join(_mended(text) for _, text in lines)
             for record in merge(foreign, records_in(self.file, mended, line, aside=True), key=lambda one: one.line):
@@ -239,17 +241,9 @@ def blocks_of(file: Path, checked: bool = True) -> Iterator[tuple[int, bytes]]:
             yield line, _checked(file, rest, line) if checked else rest
 
 
-def _is_utf8(block: bytes) -> bool:
-    try:
-        block.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _mended(line: bytes) -> bytes:
     """Return a line, or an empty one in place of one that is not UTF-8."""
-    return line if _is_utf8(line) else b""
+    return line if is_utf8(line) else b""
 
 
 def _checked(file: Path, block: bytes, line: int) -> bytes:
