@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,22 +80,19 @@ def pace(rows: int, share: float, seconds: float) -> str:
 @contextmanager
 def compiling_shown() -> Iterator[None]:
     """Show which kernels are compiled while the block runs: those that the package does not include."""
-    log = logging.getLogger("pagestore.kernels")
     with Progress("compiling, once") as progress:
-        handler = logging.Handler()
-        handler.emit = lambda record: progress(str(record.args[0] if record.args else record.msg))  # type: ignore
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        try:
+
+        def show(record: logging.LogRecord) -> None:
+            progress(str(record.args[0] if isinstance(record.args, tuple) and record.args else record.msg))
+
+        with _listening("pagestore.kernels", logging.INFO, show):
             yield
-        finally:
-            log.removeHandler(handler)
 
 
 @contextmanager
 def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
     """Show which view is filled while the block runs, and how many rows were found for it, after SOON seconds of it."""
-    log, began, view = logging.getLogger("ivm.filling"), 0.0, ""
+    began, view = 0.0, ""
 
     def show(record: logging.LogRecord) -> None:
         nonlocal began, view
@@ -108,16 +105,23 @@ def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
         elif (now := time.monotonic()) >= began + SOON:
             progress(f"{view}{'' if is_view else f', {said}'}, {now - began:.0f} s")
 
-    with Progress(what, quiet) as progress:
-        handler = logging.Handler()
-        handler.emit = show  # type: ignore
-        log.addHandler(handler)
-        log.setLevel(logging.DEBUG)
-        try:
-            yield
-        finally:
-            log.removeHandler(handler)
-            log.setLevel(logging.NOTSET)
+    with Progress(what, quiet) as progress, _listening("ivm.filling", logging.DEBUG, show):
+        yield
+
+
+@contextmanager
+def _listening(name: str, level: int, show: Callable[[logging.LogRecord], None]) -> Iterator[None]:
+    """Call a function with each message of a logger, from a level on, while the block runs."""
+    log, handler = logging.getLogger(name), logging.Handler()
+    before = log.level
+    handler.emit = show  # type: ignore
+    log.addHandler(handler)
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 Batch = TypeVar("Batch")
