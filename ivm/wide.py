@@ -19,6 +19,7 @@ from pagestore.host import Frames, Relation, printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
 
@@ -71,6 +72,16 @@ def read(source: Any, name: str) -> Any:
         return None
     types = [type_ for _, type_, _ in kept["columns"]]
     return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"], types)
+
+
+def statement_of(text: str) -> str | None:
+    """Return the statement of SQL that the text of a block was made of; None if its author wrote rules.
+
+    >>> statement_of('// "SELECT 1"\\nq(x) <- x = 1.'), statement_of("q(x) <- x = 1.")
+    ('SELECT 1', None)
+    """
+    first = text.partition("\n")[0]
+    return str(json.loads(first.removeprefix("// "))) if first.startswith('// "') else None
 
 
 def is_encoded(type_: str) -> bool:

@@ -1,5 +1,8 @@
 """SQL on rules: statements are translated to the text of rules, which is what a file keeps."""
 
+from ivm.wide import ONE as ONE
+from ivm.wide import statement_of as statement_of
+
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:
     """Return whether the statements of a text change nothing.  Raises SqlError for a text that does not parse."""

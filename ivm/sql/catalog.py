@@ -18,9 +18,9 @@ from sqlglot import exp
 
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
-from ivm.sql.rules import ONE, Column, Table
+from ivm.sql.rules import Column, Table
 from ivm.sql.types import parsed, type_of_store
-from ivm.wide import CATALOG
+from ivm.wide import CATALOG, ONE
 
 
 class Catalog:

@@ -37,9 +37,8 @@ from ivm.sql.terms import (
     variables,
 )
 from ivm.sql.types import BIGINT, INTERVAL, SqlType
+from ivm.wide import ONE
 from pagestore.host import KEYS_MAX
-
-ONE = "sql:one"  # a relation with the one row 0
 
 
 @dataclass(frozen=True)

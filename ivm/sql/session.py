@@ -20,8 +20,7 @@ from ivm.engine.installed import Installed
 from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
-from ivm.sql.rules import ONE
-from ivm.wide import CATALOG
+from ivm.wide import CATALOG, ONE
 from pagestore.host import Store
 
 if TYPE_CHECKING:

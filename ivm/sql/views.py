@@ -21,7 +21,7 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
 from ivm.sql.types import INTEGER, NULL
-from ivm.wide import CATALOG
+from ivm.wide import CATALOG, ONE
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
@@ -113,7 +113,7 @@ def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
 def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: bool) -> None:
     """Install the rules of a kept view, and fill it."""
     with host.store.transaction("sql") as first:
-        if "sql:one" not in first:
+        if ONE not in first:
             with_one(first)
     with host.store.snapshot() as snap:
         catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)

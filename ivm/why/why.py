@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, is_helper, shown, with_values, written_atom
 from ivm.why.missing import Failure, Missing
 from ivm.why.proofs import Proofs, prove
+from ivm.wide import statement_of
 from pagestore.host import Snapshot, Store, printable
 
 SHOWN = 10  # facts of one step
@@ -91,8 +91,8 @@ class Asker:
         """Return what the author wrote: a rule, or the statement of SQL of a view."""
         name = step.rule.heads[0].predicate.partition(":part")[0]
         for block in self.installed.blocks:
-            if block.name == name and block.text.startswith('// "'):
-                return str(json.loads(block.text.partition("\n")[0].removeprefix("// ")))
+            if block.name == name and (statement := statement_of(block.text)):
+                return statement
         return step.text
 
     # -- what is given

@@ -5,7 +5,6 @@ Cells are values of Python; each side writes them in its own way.  Names that ru
 Edits are previewed, then committed with the token of the preview, on the version that it was made for.
 """
 
-import json
 import secrets
 import threading
 from collections import OrderedDict
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import edits_rows, reads_only
+from ivm.sql import ONE, edits_rows, reads_only, statement_of
 from pagestore import Relation
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import MAIN
@@ -39,7 +38,6 @@ TEXT_MAX = 20_000  # characters of a text outside of rows
 KEPT = 4  # answers whose further pages may be read
 PENDING = 64  # previews that may be committed
 WIDE = "changed; it has more columns than one relation, so its rows are not listed"
-SQL_ONE = "sql:one"  # the relation of one row that rules of SQL read
 
 Data = dict[str, Any]
 
@@ -102,7 +100,7 @@ class Inspector:
                 "reads": sorted(reads.get(name, set()) - {name}),
                 "read_by": sorted(other for other, names in reads.items() if name in names and name != other),
                 "block": own.name if own else None,
-                "text": _statement(own.text) if own else None,
+                "text": (statement_of(own.text) or own.text) if own else None,
             }
 
     def explain(self, text: str) -> Data:
@@ -282,7 +280,7 @@ def _stored(name: str, snapshot: Any) -> list[str]:
 def _is_shown(name: str, installed: Any) -> bool:
     """Return whether a relation was made by a user, and not by SQL or the rewriting of rules."""
     block, part, _ = name.partition(":part")
-    return "$" not in name and name != SQL_ONE and not (part and any(one.name == block for one in installed.blocks))
+    return "$" not in name and name != ONE and not (part and any(one.name == block for one in installed.blocks))
 
 
 def _kind(name: str, installed: Any) -> str:
@@ -312,12 +310,6 @@ def _read_by(installed: Any) -> Mapping[str, set[str]]:
         if "$" not in shown:
             found.setdefault(shown, set()).update(visible(name, frozenset({name})))
     return found
-
-
-def _statement(text: str) -> str:
-    """Return what the author of a block wrote: a statement of SQL, or its rules."""
-    first = text.partition("\n")[0]
-    return str(json.loads(first.removeprefix("// "))) if first.startswith('// "') else text
 
 
 # -- rows

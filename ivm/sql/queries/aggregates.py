@@ -23,9 +23,10 @@ from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, wanted
 from ivm.sql.queries.folds.kinds import made
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import ONE, Body, Builder, Column, Table, column_of
+from ivm.sql.rules import Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
 from ivm.sql.types import INTEGER
+from ivm.wide import ONE
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
 WINDOW_ONLY = (

@@ -18,9 +18,10 @@ from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.rules import ONE, Body, Builder, Column, Table, outer_value
+from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
+from ivm.wide import ONE
 
 MOST = 10**15  # rows of a partition
 

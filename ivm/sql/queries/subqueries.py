@@ -22,6 +22,7 @@ from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Column, Table, column_of, is_null
 from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
 from ivm.sql.types import INTEGER
+from ivm.wide import ONE
 
 
 def _inner(node: exp.Expr) -> exp.Expr:
@@ -67,7 +68,7 @@ def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) ->
     around = builder.carried(body, [v.term for v in values])
     if not around and not values:
         builder.uses_one = True
-        body.literals.append(Atom("sql:one", (Var("_x0"),)))
+        body.literals.append(Atom(ONE, (Var("_x0"),)))
         body.columns["_x0"] = builder.variable(INTEGER, False)._replace(term=Var("_x0"))
         values = [body.columns["_x0"]]
         table = builder.stored(body, [("g", values[0])], distinct=True)
@@ -166,7 +167,7 @@ def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str
     if not around:
         dummy = builder.variable(INTEGER, False)
         builder.uses_one = True
-        inner.literals.append(Atom("sql:one", (dummy.term,)))
+        inner.literals.append(Atom(ONE, (dummy.term,)))
         assert isinstance(dummy.term, Var)
         inner.columns[dummy.term.name] = dummy
         keys = [dummy]
@@ -182,7 +183,7 @@ def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str
     there = Body()
     row = builder.scan(result, there)
     builder.emit(Rule((Atom(all_, tuple(v.term for v in row[:-1]), (row[-1].term,)),), tuple(there.literals)))
-    literals: list[Literal] = [Atom("sql:one", (terms[0],))] if not around else []
+    literals: list[Literal] = [Atom(ONE, (terms[0],))] if not around else []
     if around:
         name = builder.projected(builder.closed(scope.body, around), terms, body)
         literals = [Atom(name, terms, (), tuple(builder.may_be_null(body, one) for one in outer))]
