@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rul
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, not_a_view
-from ivm.engine.installed import Installed, Limits, Options
+from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
@@ -143,12 +143,14 @@ class Workspace(WorkspaceEdits):
         self._remember(done.saved, done.installed, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
-    def replace(self, name: str, text: str, **options: Any) -> None:
+    def replace(
+        self, name: str, text: str, edit: Callable[[Transaction], None] | None = None, **how: Unpack[InstallOptions]
+    ) -> None:
         """Install a text instead of the block of a name, if there is one: `install` with `replace`, and its options.
 
         Views whose rules and inputs are the same keep their pages; of rules that come or go, only these are evaluated.
         """
-        self.install(text, name, replace=True, **options)
+        self.install(text, name, replace=True, edit=edit, **how)
 
     def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
         """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.

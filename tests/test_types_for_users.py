@@ -21,6 +21,8 @@ ws = ivm.open("a.pages", memory="1 GiB")  # wrong
 ws = ivm.open("a.pages", mode="rw", sync="off", retain=3)
 ws.install("p(x) <- q(x).", maintenance="fast")  # wrong
 ws.install("p(x) <- q(x).", maintenance="probe", replace=True)
+ws.replace("main", "p(x) <- q(x).", maintenance="fast")  # wrong
+ws.replace("main", "p(x) <- q(x).", granularity=4)
 ws.delete_range("p", 3, 4)  # wrong
 with ws.transaction() as txn:
     txn.insert([(1, 2)])  # wrong

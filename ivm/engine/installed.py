@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from math import inf
 from re import fullmatch
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -165,6 +165,15 @@ class StoredPredicate(NamedTuple):
     def of_indices(self, of_trees: Sequence[T]) -> dict[Index, T]:
         """Map each index to the item of its tree, given one item for each tree."""
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
+
+
+class InstallOptions(TypedDict, total=False):
+    """The options of `Workspace.install` for how rules are evaluated and maintained."""
+
+    granularity: int
+    maintenance: Literal["auto", "match", "probe"]
+    rows_max: int | None
+    rounds_max: int | None
 
 
 class Options(NamedTuple):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from ivm.answer import Answer
 from ivm.engine.compile import compile
+from ivm.engine.installed import InstallOptions
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
@@ -71,15 +72,6 @@ class Applied(NamedTuple):
     def received(self) -> dict[int, int]:
         """The number of rows that each cell received."""
         return {cell: sum(sum(a["received"].values()) for a in found) for cell, found in self.accounts.items()}
-
-
-class InstallOptions(TypedDict, total=False):
-    """The options of `Workspace.install` for rules over cells."""
-
-    granularity: int
-    maintenance: Literal["auto", "match", "probe"]
-    rows_max: int | None
-    rounds_max: int | None
 
 
 class Cells:
