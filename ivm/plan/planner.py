@@ -167,12 +167,12 @@ def make_recursive_plans(
             first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
             plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
-        _check_saved(probes)
         plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
         if not once:
             found = search.plan(first)
-            _check_saved([found])
             searches.append(replace(found, probes=(found,)))
+    for plan in (*plans, *searches) if saved else ():
+        _check_saved(plan.probes)
     return Recursive(tuple(plans), tuple(searches))
 
 
