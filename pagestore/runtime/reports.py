@@ -28,7 +28,7 @@ logging.getLogger("pagestore").addHandler(logging.NullHandler())  # a program th
 
 
 def on_metric(function: Metric | None) -> Metric | None:
-    """Have a function called with each metric: its name, a value and attributes; return the one before.
+    """Call a function with the name, value and attributes of each metric from now on; return the one called before.
 
     The function is called in the thread that commits, after the commit. What it raises is logged, and nothing else.
     None ends it.

@@ -33,7 +33,7 @@ def keeps(row: Row, lo: tuple, hi: tuple) -> bool:
 
 
 def edited(rng: random.Random, txn, name: str, rows: Counter, key: int) -> None:
-    """Do one random edit of a transaction, and of rows with multiplicities."""
+    """Make one random edit in a transaction, and the same edit in a Counter of its rows."""
     action, test, value = rng.choice(["set", "range", "where"]), rng.choice(TESTS), rng.randint(0, 9)
     if action == "set":
         for row in (new := some(rng)):
