@@ -122,9 +122,11 @@ def hold(_, path, seconds, held):
         time.sleep(seconds)
 
 
-def join_queue(writer, path, rounds, times):
+def join_queue(writer, path, rounds, times, opened=None):
     with pagestore.open(path, sync="off") as store:
         for _ in range(rounds):
+            if opened:
+                opened.set()
             asked = time.monotonic()
             with store.transaction() as txn:
                 began = time.monotonic()
@@ -149,13 +151,16 @@ def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
     assert held.wait(20)
     times, waiting = CONTEXT.Queue(), []
     for writer in range(4):
-        waiting += [CONTEXT.Process(target=join_queue, args=(writer, path, 1, times))]
+        opened = CONTEXT.Event()
+        waiting += [CONTEXT.Process(target=join_queue, args=(writer, path, 1, times, opened))]
         waiting[-1].start()
+        assert opened.wait(20)  # a process may take long to start, but soon after this it is in the queue
         time.sleep(0.5)
     os.kill(waiting[1].pid, signal.SIGKILL)  # one in the midst of the queue
     os.kill(holder.pid, signal.SIGKILL)
     ended_well([waiting[0], *waiting[2:]])
-    assert [times.get(timeout=5)[0] for _ in range(3)] == [0, 2, 3]
+    served = sorted((times.get(timeout=5) for _ in range(3)), key=lambda time: time[2])
+    assert [writer for writer, _, _ in served] == [0, 2, 3]
     with pagestore.open(path) as store:
         assert not store.check()
 
