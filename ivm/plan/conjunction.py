@@ -22,7 +22,7 @@ from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Plan, Read, Trie, permuted
+from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, permuted
 from pagestore.host import KEYS_MAX, NULL
 
 
@@ -70,6 +70,7 @@ class Conjunction:
         self.not_null: list[Linear] = []  # bounds that hold for nearly all values, so that they pin none
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Filter] = []
+        self.links: list[tuple[Filter, Link]] = []
         self._fresh = 0
         self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
@@ -244,6 +245,8 @@ class Conjunction:
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
+            if form and all(isinstance(side, Var) for side in (literal.left, literal.right)) and (link := form.link()):
+                self.links.append((literal, link))
         elif not self.nulls.isdisjoint(form.times) or not self._fixes(form):
             self.bounds.append(form)
 
@@ -273,7 +276,7 @@ class Conjunction:
         reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered,
-            nulls=self.nulls,
+            nulls=self.nulls, links=tuple(self.links),
         )  # fmt: skip
 
     def _check_width(self, tries: Iterable[Trie]) -> None:

@@ -33,7 +33,7 @@ from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
 from ivm.plan.functions import CHOICES, evaluate
 from ivm.plan.operands import Operands
-from ivm.plan.plan import Bound, Choice, Filter, compared
+from ivm.plan.plan import Bound, Choice, Filter, Link, compared
 from pagestore.errors import WordError
 from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
 from pagestore.host import Type as ColumnType
@@ -504,6 +504,14 @@ class Linear(NamedTuple):
         others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
         kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
         return Bound(level[last], kind, others, shift - sign * self.constant)
+
+    def link(self) -> Link | None:
+        """Return a comparison of two variables, other than an equation, as one of words; None for others."""
+        if sorted(self.times.values()) != [-1, 1] or KINDS.get(self.op, (EQ, 0))[0] == EQ:
+            return None
+        (name, sign), (other, _) = self.times.items()
+        kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
+        return Link(name, kind, other, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
         """Return the signed variables and operator, normalised: `x - y < 3` and `y - x > 1` have equal variables."""

@@ -20,10 +20,9 @@ import numpy as np
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Type, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
-from ivm.plan.plan import Bound, Filter, Index, Plan, compared
+from ivm.plan.plan import Bound, Filter, Index, Link, Plan, compared
 
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
-MIRRORED = {GE: LE, LE: GE, NE: NE}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
 
@@ -42,24 +41,7 @@ class Condition(NamedTuple):
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]
-    link: "Link | None" = None
-
-
-class Link(NamedTuple):
-    """A bound of two variables, which may be of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
-
-    name: str
-    kind: int
-    other: str
-    constant: int
-
-    def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
-        """Return it with its first variable among some names, the second among others; None if they are not there."""
-        if self.name in names and self.other in others:
-            return self
-        if self.name in others and self.other in names:
-            return Link(self.other, MIRRORED[self.kind], self.name, -self.constant)
-        return None
+    link: Link | None = None
 
 
 def sources_of(plan: Plan) -> list[Source]:
@@ -123,8 +105,8 @@ def _linking(
 
 
 def links_of(plan: Plan) -> list[Link]:
-    """Return the bounds of a plan that may link two relations."""
-    return [link for bound in plan.bounds if (link := _link(plan, bound))]
+    """Return the bounds and filters of a plan that may link two relations."""
+    return [link for bound in plan.bounds if (link := _link(plan, bound))] + [link for _, link in plan.links]
 
 
 def _link(plan: Plan, bound: Bound) -> Link | None:
@@ -178,7 +160,7 @@ def _names(plan: Plan, bound: Bound) -> frozenset[str]:
 
 def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
     """Return a plan's bounds and `sure` filters as conditions on columns."""
-    found, evaluator = list[Condition](), Evaluator(types, encode)
+    found, evaluator, linked = list[Condition](), Evaluator(types, encode), dict[Filter, Link](plan.links)
     for b in plan.bounds:
         name = plan.variables[b.level]
         op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
@@ -195,7 +177,7 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
         found.append(Condition(_names(plan, b), holds, _link(plan, b)))
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
-        found.append(Condition(names, partial(_passes, evaluator, one)))
+        found.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
     return found
 
 

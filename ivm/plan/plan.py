@@ -23,9 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Compare, Const, Term, Var
 
+MIRRORED = {GE: LE, LE: GE, NE: NE}
 AMONG = "$among"  # in the names of helpers with the constants of a membership
 SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
@@ -90,6 +92,23 @@ class Choice(NamedTuple):
 Filter = Compare | Choice
 
 
+class Link(NamedTuple):
+    """A comparison of two variables, perhaps of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
+
+    name: str
+    kind: int
+    other: str
+    constant: int
+
+    def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
+        """Return it with its first variable among some names, the second among others; None if they are not there."""
+        if self.name in names and self.other in others:
+            return self
+        if self.name in others and self.other in names:
+            return Link(self.other, MIRRORED[self.kind], self.name, -self.constant)
+        return None
+
+
 class Sensor(NamedTuple):
     """A sensitivity index of a trie's depth; the interval is on the values of `level`."""
 
@@ -118,7 +137,7 @@ class Plan:
     matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
     `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
     `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made. `estimates` are those
-    of the rows that each of its `steps` finds.
+    of the rows that each of its `steps` finds.  `links` are the filters that compare two variables as words.
     """
 
     variables: tuple[str, ...]
@@ -136,6 +155,7 @@ class Plan:
     in_columns: bool = False
     pace: float = 0.0
     estimates: tuple[float, ...] = ()
+    links: tuple[tuple[Filter, Link], ...] = ()
 
     @property
     def steps(self) -> tuple[str, ...]:

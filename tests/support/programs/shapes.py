@@ -3,10 +3,13 @@
     scans      s[g] = t <- agg<<t = sum(v)>> r(k, g, v, _), (v < 2 ; v > 3), g != 1.
     trees      v(y, z) <- r(k, a, b, _), d(a, y, _), g(y, z), e(b, w), w < z.         stars, snowflakes, chains
     cycles     n[] = n <- agg<<n = count()>> e(x, y), f(y, z), e(z, x), !f(x, z).
+    either     n[x] = t <- agg<<t = sum(y)>> (e(x, z), h[z] = y ; f(x, y), x != y).
 
 Some relations have a key that is shorter than their rows.  The domain is tiny, so that every kind of collision happens.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -21,9 +24,17 @@ RELATIONS = {
     "f": (2, 2),
     "d": (3, 1),
     "g": (2, 1),
+    "h": (2, 1),
 }  # columns, columns of the key
+
+
+def atom(name: str, terms: Sequence[str]) -> str:
+    """The text of an atom; h is a function."""
+    return f"h[{terms[0]}] = {terms[1]}" if name == "h" else f"{name}({', '.join(terms)})"
+
+
 DECLARATIONS = "\n".join(
-    f"{name}({', '.join(f'c{i}' for i in range(n))}) -> {', '.join(f'int(c{i})' for i in range(n))}."
+    f"{atom(name, [f'c{i}' for i in range(n)])} -> {', '.join(f'int(c{i})' for i in range(n))}."
     for name, (n, _) in RELATIONS.items()
 )
 DOMAIN = st.integers(0, 4)
@@ -39,6 +50,11 @@ class Body:
     tables: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The tables and the condition of a query."""
+        return ", ".join(self.tables), " and ".join(self.conditions) or "true"
 
 
 class Drawn:
@@ -58,16 +74,10 @@ class Drawn:
 
     def rule(self, name: str) -> tuple[str, str]:
         """A rule for a view of this name, and the query that gives its rows."""
-        body = Body()
-        for _ in range(self.number(1, self.atoms_max)):
-            self.add_atom(body)
-        for _ in range(self.number(0, 3)):
-            rule, condition = self.choice(body) if self.once_in(3) else self.comparison(body)
-            body.literals.append(rule)
-            body.conditions.append(condition)
-        if self.once_in(4):
-            self.add_negation(body)
-        tables, where = ", ".join(body.tables), " and ".join(body.conditions) or "true"
+        if self.once_in(6):
+            return self.either(name)
+        body = self.body()
+        tables, where = body.source
         shown = [v for v in body.places if self.once_in(2)][:4]
         columns = [body.places[v] for v in shown]
         if self.once_in(2):
@@ -80,6 +90,36 @@ class Drawn:
         grouped = f"group by {', '.join(columns[:-1])}" if shown else "having count(*) > 0"
         query = f"select {', '.join(columns)} from {tables} where {where} {grouped}"
         return f"{name}[{', '.join(shown)}] = t_ <- agg<<t_ = {called}>> {', '.join(body.literals)}.", query
+
+    def body(self) -> Body:
+        body = Body()
+        for _ in range(self.number(1, self.atoms_max)):
+            self.add_atom(body)
+        for _ in range(self.number(0, 3)):
+            rule, condition = self.choice(body) if self.once_in(3) else self.comparison(body)
+            body.literals.append(rule)
+            body.conditions.append(condition)
+        for _ in range(self.pick([0, 0, 1, 1, 2])):
+            self.add_negation(body)
+        return body
+
+    def either(self, name: str) -> tuple[str, str]:
+        """An aggregate over one of two bodies: what both share counts once for all bindings of either."""
+        bodies, shared = [self.body(), self.body()], self.number(1, 2)
+        texts, queries = list[str](), list[str]()
+        for number, body in enumerate(bodies):
+            chosen = [self.pick(body.places), self.pick(body.places)][:shared]
+            names = {v: f"{v}_{number}" for v in body.places}
+            literals = [re.sub(r"\bv\d+\b", lambda found, names=names: names[found[0]], x) for x in body.literals]
+            texts.append(", ".join([*literals, *(f"u{place} = {names[v]}" for place, v in enumerate(chosen))]))
+            columns = [body.places[v] for v in chosen]
+            tables, where = body.source
+            listed = ", ".join(f"{column} as u{place}" for place, column in enumerate(columns))
+            queries.append(f"select distinct {listed} from {tables} where {where}")
+        op, union = self.pick(FOLDS), " union ".join(queries)
+        called = f"{op}({'' if op == 'count' else f'u{shared - 1}'})"
+        query = f"select u0, {FOLDS[op].format(f'u{shared - 1}')} from ({union}) group by u0"
+        return f"{name}[u0] = t_ <- agg<<t_ = {called}>> ({' ; '.join(texts)}).", query
 
     def add_atom(self, body: Body) -> None:
         """An atom that shares a variable with an earlier one, mostly one."""
@@ -104,7 +144,7 @@ class Drawn:
         if not body.places:
             terms[0], body.places["v0"] = "v0", f"{table}.c0"
             body.conditions = [one for one in body.conditions if not one.startswith(f"{table}.c0 ")]
-        body.literals.append(f"{relation}({', '.join(terms)})")
+        body.literals.append(atom(relation, terms))
         body.tables.append(f"{relation} {table}")
         new = {v: place for v, place in body.places.items() if v not in old}
         for _ in range(self.number(1, 3) if linked and new else 0):
