@@ -197,7 +197,7 @@ def _names(plan: Plan, bound: Bound) -> frozenset[str]:
 
 def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
     """Return a plan's bounds and `sure` filters as conditions on columns."""
-    found, evaluator = list[Condition](), Evaluator(types, encode)
+    found, evaluator = list[Condition](), Evaluator(types, encode, plan.null_words)
     for b in plan.bounds:
         name = plan.variables[b.level]
         op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
