@@ -59,7 +59,8 @@ def _refuse_duplicates(select: Clauses) -> None:
     wanted = list({v.term: v for v in own if isinstance(v.term, Var) and v.term.name in body.columns}.values())
     found, columns = copies(builder, body, [(f"c{n}", v) for n, v in enumerate(wanted)])
     renamed = {old.term: new for old, new in zip(wanted, columns, strict=True)}
-    _rename(select, found, renamed)
+    computed = {builder.resolve(v.term): renamed[o.term] for v, o in zip(values, own, strict=True) if o.term in renamed}
+    _rename(select, found, {**computed, **renamed})
 
 
 def _rename(select: Clauses, body: Body, renamed: dict[Term, Typed]) -> None:
