@@ -11,7 +11,6 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Body
 from ivm.sql.terms import Term, Typed
 
-
 OWN = "its own "  # before the name of a column of USING: what the table itself has, where `*` shows another value
 
 
@@ -141,6 +140,8 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
                     needs.everything = True
             elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
                 needs.names.add((part.table.lower(), part.name.lower()))
+            elif isinstance(part, exp.Columns):
+                needs.everything = True
             elif isinstance(part, exp.Join):
                 needs.names |= {("", one.name.lower()) for one in part.args.get("using") or ()}
                 needs.everything |= part.method == "NATURAL"

@@ -323,6 +323,9 @@ class Generator:
             f"first_value({number}) OVER ({part}ORDER BY {order})", f"ntile(2) OVER ({part}ORDER BY {order})",
             f"last_value({number}) OVER ({part}ORDER BY {order})", f"count({number}) OVER ({part}ORDER BY {order})",
             f"percent_rank() OVER ({part}ORDER BY {peers})", f"cume_dist() OVER ({part}ORDER BY {peers})",
+            f"lag({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
+            f"lead({number}, 1, 0 IGNORE NULLS) OVER ({part}ORDER BY {order})",
+            f"nth_value({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
         ])  # fmt: skip
         self._note(function.partition("(")[0] + " OVER")
         return f"SELECT {key}, {function} AS win FROM {table} x{self._where(columns, 0.3)}"
@@ -381,6 +384,7 @@ class Generator:
             "SELECT x.a, unnest([x.k, x.a + 1]) AS n FROM t x",
             "SELECT * FROM (SELECT k, a, b FROM t) UNPIVOT (v FOR name IN (a, b))",
             "SELECT a, g.n, count(*) AS c FROM h, range(0, a) g(n) GROUP BY a, g.n",
+            "SELECT k, unnest(string_split(s, 'a')) AS part FROM t", "SELECT min(COLUMNS('^[ad]$')) FROM t GROUP BY s",
             "SELECT g.n, count(x.k) AS c FROM generate_series(0, 3) g(n) LEFT JOIN t x ON x.a = g.n GROUP BY g.n",
         ])  # fmt: skip
 
