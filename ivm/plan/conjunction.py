@@ -245,7 +245,8 @@ class Conjunction:
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
-            if form and all(isinstance(side, Var) for side in (literal.left, literal.right)) and (link := form.link()):
+            link = form.link() if form and self.nulls.isdisjoint(form.times) else None
+            if link and isinstance(literal.left, Var) and isinstance(literal.right, Var):
                 self.links.append((literal, link))
         elif not self.nulls.isdisjoint(form.times) or not self._fixes(form):
             self.bounds.append(form)

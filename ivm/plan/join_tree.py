@@ -160,7 +160,8 @@ def _names(plan: Plan, bound: Bound) -> frozenset[str]:
 
 def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
     """Return a plan's bounds and `sure` filters as conditions on columns."""
-    found, evaluator, linked = list[Condition](), Evaluator(types, encode), dict[Filter, Link](plan.links)
+    evaluator = Evaluator(types, encode, plan.null_words)
+    found, linked = list[Condition](), dict[Filter, Link](plan.links)
     for b in plan.bounds:
         name = plan.variables[b.level]
         op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
