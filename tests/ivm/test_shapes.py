@@ -249,6 +249,7 @@ def test_a_count_lists_no_pairs_that_a_negation_excludes(rule, tmp_path, monkeyp
         most_read, most_listed = SOCIAL[rule]
         assert workspace.stats("q")["operations"] <= most_read * persons
         assert sum(listed) <= most_listed * persons
+        assert ("counted   what !knows" in workspace.explain("q")) == ("!" in rule)
         workspace.verify("q")
         monkeypatch.setattr(columns.ColumnJoin, "_net", lambda self: [])
         workspace.install(rule.replace("q", "z", 1), "looked up")

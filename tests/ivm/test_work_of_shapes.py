@@ -16,9 +16,7 @@ from pagestore_tools.bench.shapes import DECLARED, RELATED, SHAPES, tables
 SIZE = 20_000  # facts, and as many items
 MORE = {
     "chain": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "e"),
-    "paths without triangles": ("q[] = n <- agg<<n = count()>> e(x, y), e(y, z), x != z, !e(x, z).", "e"),
     "4-cycles": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, a).", "e"),
-    "unequal values": ("q[x] = n <- agg<<n = count()>> da[a] = x, db[b] = y, x != y.", "da"),
     "ordered values": ("q(a, b) <- da[a] = x, db[b] = y, x < y, a < 30.", "da"),
     "a band": ("q[] = n <- agg<<n = count()>> span[i] = (s, _), span[j] = (u, _), u > s, u <= s + 20, i != j.", "span"),
     "an or of joins": (

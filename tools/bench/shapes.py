@@ -100,6 +100,17 @@ SHAPES = {
         "select e.x, e.y, f.y from e, e f, e g where e.y = f.x and g.x = e.x and g.y = f.y",
         "e",
     ),
+    "paths without triangles": Shape(
+        "q[] = n <- agg<<n = count()>> e(x, y), e(y, z), x != z, !e(x, z).",
+        "select count(*) from e, e f where e.y = f.x and e.x <> f.y and not exists "
+        "(select 1 from e g where g.x = e.x and g.y = f.y)",
+        "e",
+    ),
+    "unequal values": Shape(
+        "q[x] = n <- agg<<n = count()>> da[_] = x, db[_] = y, x != y.",
+        "select da.y, count(*) from da, db where da.y <> db.y group by 1",
+        "da",
+    ),
     "intervals that overlap": Shape(
         "q(i, j) <- span[i] = (s, t), span[j] = (u, w), s <= w, u <= t, i < j.",
         "select x.i, y.i from span x, span y where x.s <= y.t and y.s <= x.t and x.i < y.i",
