@@ -283,9 +283,8 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     if summed:
         lines[0] += f"; summed out: {', '.join(name for name in summed if not name.startswith('$')) or 'constants'}"
     if join.counted:
-        lines.append(
-            f"  counted   what !{', !'.join(s.predicate for s in join.counted)} excludes; it is subtracted, not looked up"
-        )
+        excluding = ", ".join(f"!{source.predicate}" for source in join.counted)
+        lines.append(f"  counted   what {excluding} excludes; it is subtracted, not looked up")
     waiting = sorted(map(tree_name, installed.deferred.intersection(indices_of(plan))))
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
