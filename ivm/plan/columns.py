@@ -20,7 +20,7 @@ only their number matters, it is counted:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import permutations
+from itertools import chain, permutations
 from math import inf
 from typing import NamedTuple
 
@@ -31,15 +31,17 @@ from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.join.slices import Found, Side, Slices
-from ivm.lang.ir import Type, variables
+from ivm.lang.ir import Type, Var, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
 from ivm.plan.plan import Bound, Filter, Index, Plan, compared
-from pagestore.host import Pages, Tree, distinct, read_batches
+from ivm.plan.scan import EVERY_KEY, Range, prefixes, text_keys, text_ranges
+from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, distinct, read_batches
 
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
 MIRRORED = {GE: LE, LE: GE, NE: NE}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
+EVERY = WORD_MIN, WORD_MAX  # word
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 
@@ -218,6 +220,18 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
     return found
 
 
+def _intervals(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Return the least and the most word of each variable that is compared with constants."""
+    found = dict[str, tuple[int, int]]()
+    for bound in plan.bounds:
+        if not bound.others and bound.kind != NE:
+            name, word = plan.variables[bound.level], bound.constant
+            least, most = found.get(name, EVERY)
+            least = least if bound.kind == LE else max(least, word)
+            found[name] = least, most if bound.kind == GE else min(most, word)
+    return found
+
+
 def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
     return evaluator.passes(filter_, batch)[0]
 
@@ -298,6 +312,8 @@ class ColumnJoin:
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+        self._intervals, self._texts, self._encode = _intervals(plan), text_ranges(plan.filters, types), encode
+        self.read = 0  # rows of all relations
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
 
     def parts(self) -> Iterator[Part]:
@@ -396,16 +412,26 @@ class ColumnJoin:
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        blocks = read_batches(self._pages, tree, columns=tuple(read))
+        ranges = self._ranges(source, tree)
+        batches = (read_batches(self._pages, tree, lo, hi, tuple(read)) for lo, hi in ranges)
+        blocks: Iterator[np.ndarray] = chain.from_iterable(batches)
         if source.predicate in self._rows:
             blocks = iter([self._rows[source.predicate][read]])
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
         while block is not None:
+            self.read += block.shape[1]
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
+
+    def _ranges(self, source: Source, tree: Tree) -> list[Range]:
+        """Return the ranges of keys of a relation that constants leave."""
+        names = {column: name for name, column in source.places.items()}
+        whole = prefixes(self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys))
+        texts = self._texts.get(Var(names.get(0, "")))
+        return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, tree.count, self._encode)
 
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""

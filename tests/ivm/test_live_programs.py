@@ -128,6 +128,20 @@ def test_a_relation_may_lose_its_rules_while_another_block_reads_it():
         assert workspace.check() == []
 
 
+def test_a_subscription_ends_where_rows_that_follow_were_null():
+    told, declared = [], "o[x] = v -> int(x), string?(v). p(x, v) -> int(x), string(v). "
+    with ivm.open(":memory:") as workspace:
+        workspace.install(declared + 'p(x, v) <- o[x] = v?. +o[1] = null["string"].')
+        workspace.subscribe("p", told.append)
+        workspace.replace("main", declared)
+        workspace.exec('+p(2, "b").')
+        assert told == []
+        workspace.subscribe("p", told.append)
+        workspace.replace("main", declared + "p(x, v) <- o[x] = v.")
+        workspace.exec('+o[3] = "c".')
+        assert [change["x"] for table in told for change in table.to_pylist()] == [3]
+
+
 def test_readers_never_wait(tmp_path):
     with ivm.open(tmp_path / "g.pages") as workspace:
         workspace.install(hundred() + "+edge(1, 42).")
