@@ -22,7 +22,7 @@ only their number matters, it is counted:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from math import inf
 
 import numpy as np
@@ -33,10 +33,11 @@ from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
-from ivm.lang.ir import Type
+from ivm.lang.ir import Type, Var
 from ivm.plan.expression import Batch, Encoder
-from ivm.plan.join_tree import Condition, JoinTree, Source, conditions_of, sources_of
+from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, sources_of
 from ivm.plan.plan import Index, Plan, Trie
+from ivm.plan.scan import EVERY_KEY, Range, prefixes, text_keys, text_ranges
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
@@ -59,6 +60,8 @@ class ColumnJoin:
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+        self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
+        self.read = 0  # rows of all relations
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
 
     def parts(self) -> Iterator[Part]:
@@ -174,16 +177,26 @@ class ColumnJoin:
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        blocks = read_batches(self._pages, tree, columns=tuple(read))
+        ranges = self._ranges(source, tree)
+        batches = (read_batches(self._pages, tree, lo, hi, tuple(read)) for lo, hi in ranges)
+        blocks: Iterator[np.ndarray] = chain.from_iterable(batches)
         if source.predicate in self._rows:
             blocks = iter([self._rows[source.predicate][read]])
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
         while block is not None:
+            self.read += block.shape[1]
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
+
+    def _ranges(self, source: Source, tree: Tree) -> list[Range]:
+        """Return the ranges of keys of a relation that constants leave."""
+        names = {column: name for name, column in source.places.items()}
+        whole = prefixes(self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys))
+        texts = self._texts.get(Var(names.get(0, "")))
+        return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, tree.count, self._encode)
 
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""
