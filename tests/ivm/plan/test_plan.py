@@ -348,4 +348,4 @@ def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
             sys.setprofile(None)
         return count["call"]
 
-    assert calls(40) < 5 * calls(20)
+    assert calls(20) < 4 * calls(10)
