@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import ONE, edits_rows, reads_only, statement_of
+from ivm.sql import edits_rows, is_helper, reads_only, statement_of
 from pagestore import Relation
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import MAIN
@@ -264,7 +264,7 @@ def _names(snapshot: Any, installed: Any) -> list[str]:
     wide = [
         block.name for block in installed.blocks if f"{block.name}:part1" in snapshot and block.name not in snapshot
     ]
-    return [name for name in (*snapshot, *wide) if _is_shown(name, installed)]
+    return [name for name in (*snapshot, *wide) if not is_helper(name)]
 
 
 def _differs(before: Any, after: Any, name: str) -> bool:
@@ -275,12 +275,6 @@ def _differs(before: Any, after: Any, name: str) -> bool:
 def _stored(name: str, snapshot: Any) -> list[str]:
     """Return the relations that a name stands for: several for a view of SQL with many columns."""
     return [name] if name in snapshot else [one for one in snapshot if one.partition(":part")[0] == name]
-
-
-def _is_shown(name: str, installed: Any) -> bool:
-    """Return whether a relation was made by a user, and not by SQL or the rewriting of rules."""
-    block, part, _ = name.partition(":part")
-    return "$" not in name and name != ONE and not (part and any(one.name == block for one in installed.blocks))
 
 
 def _kind(name: str, installed: Any) -> str:
@@ -299,12 +293,12 @@ def _read_by(installed: Any) -> Mapping[str, set[str]]:
 
     def visible(name: str, seen: frozenset[str]) -> Iterator[str]:
         for other in direct.get(name, ()):
-            if _is_shown(other, installed):
+            if not is_helper(other):
                 yield other
             elif other not in seen:
                 yield from visible(other, seen | {other})
 
-    parts = [(name.partition(":part")[0] if not _is_shown(name, installed) else name, name) for name in direct]
+    parts = [(name.partition(":part")[0] if is_helper(name) else name, name) for name in direct]
     found: dict[str, set[str]] = {}
     for shown, name in parts:
         if "$" not in shown:
