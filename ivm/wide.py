@@ -9,6 +9,7 @@ is stored as a text, its values as JSON without the brackets, and an interval as
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
+
+
+def is_helper(name: str) -> bool:
+    """Return whether a relation is none of those that users named: one of a rewriting of rules, or of SQL's own.
+
+    >>> [name for name in ("item", "total:part2", "item$1", "sql:one", "car:parts") if is_helper(name)]
+    ['total:part2', 'item$1', 'sql:one']
+    """
+    return "$" in name or name == ONE or re.search(r":part\d+$", name) is not None
 
 
 class Wide(Frames):

@@ -330,3 +330,22 @@ def test_few_orders_of_a_cycle_of_ten_are_tried(monkeypatch):
     plan = plan_of(body, even)
     assert len(plan.probes) == 10
     assert len(tried) < 900 + 10 * 200
+
+
+def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
+    """As a view of SQL with many aggregates has them, which reads each by the columns of its groups."""
+
+    def calls(atoms):
+        body, count = [f"r{i}(k, v{i})" for i in range(atoms)], Counter()
+
+        def note(frame, event, _):
+            count[event] += frame.f_code.co_filename == join_order.__file__
+
+        sys.setprofile(note)
+        try:
+            plan_of(body, even)
+        finally:
+            sys.setprofile(None)
+        return count["call"]
+
+    assert calls(20) < 4 * calls(10)
