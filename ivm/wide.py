@@ -9,6 +9,7 @@ is stored as a text, its values as JSON without the brackets, and an interval as
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
+
+
+def is_part(name: str) -> bool:
+    """Return whether a relation is a helper view of a statement of SQL, by its name.
+
+    >>> is_part("v:part1"), is_part("v:part12$some"), is_part("order:parts")
+    (True, True, False)
+    """
+    return re.search(r":part\d+($|\$)", name) is not None
 
 
 class Wide(Frames):

@@ -20,7 +20,7 @@ from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import Column, Table
 from ivm.sql.types import parsed, type_of_store
-from ivm.wide import CATALOG, ONE
+from ivm.wide import CATALOG, ONE, is_part
 
 
 class Catalog:
@@ -109,7 +109,7 @@ class Catalog:
 
 
 def _is_inner(name: str) -> bool:
-    return name == ONE or "$" in name or ":part" in name
+    return name == ONE or "$" in name or is_part(name)
 
 
 def _find(name: str, names: Any) -> str | None:

@@ -41,7 +41,7 @@ from ivm.lang.ir import (
 from ivm.lang.program import NOTHING, Program
 from ivm.plan.rewrite.disjunctions import fold_bodies
 from ivm.question import answer, understand
-from ivm.wide import MULTIPLICITY
+from ivm.wide import MULTIPLICITY, is_part
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null
@@ -272,4 +272,4 @@ def written_atom(atom: Atom, predicate: Predicate) -> str:
 
 def is_helper(name: str) -> bool:
     """Return whether a view was made for another one: by a rewriting, or for a clause of SQL."""
-    return "$" in name or ":part" in name
+    return "$" in name or is_part(name)

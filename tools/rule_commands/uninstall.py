@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ivm.installation import Removal
 
 from ..cli.answers import answer, common, counted, plain, tell
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import is_of_users, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def said(removal: Removal) -> str:
 
 
 def _lines(removal: Removal) -> Iterator[str]:
-    for name, rows in removal.views.items():
+    for name, rows in ((name, rows) for name, rows in removal.views.items() if is_of_users(name, removal.views)):
         yield f"goes: {plain(name)}, a view of {counted(rows, 'row')}"
     for name, rows in removal.relations.items():
         yield f"goes: {plain(name)}, a relation of {counted(rows, 'row')}"
