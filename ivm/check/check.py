@@ -200,7 +200,7 @@ def _check_predicate(
     sketch: EphemeralTransaction, installed: Installed, name: str, progress: Progress
 ) -> Iterator[Violation]:
     """Check a view with its aggregate state, and the permuted indices of a predicate."""
-    progress(f"comparing {name}")
+    progress(f"comparing {shown_names([name])}")
     predicate, layout = installed.program.predicates[name], installed.layouts[name]
     if predicate.extensional and tree_before(sketch, name) is None:
         if not any(name in rule.reads for rule in installed.rules):

@@ -3,7 +3,7 @@
 import argparse
 
 from ..cli.answers import answer, common
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import is_of_users, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a declaration a line, or a comment if rules cannot read a relation; return the exit code."""
     with opened(options, "r") as workspace:
-        found = workspace.declarations()
+        blocks, declarations = workspace.blocks, workspace.declarations()
+        found = {name: declared for name, declared in declarations.items() if is_of_users(name, blocks)}
         with workspace.store.snapshot() as snapshot:
             others = {name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found}
         answer(options, found, "\n".join(declared or others[name] for name, declared in found.items()))

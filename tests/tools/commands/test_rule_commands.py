@@ -555,3 +555,5 @@ def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] == "goes: total, a view of 0 rows"
     assert command(["print", store, "--json"]) == 0
     assert {*json.loads(capsys.readouterr().out)["predicates"]} == {"order:parts", "paid", "many", "total"}
+    assert command(["declare", store, "--json"]) == 0
+    assert {*json.loads(capsys.readouterr().out)} == {"order:parts", "paid"}
