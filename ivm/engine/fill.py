@@ -125,7 +125,7 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
-            FILLING.info("filling %s, %d of %d", _shown(rule.writes), place + 1, len(rules))
+            FILLING.info("filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules))
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting)
@@ -136,7 +136,7 @@ class Filler:
             (rule,) = self._fit((rule,))
             self._add_rows(rule, rules[place:], waiting, scanned)
         for name in [*waiting]:
-            FILLING.info("storing %s", _shown([name]))
+            FILLING.info("storing %s", shown_names([name]))
             self._fill_view(name, waiting)
         self._newest = NO_STATE
         FILLING.info(FILLED)
@@ -512,7 +512,7 @@ class Filler:
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
 
-def _shown(views: Iterable[str]) -> str:
+def shown_names(views: Iterable[str]) -> str:
     """Return the names of views for people: helper views have none."""
     return ", ".join(name for name in views if "$" not in name) or "a helper view"
 
