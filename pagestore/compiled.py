@@ -31,6 +31,8 @@ a corrupt page, which `raise_for` turns into an exception:
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit.py)
+    finish_commit(pages, accounts, queues)                                  writes the record of the commit, if nothing
+                                                                            else is to change (trees/kernels/finish.py)
 
     TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
                                                                             arguments: named tuples, such as TreeRef,
@@ -78,9 +80,10 @@ from pagestore.trees.kernels.cursor import (
     tree_at,
 )
 from pagestore.trees.kernels.edit_groups import CHANGES, TAKEN, compose_few, flush_queue
+from pagestore.trees.kernels.finish import finish_commit
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
-VERSION = 3
+VERSION = 4
 
 __all__ = [
     "ADD",
@@ -121,6 +124,7 @@ __all__ = [
     "code_of",
     "compose_few",
     "field",
+    "finish_commit",
     "first",
     "flush_queue",
     "forward",

@@ -19,11 +19,10 @@ import numpy as np
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
-from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
+from ivm.engine.kernels.schedule import EXCESS_FREE, ScheduleRoom, ScheduleTable
 from ivm.engine.recursion.compiled import FACTS, Strata, compiled
 from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
 from ivm.engine.recursion.kernels.maintain import maintain_at
-from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
 from ivm.lang.types import word_range
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
@@ -194,6 +193,7 @@ class Schedule:
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
         self.checked = {name for name in self.names if _may_be_refused(installed, name)}
+        self._checked_trees = np.array([self.firsts[name] for name in sorted(self.checked)], np.int64)
         self._catalog: object = None
         self._strata = Strata(installed, self._number_of, self._numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
@@ -251,7 +251,8 @@ class Schedule:
     def _carried(self, txn: Transaction, begin: int) -> int:
         """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
         room = self._fixed, self._working, *self._probing, probe_next_at.address()
-        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0)
+        last = self._checked_trees if self.is_plain else None  # whether a commit may follow
+        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last)
 
     def accounts(self) -> list[tuple[str, int, int, int]]:
         """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""

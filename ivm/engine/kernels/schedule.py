@@ -66,6 +66,7 @@ from pagestore.compiled import (
     Table,
     Words,
     field,
+    finish_commit,
     flush_queue,
     kernel,
     seek,
@@ -86,6 +87,7 @@ ROWS, COUNTED, SUMMED, FALLING = range(4)
 # columns of `folds`: the tree of the state, the words of a group's key in it, whether values are complemented, and the
 # group of the view
 STATE, KEY_WORDS, COMPLEMENTED, VIEW = range(4)
+EXCESS_FREE = 50_000  # operations, some milliseconds: a plan that takes more may be made anew (replan.py)
 
 
 @kernel
@@ -119,7 +121,20 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
+    if is_cheap(working):
+        finish_commit(pages, accounts, queues)
     return schedule.steps.shape[0]
+
+
+@kernel
+def is_cheap(working):
+    """Return whether the plans took so few operations that none of them can be one that Python should plan anew."""
+    total = 0
+    for count in working.operations:
+        total += count
+    for s in range(working.recursion.shape[0]):
+        total += working.recursion[s, 0]
+    return total <= EXCESS_FREE
 
 
 @kernel
