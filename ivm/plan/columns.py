@@ -61,7 +61,7 @@ class ColumnJoin:
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
         self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
-        self.read = 0  # rows of all relations
+        self._read = [0]  # shared with the joins that this one is made of
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
 
     def parts(self) -> Iterator[Part]:
@@ -69,6 +69,11 @@ class ColumnJoin:
         for batch, times in self._net() or self._stream(self.root, -1, self._needed):
             self.met[-1] += batch.n
             yield batch, times
+
+    @property
+    def read(self) -> int:
+        """How many rows of relations were read."""
+        return self._read[0]
 
     @cached_property
     def root(self) -> int:
@@ -177,8 +182,7 @@ class ColumnJoin:
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        ranges = self._ranges(source, tree)
-        batches = (read_batches(self._pages, tree, lo, hi, tuple(read)) for lo, hi in ranges)
+        batches = (read_batches(self._pages, tree, lo, hi, tuple(read)) for lo, hi in self._ranges(source, tree))
         blocks: Iterator[np.ndarray] = chain.from_iterable(batches)
         if source.predicate in self._rows:
             blocks = iter([self._rows[source.predicate][read]])
@@ -186,7 +190,7 @@ class ColumnJoin:
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
         while block is not None:
-            self.read += block.shape[1]
+            self._read[0] += block.shape[1]
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)

@@ -23,10 +23,10 @@ from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
 from ivm.plan.plan import Bound, Filter, Index, Link, Plan, compared
 from pagestore.host import WORD_MAX, WORD_MIN
 
+EVERY = WORD_MIN, WORD_MAX  # word
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
-EVERY = WORD_MIN, WORD_MAX  # word
 
 
 class Source(NamedTuple):
