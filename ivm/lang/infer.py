@@ -30,6 +30,7 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     reads,
+    show_name,
     unnamed_in,
     variables,
     writes,
@@ -447,7 +448,8 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
 
 
 def _form(predicate: Predicate) -> str:
+    name, columns = show_name(predicate.name), [show_name(column) for column in predicate.columns]
     if predicate.value is None:
-        return f"{predicate.name}({', '.join(predicate.columns)})"
-    *keys, value = predicate.columns
-    return f"{predicate.name}[{', '.join(keys)}] = {value}"
+        return f"{name}({', '.join(columns)})"
+    *keys, value = columns
+    return f"{name}[{', '.join(keys)}] = {value}"

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ivm import Workspace
+from ivm.sql import is_helper
 
 from ..cli.answers import answer, common, plain, table, version_or_name
 from ..cli.rows import answer_rows, row_options
@@ -34,11 +35,12 @@ def run(options: argparse.Namespace) -> int:
 
 def contents(workspace: Workspace) -> dict[str, Any]:
     """Return the names of installed blocks, and each relation and view with its number of rows."""
+    known = workspace.predicates
     with workspace.store.snapshot() as snap:
+        there = [*(name for name in known if name in snap), *(name for name in snap if name not in known)]
         predicates = {
-            name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
-            for name, p in workspace.predicates.items()
-            if name in snap  # a relation that no rule reads may have been dropped
+            name: {"kind": "view" if name in known and not known[name].extensional else "relation", "rows": len(rows)}
+            for name, rows in ((name, workspace[name]) for name in there if not is_helper(name))
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 
