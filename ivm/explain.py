@@ -277,10 +277,15 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     except MissingError:  # a helper view of a query, which has no rows before it is evaluated
         return ["  columns   the blocks of one relation look up the others"]
     types, needed = rule.definition.types, installed.heads[plan].needed
-    root, others, summed = ColumnJoin(source.pages, plan, trees, needed, types, Encoder(source)).summary()
+    join = ColumnJoin(source.pages, plan, trees, needed, types, Encoder(source))
+    root, others, summed = join.summary()
     lines = [f"  columns   the blocks of {root} look up {', '.join(others) or 'what is negated'}"]
     if summed:
         lines[0] += f"; summed out: {', '.join(name for name in summed if not name.startswith('$')) or 'constants'}"
+    if join.counted:
+        lines.append(
+            f"  counted   {', '.join(s.predicate for s in join.counted)}: all, minus those that have such a row"
+        )
     waiting = sorted(map(tree_name, installed.deferred.intersection(indices_of(plan))))
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 

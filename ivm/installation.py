@@ -24,6 +24,7 @@ from ivm.engine.kept import Kept, kept_of, rearrange
 from ivm.engine.relations import Relations, declaration_of, declaring, function_schema
 from ivm.engine.stored import save, stored_before
 from ivm.errors import (
+    WHOLE,
     EditError,
     RecursionRefusedError,
     RedefinitionError,
@@ -213,9 +214,8 @@ def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Bloc
 
 def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
     """Raise UninstallError if other blocks read predicates that the new rules do not define."""
-    lost = readers(
-        block.part.predicates.keys() - part.predicates.keys(), [rule.definition for one in above for rule in one.rules]
-    )
+    gone = {name for name in block.part.predicates if name.removesuffix(WHOLE) not in part.predicates}
+    lost = readers(gone, [rule.definition for one in above for rule in one.rules])
     if lost:
         uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in lost.items())
         raise UninstallError(

@@ -28,7 +28,8 @@ from ivm.errors import RecomputeError
 from ivm.join.join import within_memory
 from ivm.maintenance.maintain import maintain
 from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
-from ivm.plan.columns import ColumnJoin, is_exchangeable
+from ivm.plan.columns import ColumnJoin
+from ivm.plan.join_tree import is_exchangeable
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.layouts import INVERTED, SUM, State

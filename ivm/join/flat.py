@@ -27,7 +27,7 @@ How trace rows are packed into words: the range of each column, its bits, and wh
 The least and the greatest word have codes of their own where they mean "no bound".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,9 @@ DECODED_PER_RECORD = 64  # records that are decoded in the time in which the pag
 RECORDS_MAX = 1 << 24  # of all tries together, so that they fit in memory together with the store's pages
 TABLE_PER_KEY = 4  # the most entries per key in a table of first keys
 PARTS_MAX = 62  # atoms joined at a level: a set of them is the bits of a word, without its sign
+
+
+Levels = list[tuple[np.ndarray, np.ndarray]]  # of each depth: the keys, and where the children of each begin
 
 
 class Flat(NamedTuple):
@@ -90,22 +93,38 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
 
 def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
     """Decode the tries of a plan, each relation and depth once.  O(records)."""
+
+    def levels(atom: int, depth: int) -> Levels:
+        batches = list(read_batches(pages, trees[atom], columns=tuple(range(depth))))
+        columns = concatenated(batches) if batches else np.empty((depth, 0), np.int64)
+        return _levels(columns, trees[atom].spec.keys)
+
+    return _laid(shape, [tree.root for tree in trees], levels)
+
+
+def flat_of(shape: Shape, tables: Sequence[np.ndarray]) -> Flat:
+    """Lay out the tries of a plan, given each atom's distinct rows int64[D, n], sorted in the order of its levels."""
+    return _laid(shape, range(len(tables)), lambda atom, depth: _levels(tables[atom], depth))
+
+
+def _laid(shape: Shape, roots: Sequence[int], levels: Callable[[int, int], Levels]) -> Flat:
+    """Lay out the tries of a plan; `levels` returns those of an atom to a depth, once for atoms with equal roots."""
     atoms, depths = shape.argument_level.shape
     place = np.zeros((atoms * depths, flat_layout.PLACE), np.int64)
     longest, low, high = (np.zeros(atoms * depths, np.int64) for _ in range(3))
     pieces: list[np.ndarray] = []
     start = 0
     of: dict[tuple[int, int], int] = {}
-    for atom, (tree, depth) in enumerate(zip(trees, shape.depths.tolist(), strict=True)):
+    for atom, (root, depth) in enumerate(zip(roots, shape.depths.tolist(), strict=True)):
         here = slice(atom * depths, atom * depths + depth)
-        twin = of.setdefault((tree.root, depth), atom)
+        twin = of.setdefault((root, depth), atom)
         if twin != atom:
             there = slice(twin * depths, twin * depths + depth)
             for array in (place, longest, low, high):
                 array[here] = array[there]
             continue
         siblings = 0
-        for d, (keys, children) in enumerate(_levels(pages, tree, depth)):
+        for d, (keys, children) in enumerate(levels(atom, depth)):
             o = atom * depths + d
             if len(keys):
                 low[o], high[o] = keys.min(), keys.max()
@@ -122,12 +141,13 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
     return Flat(np.concatenate([*pieces, np.zeros(1, np.int64)]), place, longest, low, high)
 
 
-def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (keys, where the children of each key begin) for each depth; the last depth has no children."""
-    batches = list(read_batches(pages, tree, columns=tuple(range(depth))))
-    columns = concatenated(batches) if batches else np.empty((depth, 0), np.int64)
-    n = columns.shape[1]
-    shared = depth - (depth >= tree.spec.keys)  # the depths at which several records may share a key
+def _levels(columns: np.ndarray, unique: int) -> Levels:
+    """Return (keys, where the children of each key begin) for each of some columns; the last has no children.
+
+    Rows are told apart by their first `unique` columns, which may be more than there are.
+    """
+    depth, n = columns.shape
+    shared = depth - (depth >= unique)  # the depths at which several records may share a key
     fresh = np.zeros(n, bool)
     fresh[:1] = True
     rows = []

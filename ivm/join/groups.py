@@ -34,6 +34,8 @@ def summed(rows: np.ndarray, keys: int, sorting: bool = False) -> np.ndarray:
     values = rows[keys:]
     if not n or n * max(int(values.max()), -int(values.min())) >= FAR:
         return rows
+    if not keys:
+        return np.add.reduce(rows, axis=1, keepdims=True)
     low = rows[:keys].min(axis=1).tolist()
     spans = [high - least + 1 for least, high in zip(low, rows[:keys].max(axis=1).tolist(), strict=True)]
     if prod(spans) > max(DENSE, SPARSE * n if sorting else n // 2):

@@ -30,6 +30,7 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     reads,
+    show_name,
     unnamed_in,
     variables,
     writes,
@@ -50,17 +51,22 @@ def infer(program: Program, known: Program) -> Program:
     Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
     """
     predicates = program.over(known)
-    own = {id(rule) for rule in program.rules}
+    own, given = {id(rule) for rule in program.rules}, frozenset(predicates)
     rules = tuple(
         rule
         for stratum in strata_of((*known.rules, *program.rules))
-        for rule in _typed_stratum(stratum, [rule for rule in stratum.rules if id(rule) in own], predicates)
+        for rule in _typed_stratum(stratum, [rule for rule in stratum.rules if id(rule) in own], predicates, given)
     )
     return replace(program.defining(predicates, known), rules=rules)
 
 
-def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate]) -> list[Rule]:
-    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive conjunctions."""
+def _typed_stratum(
+    stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate], given: frozenset[str]
+) -> list[Rule]:
+    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive conjunctions.
+
+    The columns of predicates that are `given` are as they are.
+    """
     waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
     while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
         begun = [
@@ -73,11 +79,11 @@ def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str
                 f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
             )  # fmt: skip
         for rule in begun:
-            _typed(rule, predicates, True)
-    while True:  # until it is known which columns of recursive views may be null
-        before = {name: predicates[name].nullable for name in stratum.recursive if name in predicates}
-        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive))]
-        if all(predicates[name].nullable == nullable for name, nullable in before.items()):
+            _typed(rule, predicates, True, given)
+    while True:  # until it is known which columns of recursive views may be null, and the digits of their decimals
+        before = {name: predicates[name].stored_types for name in stratum.recursive if name in predicates}
+        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive), given)]
+        if all(predicates[name].stored_types == types for name, types in before.items()):
             return typed
 
 
@@ -91,7 +97,7 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
     return known
 
 
-def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool) -> list[Rule]:
+def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool, given: frozenset[str]) -> list[Rule]:
     """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
@@ -103,14 +109,18 @@ def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool) -> lis
         absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
         for head in one.heads:
             nulls = nullable_places(head.terms, one.body, predicates)
-            _define(head, one, (*nulls, *[len(head.args)] * (head.value in absent)), predicates)
+            nullable = (*nulls, *[len(head.args)] * (head.value in absent))
+            _define(head, one, nullable, predicates, head.predicate in given)
     return made
 
 
-def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate]) -> None:
+def _define(
+    head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate], given: bool
+) -> None:  # fmt: skip
     """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree.
 
-    Columns in the places `nullable` may be null.
+    Columns in the places `nullable` may be null.  Unless the predicate is `given`, a column of decimals gets as many
+    digits as the rule that needs the most.
     """
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
@@ -123,10 +133,15 @@ def _define(head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[
     check_arity(head, before)
     if not {*nullable} <= {*before.nullable}:
         predicates[head.predicate] = replace(before, nullable=(*sorted({*nullable, *before.nullable}),))
-    for name, old, new, term in zip(before.columns, before.types, types, head.terms, strict=True):
-        if old != new and common(old, new) != old:
+    both = [common(old, new) for old, new in zip(before.types, types, strict=True)]
+    for name, old, new, shared, term in zip(before.columns, before.types, types, both, head.terms, strict=True):
+        if shared is None or (given and shared != old):
             reason = f"column {name} of {head.predicate} is {new} here, but {old}"
             raise RuleTypeError(term.where, f"{reason} by the rule at {before.where}")
+    wide = tuple(map(str, both))
+    if wide != before.types:
+        keys, value = (wide, None) if head.value is None else (wide[:-1], wide[-1])
+        predicates[head.predicate] = replace(predicates[head.predicate], keys=keys, value=value)
 
 
 def variables_of(head: Atom) -> tuple[Var, ...]:
@@ -433,7 +448,8 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
 
 
 def _form(predicate: Predicate) -> str:
+    name, columns = show_name(predicate.name), [show_name(column) for column in predicate.columns]
     if predicate.value is None:
-        return f"{predicate.name}({', '.join(predicate.columns)})"
-    *keys, value = predicate.columns
-    return f"{predicate.name}[{', '.join(keys)}] = {value}"
+        return f"{name}({', '.join(columns)})"
+    *keys, value = columns
+    return f"{name}[{', '.join(keys)}] = {value}"

@@ -351,7 +351,7 @@ def show_term(term: Term, binding: int = 0) -> str:
     """Return the text of a term, in parentheses if its operator binds looser than `binding`."""
     match term:
         case Var():
-            return show_name(term.name)
+            return "_" if term.name == "_" else show_name(term.name)
         case Const():
             return show_constant(term)
         case Binary():

@@ -10,7 +10,8 @@
 
 A relation other than the root becomes a table over the variables that it shares with its parent and those that are
 needed above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of
-paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin.
+paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin, and so is what a negated
+atom excludes, if it has variables of several relations: it is counted and subtracted.
 
 Where a comparison links two relations, rows of one look up a range of the other, in O((n + m + found) log n), and where
 only their number matters, it is counted:
@@ -18,270 +19,30 @@ only their number matters, it is counted:
     later[] = n <- agg<<n = count()>> a(i, t), b(j, u), u >= t, u <= t + 50.       a slice of b in the order of u
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from itertools import permutations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cache, cached_property
+from itertools import repeat
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
 from ivm.errors import RangeError
+from ivm.join.flat import RECORDS_MAX, FlatJoin, Layout, flat_of
 from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import MemoryUse, concatenated
-from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
-from ivm.lang.ir import Type, variables
-from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
-from ivm.plan.plan import Bound, Filter, Index, Plan, compared
+from ivm.lang.ir import Type
+from ivm.plan.expression import Batch, Encoder
+from ivm.plan.join_tree import Condition, JoinTree, Source, conditions_of, sources_of
+from ivm.plan.plan import Index, Plan, Trie
 from pagestore.host import Pages, Tree, distinct, read_batches
 
-OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
-MIRRORED = {GE: LE, LE: GE, NE: NE}
-STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
-ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 
-
-class Source(NamedTuple):
-    """An atom as columns: the relation, the column of each variable, and whether it is negated."""
-
-    predicate: str
-    places: Mapping[str, int]
-    levels: frozenset[str]
-    negated: bool
-
-
-class Condition(NamedTuple):
-    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
-
-    names: frozenset[str]
-    holds: Callable[[Batch], np.ndarray]
-    link: "Link | None" = None
-
-
-class Link(NamedTuple):
-    """A bound of two variables, which may be of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
-
-    name: str
-    kind: int
-    other: str
-    constant: int
-
-    def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
-        """Return it with its first variable among some names, the second among others; None if they are not there."""
-        if self.name in names and self.other in others:
-            return self
-        if self.name in others and self.other in names:
-            return Link(self.other, MIRRORED[self.kind], self.name, -self.constant)
-        return None
-
-
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
-
-
-def sources_of(plan: Plan) -> list[Source]:
-    """Return the atoms of a plan as columns of their relations."""
-    found = []
-    for t, trie in enumerate(plan.tries):
-        names = [plan.variables[level] for level in trie.levels]
-        places = dict(zip(names, trie.index.order, strict=False))
-        places |= {r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t}
-        found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
-    return found
-
-
-def _relation_column(index: Index, column: int) -> int:
-    """Return the relation's column at a position of an index's records: its keys, then the columns that are left."""
-    if column < len(index.order):
-        return index.order[column]
-    left = (c for c in range(len(index.order) + column + 1) if c not in index.order)
-    return [c for _, c in zip(range(column - len(index.order) + 1), left, strict=False)][-1]
-
-
-def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> list[tuple[int, int]] | None:
-    """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some share nothing.
-
-    Trees that share nothing become one by links.
-
-    >>> join_tree([frozenset("xy"), frozenset("yz"), frozenset("zw")]), join_tree([*map(frozenset, ("xy", "yz", "zx"))])
-    ([(0, 1), (1, 2)], None)
-    """
-    left, edges = [*range(len(names))], list[tuple[int, int]]()
-    while len(left) > 1:
-        for one in left:
-            shared = names[one].intersection(frozenset().union(*(names[i] for i in left if i != one)))
-            parent = next((i for i in left if i != one and shared and shared <= names[i]), None)
-            if parent is not None:
-                edges.append((one, parent))
-                left.remove(one)
-                break
-        else:
-            return edges + linking if (linking := _linking(names, left, edges, links)) else None
-    return edges
-
-
-def _linking(
-    names: Sequence[frozenset[str]], roots: Sequence[int], edges: Sequence[tuple[int, int]], links: Iterable[Link]
-) -> list[tuple[int, int]]:
-    """Return edges that make trees one by links; none if their roots share variables, or links do not suffice."""
-    tree = [*range(len(names))]  # the root of the tree of each
-    for one, parent in reversed(edges):
-        tree[one] = tree[parent]
-    found = list[tuple[int, int]]()
-    apart = sum(len(names[root]) for root in roots) == len(frozenset().union(*(names[root] for root in roots)))
-    for link in links if apart else ():
-        pairs = permutations(range(len(names)), 2)
-        ends = next(((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None)
-        if ends and tree[ends[0]] != tree[ends[1]]:
-            found.append(ends)
-            old, new = (tree[end] for end in ends)
-            tree = [new if root == old else root for root in tree]
-    return found if len({*tree}) == 1 else []
-
-
-def links_of(plan: Plan) -> list[Link]:
-    """Return the bounds of a plan that may link two relations."""
-    return [link for bound in plan.bounds if (link := _link(plan, bound))]
-
-
-def _link(plan: Plan, bound: Bound) -> Link | None:
-    if bound.kind == EQ or [sign for _, sign in bound.others] != [1]:
-        return None
-    return Link(plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant)
-
-
-def is_linked(plan: Plan, ranges: bool = False) -> bool:
-    """Return whether a supported plan needs links to be one tree; with `ranges`, whether it needs some of `!=`."""
-    links = [link for link in links_of(plan) if ranges and link.kind != NE]
-    return join_tree([frozenset(s.places) for s in sources_of(plan) if not s.negated], links) is None
-
-
-def is_supported(plan: Plan) -> bool:
-    """Return whether a plan's bindings can be found by columns: it is acyclic, and negations have what they look up."""
-    if len(plan.tries) > ATOMS_MAX:
-        return False
-    sources = sources_of(plan)
-    positive = [s for s in sources if not s.negated]
-    bound = frozenset().union(*(s.places for s in positive))
-    if len(positive) < 2 and len(sources) < 2:
-        return False
-    if join_tree([frozenset(s.places) for s in positive], links_of(plan)) is None:
-        return False
-    fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
-    for source in sources:
-        own = frozenset(source.places)
-        held = {name for name, names in fixed if names <= own}
-        if source.negated and not (own & bound and own - bound <= held):
-            return False
-    names = [_names(plan, b) for b in plan.bounds]
-    return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
-
-
-def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
-    """Return whether bindings with some rows of a relation are those of the plan over these rows instead of it."""
-    tree, sources = JoinTree(plan, keys), [source for source in sources_of(plan) if source.predicate == name]
-    return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
-
-
-def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
-    """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
-    tree = JoinTree(plan, keys)
-    return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
-
-
-def _names(plan: Plan, bound: Bound) -> frozenset[str]:
-    return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
-
-
-def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
-    """Return a plan's bounds and `sure` filters as conditions on columns."""
-    found, evaluator = list[Condition](), Evaluator(types, encode)
-    for b in plan.bounds:
-        name = plan.variables[b.level]
-        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
-        if op and [sign for _, sign in b.others] == [1]:
-            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
-        elif b.others:
-            times = {name: 1}
-            for other, sign in b.others:
-                times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
-            form = Linear(times, OPS[b.kind], -b.constant)
-            holds = partial(_linear_holds, form)
-        else:
-            holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
-        found.append(Condition(_names(plan, b), holds, _link(plan, b)))
-    for one in plan.sure:
-        names = frozenset(v.name for v in variables(*compared([one])))
-        found.append(Condition(names, partial(_passes, evaluator, one)))
-    return found
-
-
-def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
-    return evaluator.passes(filter_, batch)[0]
-
-
-def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
-    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
-    return holds
-
-
-def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
-    return form.holds(batch.columns, batch.n)
-
-
-def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
-    holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
-    return holds
-
-
-class JoinTree:
-    """The positive atoms of a plan as a tree, with the number of key columns of each relation."""
-
-    def __init__(self, plan: Plan, keys: Mapping[str, int]) -> None:
-        self.sources = [s for s in sources_of(plan) if not s.negated]
-        self._keys = keys
-        self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
-        self.near: list[list[int]] = [[] for _ in self.sources]
-        for a, b in join_tree([frozenset(s.places) for s in self.sources], links_of(plan)) or ():
-            self.near[a].append(b)
-            self.near[b].append(a)
-
-    def below(self, node: int, parent: int) -> frozenset[str]:
-        """Return the variables of the subtree of a relation."""
-        inner = (self.below(child, node) for child in self.near[node] if child != parent)
-        return frozenset(self.sources[node].places).union(*inner)
-
-    def is_cut(self, source: Source) -> bool:
-        """Return whether a relation's key has columns that no variable of the binding holds."""
-        keys = self._keys[source.predicate]
-        return not source.negated and not {*range(keys)}.issubset(source.places.values())
-
-    def identifying(self, node: int) -> frozenset[str]:
-        """Return the variables that tell the rows of a relation apart."""
-        source = self.sources[node]
-        keys = self._keys[source.predicate]
-        own = (name for name, column in source.places.items() if column < keys or self.is_cut(source))
-        return frozenset(own) - self._constants
-
-    def shared(self, node: int, parent: int) -> list[str]:
-        """Return the variables that a relation shares with its parent."""
-        return [name for name in self.sources[node].places if name in self.sources[parent].places]
-
-    def kept(self, node: int, parent: int, needed: frozenset[str]) -> list[str]:
-        """Return the needed variables of a subtree that the relation above lacks."""
-        return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
-
-    def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
-        """Count the relations below one with several rows for a key, of which columns are needed."""
-        found = 0
-        for child in self.near[node]:
-            if child != parent:
-                several = not self.identifying(child) <= {*self.shared(child, node)}
-                found += several and bool(self.kept(child, node, needed))
-                found += self.expanding(needed, child, node)
-        return found
 
 
 class ColumnJoin:
@@ -302,7 +63,7 @@ class ColumnJoin:
 
     def parts(self) -> Iterator[Part]:
         """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
-        for batch, times in self._stream(self.root, -1, self._needed):
+        for batch, times in self._net() or self._stream(self.root, -1, self._needed):
             self.met[-1] += batch.n
             yield batch, times
 
@@ -327,23 +88,40 @@ class ColumnJoin:
     @cached_property
     def _conditions(self) -> list[Condition]:
         """What bindings must satisfy, negated atoms included."""
-        bound = frozenset().union(*(s.places for s in self.tree.sources))
-        found = [c for c in self._given if c.names <= bound]
-        return found + [self._absence(s, bound, self._given) for s in self._negated]
+        return [c for c in self._given if c.names <= self._bound] + self._absences
+
+    @cached_property
+    def _bound(self) -> frozenset[str]:
+        return frozenset().union(*(s.places for s in self.tree.sources))
+
+    @cached_property
+    def _absences(self) -> list[Condition]:
+        """The conditions that negated atoms have no row for a binding."""
+        return [*map(self._absence, self._negated)]
 
     @cached_property
     def _late(self) -> list[Condition]:
         """The conditions on variables that no relation has together."""
         return [c for c in self._conditions if not any(c.names <= s.places.keys() for s in self.tree.sources)]
 
-    def _absence(self, source: Source, bound: frozenset[str], conditions: Sequence[Condition]) -> Condition:
-        """Return the condition that a negated atom has no row for a binding."""
-        names = [name for name in source.places if name in bound]
-        own = [c for c in conditions if c.names <= source.places.keys()]
+    def _absence(self, source: Source) -> Condition:
+        names = [*self._looked_up(source)]
+
+        @cache  # made when it is needed
+        def lookup() -> Lookup:
+            return Lookup(self._rows_of(source, names))
+
+        return Condition(frozenset(names), lambda batch: lookup().find([batch.columns[n] for n in names]).times == 0)
+
+    def _looked_up(self, source: Source) -> frozenset[str]:
+        """Return the variables by which a binding looks up a negated atom."""
+        return self._bound.intersection(source.places)
+
+    def _rows_of(self, source: Source, names: Sequence[str]) -> np.ndarray:
+        """Return the columns of some variables, in the rows of an atom that pass its own conditions."""
+        own = [c for c in self._given if c.names <= source.places.keys()]
         columns = frozenset(names).union(*(c.names for c in own))
-        rows = [_table(batch, names) for batch in self._blocks(source, columns, own)]
-        lookup = Lookup(np.concatenate(rows, axis=1))
-        return Condition(frozenset(names), lambda batch: lookup.find([batch.columns[n] for n in names]).times == 0)
+        return np.concatenate([_table(batch, names) for batch in self._blocks(source, columns, own)], axis=1)
 
     def _conditions_at(self, node: int, parent: int) -> list[Condition]:
         """Return the conditions that hold variables of several relations, and can be evaluated here and no lower."""
@@ -409,22 +187,129 @@ class ColumnJoin:
 
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""
-        memory, tells_apart = MemoryUse(step="joining by columns").begin(), self.tree.identifying(node) <= {*names}
-        parts, weighed, summed_up = list[np.ndarray](), False, 0
-        for batch, times in self._stream(node, parent, frozenset(names)):
-            weighed = times is not None or not tells_apart
-            parts.append(_table(batch, names, _weights(batch, times) if weighed else None))
-            count = sum(part.shape[1] for part in parts)
-            if weighed and count > 2 * summed_up + SLICE:
-                parts = [summed(concatenated(parts), len(names), sorting=True)]
-                summed_up = count = parts[0].shape[1]
-            memory.hold(count, sum(part.nbytes for part in parts))
-        rows = concatenated(parts)
+        tells_apart = self.tree.identifying(node) <= {*names}
+        rows, weighed = _gathered(self._stream(node, parent, frozenset(names)), names, tells_apart)
         if not weighed:
             return rows, None
         rows = summed(rows, len(names), sorting=True)
         _refuse_overflow(rows[-1], rows.shape[1])
         return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
+
+    # -- negated atoms that are counted
+
+    @cached_property
+    def counted(self) -> list[Source]:
+        """The negated atoms whose bindings are counted and subtracted, since looking them up would list more."""
+        late = [c for c in self._late if not c.link and c not in self._absences]
+        needed = self._needed.union(*(c.names for c in late))
+        found = list[Source]()
+        for source in self._negated if not self._rows else ():
+            names = self._looked_up(source)
+            core = [self.tree.sources[node] for node in self.tree.around(names)]
+            rows = sum(self._trees[one.predicate].count for one in (source, *core))
+            if len(core) > 1 and rows <= RECORDS_MAX and self._listing(needed | names) > self._listing(needed):
+                found.append(source)
+        return found
+
+    def _listing(self, needed: frozenset[str]) -> int:
+        """Return how many relations have several rows for a key that are listed, if these variables are needed."""
+        return self.tree.expanding(needed, self.root)
+
+    def _net(self) -> list[Part]:
+        """Return the bindings as those without the `counted` atoms, minus those that these exclude; none if none is.
+
+            q[] = n <- agg<<n = count()>> e(a, b), e(b, c), !e(a, c).        paths, minus those of triangles
+
+        None also if there are so many without these atoms that a word cannot count them.
+        """
+        if not self.counted:
+            return []
+        names = sorted(self._needed)
+        join = self._with(self.counted)
+        try:
+            parts = [_gathered(join._stream(self.root, -1, self._needed), names, False)[0]]
+            for place, atom in enumerate(self.counted):  # one that holds, where those before it do not
+                rows, _ = _gathered(self._with(self.counted[place:])._matched(atom), names, False)
+                parts.append(np.concatenate([rows[:-1], -rows[-1:]]))
+            rows = concatenated(parts)
+            _refuse_overflow(np.abs(rows[-1]), rows.shape[1])
+        except RangeError:
+            return []
+        self.met[:-1] = join.met[:-1]
+        rows = summed(rows, len(names), sorting=True)
+        rows = rows.compress(rows[-1] != 0, axis=1)
+        return [(Batch(rows.shape[1], dict(zip(names, rows, strict=False)), {}), rows[-1])]
+
+    def _with(self, left_out: Sequence[Source]) -> "ColumnJoin":
+        """Return the join without some negated atoms."""
+        other = copy(self)
+        for name in ("_conditions", "_absences", "_late"):  # cached
+            vars(other).pop(name, None)
+        other._negated, other.met = [s for s in self._negated if s not in left_out], [0] * len(self.met)
+        return other
+
+    def _matched(self, atom: Source) -> Iterator[Part]:
+        """Yield the bindings for which an atom has a row: a cyclic join of relations, with all that hangs on these."""
+        names = self._looked_up(atom)
+        core = self.tree.around(names)
+        self.tree = self.tree.without(core)
+        inner = frozenset(name for one in core for name in self.tree.sources[one].places)
+        sides = [names, *(frozenset(self.tree.sources[node].places) for node in core)]
+        inner = frozenset(name for name in inner if sum(name in side for side in sides) > 1)
+        below = [self.tree.below(node, -1) for node in core]
+        spanning = [c for c in self._conditions if not any(c.names <= one for one in below)]
+        needed = self._needed.union(*(c.names for c in spanning))
+        corners = [Corner(self, node, inner, needed) for node in core]
+        looked_up = [corner for corner in corners if corner.adds]
+        listed = inner & needed.union(*(corner.sought for corner in looked_up))
+        tables = [(corner.sought, corner.keys) for corner in corners]
+        for batch, times in _cyclic([*tables, ([*names], self._rows_of(atom, [*names]))], listed):
+            early = [c for c in spanning if c.names <= batch.columns.keys()]
+            parts: Iterable[Part] = [_passing(early, batch, times)]
+            for place, corner in enumerate(looked_up):
+                parts = corner.joined(parts, needed.union(*(other.sought for other in looked_up[place + 1 :])))
+            for found, weights in parts:
+                yield _passing([c for c in spanning if c not in early], found, weights)
+
+
+def _gathered(parts: Iterable[Part], names: Sequence[str], tells_apart: bool) -> tuple[np.ndarray, bool]:
+    """Return bindings by some variables, and whether a last column says how many each represents.
+
+    They are summed on the way, but not in the end.
+    """
+    memory, gathered, weighed, summed_up = MemoryUse(step="joining by columns").begin(), list[np.ndarray](), False, 0
+    for batch, times in parts:
+        weighed = times is not None or not tells_apart
+        gathered.append(_table(batch, names, _weights(batch, times) if weighed else None))
+        count = sum(part.shape[1] for part in gathered)
+        if weighed and count > 2 * summed_up + SLICE:
+            gathered = [summed(concatenated(gathered), len(names), sorting=True)]
+            summed_up = count = gathered[0].shape[1]
+        memory.hold(count, sum(part.nbytes for part in gathered))
+    return concatenated(gathered), weighed
+
+
+def _cyclic(tables: Sequence[tuple[Sequence[str], np.ndarray]], listed: frozenset[str]) -> Iterator[Part]:
+    """Yield the bindings of relations, given as variables and rows int64[C, n], with columns for those `listed`."""
+    left, order = {name for names, _ in tables for name in names}, list[str]()
+    while left:  # a variable of most atoms that have one which is bound, of these one of most atoms
+        near = [{*names} for names, _ in tables if not order or {*names} & {*order}]
+        order.append(max(sorted(left), key=lambda name: (sum(name in names for names in near), name in listed)))
+        left.remove(order[-1])
+    tries, rows = list[Trie](), list[np.ndarray]()
+    for names, table in tables:
+        places = sorted(range(len(names)), key=lambda place: order.index(names[place]))
+        tries.append(Trie(Index("", (*places,)), (*(order.index(names[place]) for place in places),), False, ""))
+        rows.append(distinct(table[places]))
+    if not all(table.shape[1] for table in rows):
+        yield Batch(0, dict.fromkeys(listed, np.empty(0, np.int64)), {}), None
+        return
+    shape = Plan((*order,), (*tries,), (), (), (), ()).shape
+    levels = frozenset(map(order.index, listed))
+    join = FlatJoin(Layout(flat_of(shape, rows), shape, listed=levels))
+    found = [out for out, _ in join.batches()]
+    for out, times in zip(found, join.times or repeat(None), strict=False):
+        yield Batch(out.shape[1], {name: out[order.index(name)] for name in listed}, {}), times
 
 
 class Child:
@@ -432,7 +317,9 @@ class Child:
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
         self.sought, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
-        rows, times = join.table(node, parent, [*self.sought, *self._kept])
+        self._hold(*join.table(node, parent, [*self.sought, *self._kept]))
+
+    def _hold(self, rows: np.ndarray, times: np.ndarray | None) -> None:
         self.lookup = Lookup(rows[: len(self.sought)])
         self._columns = rows[len(self.sought) :].take(self.lookup.order, axis=1)
         self._times = None if times is None else times[self.lookup.order]
@@ -467,6 +354,17 @@ class Child:
         return Batch(len(which), columns, {}), times
 
 
+class Corner(Child):
+    """The table of a relation of a cycle, with what hangs on it, which bindings look up by variables of the cycle."""
+
+    def __init__(self, join: ColumnJoin, node: int, inner: frozenset[str], needed: frozenset[str]) -> None:
+        self.sought = [name for name in join.tree.sources[node].places if name in inner]
+        self._kept = sorted((join.tree.below(node, -1) & needed) - inner)
+        rows, times = join.table(node, -1, [*self.sought, *self._kept])
+        self.keys, self.adds = rows[: len(self.sought)], bool(self._kept) or times is not None
+        self._hold(rows, times)
+
+
 class Within(Child):
     """The table of a subtree that rows of the relation above look up by a key, which may be empty, and by links."""
 
@@ -479,7 +377,7 @@ class Within(Child):
         links = [link for c in linked if c.link and (link := c.link.among(here - other, other - here))]
         self._conditions, self._key = linked, join.tree.shared(node, parent)
         self._shown = join.tree.kept(node, parent, needed)
-        self._counted, self._ends = not self._shown, [link.other for link in links]
+        self.counted, self._ends = not self._shown, [link.other for link in links]
         inner = [*dict.fromkeys(link.name for link in links)]
         self.sought = [*dict.fromkeys([*self._key, *self._ends])]
         self._kept = [*inner, *(name for name in self._shown if name not in inner)]
@@ -488,20 +386,20 @@ class Within(Child):
             raise RangeError(TOO_MANY)
         self._columns = rows[len(self._key) :]
         sides = [Side(inner.index(link.name), link.kind, link.constant) for link in links]
-        self._slices = Slices(rows[: len(self._key)], self._columns[: len(inner)], sides, self._times, self._counted)
+        self._slices = Slices(rows[: len(self._key)], self._columns[: len(inner)], sides, self._times, self.counted)
 
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
         """Yield bindings of the relation above with those of this subtree that are linked to them."""
         for batch, times in parts:
-            if self._counted and times is None:
+            if self.counted and times is None:
                 times = np.ones(batch.n, np.int64)
             total, none = np.zeros(batch.n, np.int64), np.empty(0, np.int64)
             for found in self._found(batch):
-                if self._counted and self._slices.exact:
+                if self.counted and self._slices.exact:
                     total[found.which] += found.weights
                 else:
                     yield from self._listed(batch, times, found, after)
-            if times is None or not self._counted:
+            if times is None or not self.counted:
                 yield self._taken(batch, times, none, none, after)
                 continue
             _refuse_overflow(total, int(times.max(initial=0)))

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Compare, Const, Term, Var
+from ivm.lang.ir import Compare, Const, Term, Var, variables
+from ivm.lang.nulls import tests_null
 
 AMONG = "$among"  # in the names of helpers with the constants of a membership
 SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
@@ -161,6 +162,12 @@ class Plan:
         """The filters without arithmetic, of what a binding holds: these cannot fail, so they may be applied early."""
         known = {*self.columns}
         return tuple(f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
+
+    @cached_property
+    def null_words(self) -> frozenset[str]:
+        """The variables of which a batch may hold the word of null: also those whose null a filter excludes."""
+        tests = (one for one in compared(self.filters) if tests_null(one))
+        return self.nulls.union(v.name for v in variables(*tests))
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:

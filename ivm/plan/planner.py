@@ -8,10 +8,10 @@ from typing import NamedTuple
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
-from ivm.plan.columns import is_linked, is_supported, lists_pairs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import JoinOrders
+from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
 from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from pagestore.host import KEYS_MAX

@@ -43,7 +43,9 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
     alike: dict[object, list[int]] = {}
     for number, one in enumerate(wanted):
         alike.setdefault((one.plan.tries[0].text, one.plan.sure), []).append(number)
-    groups = [(same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.nulls)) for same in alike.values()]
+    groups = [
+        (same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.null_words)) for same in alike.values()
+    ]
     blocks = read_batches(pages, tree, lo, hi, tuple(columns))
     for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
         found = [Batch(0, {}, {})] * len(wanted)

@@ -1,9 +1,12 @@
 """Errors of SQL: a sentence with the line and the column of the statement."""
 
 from difflib import get_close_matches
+from re import fullmatch
 from typing import Any
 
 from ivm.errors import IvmError, Where
+
+WORD = r"\w+(\.\w+)*"  # what needs no quotes as a name
 
 
 class SqlError(IvmError, ValueError):
@@ -44,9 +47,9 @@ def place_of(node: Any) -> tuple[int, int] | None:
 
 
 def nearest(name: str, known: Any) -> str:
-    """Return `: did you mean x?`, or a list of what exists."""
-    names = list(dict.fromkeys(known))
-    lower = {one.lower(): one for one in names}
+    """Return `: did you mean x?`, or a list of what exists; names that are not words are in quotes."""
+    lower = {one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)}
+    names = list(lower.values())
     if found := get_close_matches(name.lower(), list(lower), 1, 0.6):
         return f": did you mean {lower[found[0]]}?"
     return f"; there is {', '.join(names[:12])}" if names else ""

@@ -10,12 +10,14 @@ _INFIX: dict[type[exp.Expr], str] = {
     exp.Like: "~~", exp.ILike: "~~*",
 }  # fmt: skip
 _QUOTED = {"substring", "trim", "nullif", "left", "right", "mode", "if", "year", "month", "day", "hour", "minute",
-           "second", "replace", "position", "overlay", "row", "values", "char"}  # fmt: skip
+           "second", "replace", "position", "overlay", "row", "values", "char", "first", "last"}  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
     exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or",
     exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
-    exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile", exp.PercentileCont: "quantile_cont",
+    exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile", exp.BitwiseAndAgg: "bit_and",
+    exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list", exp.ApproxDistinct:
+    "approx_count_distinct", exp.Split: "string_split",
 }  # fmt: skip
 
 
@@ -46,12 +48,8 @@ def text(node: exp.Expr) -> str:
             return text(node.this)
         case exp.Column():
             return ".".join(_identifier(part.name) for part in node.parts)
-        case exp.Literal():
-            return "'" + node.this.replace("'", "''") + "'" if node.is_string else str(node.this)
-        case exp.Null():
-            return "NULL"
-        case exp.Boolean():
-            return "true" if node.this else "false"
+        case exp.Literal() | exp.Null() | exp.Boolean():
+            return _constant(node)
         case exp.Neg():
             return f"(-({text(node.this)}))" if not isinstance(node.this, exp.Literal) else f"-{text(node.this)}"
         case exp.Not():
@@ -72,8 +70,12 @@ def text(node: exp.Expr) -> str:
             return _window(node)
         case exp.Subquery():
             return f"({node.this.sql(dialect='duckdb')})"
-        case exp.Count() if isinstance(node.this, exp.Star):
+        case exp.Count() if isinstance(node.this, exp.Star) or node.this is None:
             return "count_star()"
+        case exp.WithinGroup():
+            return _within_group(node)
+        case exp.DateDiff():
+            return _difference(node)
         case exp.Distinct():
             return f"DISTINCT {', '.join(map(text, node.expressions))}"
         case exp.Coalesce():
@@ -90,6 +92,12 @@ def text(node: exp.Expr) -> str:
         case exp.Func():
             return _function(node)
     return node.sql(dialect="duckdb")
+
+
+def _constant(node: exp.Expr) -> str:
+    if isinstance(node, exp.Literal):
+        return "'" + node.this.replace("'", "''") + "'" if node.is_string else str(node.this)
+    return "NULL" if isinstance(node, exp.Null) else "true" if node.this else "false"
 
 
 def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -139,17 +147,38 @@ def _case(node: exp.Case) -> str:
 
 
 def _function(node: exp.Func) -> str:
-    name = _FUNCTIONS.get(type(node)) or node.meta.get("name") or node.sql_name()
-    args: list[exp.Expr] = []
+    """Return the text of a function by the name that it was written with; its ORDER BY comes after its arguments."""
+    name = node.meta.get("name") or _FUNCTIONS.get(type(node)) or node.sql_name()
+    args, order = list[exp.Expr](), ""
     for key in node.arg_types:
         value = node.args.get(key)
         if isinstance(value, list):
             args += value
+        elif isinstance(value, exp.Order):
+            args.append(value.this)
+            order = f" ORDER BY {', '.join(map(_ordered, value.expressions))}"
         elif isinstance(value, exp.Expr):
             args.append(value)
     shown = str(name).lower()
     shown = f'"{shown}"' if shown in _QUOTED else shown
-    return f"{shown}({', '.join(map(text, args))})"
+    return f"{shown}({', '.join(map(text, args))}{order})"
+
+
+def _difference(node: exp.DateDiff) -> str:
+    unit = node.args.get("unit")
+    parts = [f"'{unit.name.lower()}'" if unit is not None else "'day'", text(node.expression), text(node.this)]
+    return f"{str(node.meta.get('name', 'date_diff')).lower()}({', '.join(parts)})"
+
+
+def _ordered(node: exp.Expr) -> str:
+    return text(node.this) + " DESC" * bool(node.args.get("desc"))
+
+
+def _within_group(node: exp.WithinGroup) -> str:
+    """percentile_cont(0.5) WITHIN GROUP (ORDER BY x), as a quantile with an order."""
+    name = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}.get(node.this.key)
+    shown = name or str(node.this.meta.get("name", node.this.key)).lower()
+    return f"{shown}({text(node.this.this)} ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
 
 
 def _window(node: exp.Window) -> str:
@@ -157,8 +186,16 @@ def _window(node: exp.Window) -> str:
     if by := node.args.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
     if order := node.args.get("order"):
-        keys = [text(one.this) + " DESC" * bool(one.args.get("desc")) for one in order.expressions]
-        parts.append(f"ORDER BY {', '.join(keys)}")
+        parts.append(f"ORDER BY {', '.join(map(_ordered, order.expressions))}")
     if spec := node.args.get("spec"):
-        parts.append(spec.sql(dialect="duckdb"))
-    return f"{text(node.this)} OVER ({' '.join(parts)})"
+        bounds = [_bound(spec.args.get(key), spec.args.get(f"{key}_side")) for key in ("start", "end")]
+        parts.append(f"{str(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {' AND '.join(bounds)}")
+    shown = text(node.this).replace("count_star()", "count()")
+    name, bracket, rest = shown.partition("(")
+    return f"{name.strip(chr(34))}{bracket}{rest} OVER ({' '.join(parts)})"
+
+
+def _bound(bound: object, side: object) -> str:
+    if bound is None or str(bound).upper() == "CURRENT ROW":
+        return "CURRENT ROW"
+    return f"{text(bound) if isinstance(bound, exp.Expr) else str(bound).upper()} {str(side).upper()}"

@@ -46,7 +46,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [_read(one, dialect) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+        found = [_read(one, dialect, text) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
         raise _syntax(error, text) from None
     if not found:
@@ -54,14 +54,18 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
 
 
-def _read(node: exp.Expr, dialect: str) -> exp.Expr:
+def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
 
     `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
+    Functions keep the names by which the text has them, for columns that are named by their expressions.
     """
-    for one in [*node.find_all(exp.Div)]:
-        if one.args.get("typed"):
-            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
+    for one in [*node.find_all(exp.Div, exp.Func)]:
+        if isinstance(one, exp.Div):
+            if one.args.get("typed"):
+                one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
+        elif "start" in one.meta:
+            one.meta["name"] = text[one.meta["start"] : one.meta["end"] + 1]
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node

@@ -121,7 +121,7 @@ class Head:
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, actions, batch, times) for head, columns in copies]
         else:
-            evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
+            evaluator = Evaluator(self._rule.types, encode, self._plan.null_words)
             which, batch, codes = self._computed(steps, batch, evaluator)
             actions, times = actions[which], times if times is None else times[which]
             failed = [] if codes is None else [self._failed(_weights(actions, times), batch, codes, evaluator)]
@@ -147,7 +147,7 @@ class Head:
         (head,) = self._rule.heads
         if self._copies[0] and not self._steps:
             return np.arange(rows.shape[1]), rows[self._copies[0]]
-        evaluator = Evaluator(self._rule.types, encode, self._plan.nulls)
+        evaluator = Evaluator(self._rule.types, encode, self._plan.null_words)
         batch = Batch(rows.shape[1], dict(zip(self._plan.columns, rows, strict=True)), {})
         which, batch, codes = self._computed(self._steps, batch, evaluator)
         if codes is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ivm.engine.relations import Relations
 from ivm.errors import EditError, UnknownViewError
 from ivm.lang.declarations import unknown
 from ivm.lang.infer import typed_atom
-from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read
+from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
 from ivm.why.changes import Causes, Edit, Side
@@ -171,35 +171,53 @@ class Asker:
         missing = Missing(self.derivations)
         insertions = [] if self.derivations.is_base(goal.predicate) else missing.explain(goal)
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
+        failures = missing.failures
+        if self._is_of_sql(goal.predicate):  # whose helper views nobody wrote, and nobody knows
+            named = [(one, [atom.predicate for atom in atoms(one.fails)]) for one in failures]
+            failures = [one for one, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {
             "fact": self._text_of(goal),
             "version": self.version,
             "holds": False,
             "instead": [self.text(fact) for fact in others],
-            "failures": _distinct(map(self._failure, missing.failures)),
+            "failures": _distinct(map(self._failure, failures)),
             "insertions": [sorted(f"+{self._text_of(atom)}" for atom in one) for one in insertions],
             "complete": missing.complete,
         }
         return Why(data["fact"], self.version, False, 0, False, data)
 
     def _others(self, goal: Atom, predicate: Predicate) -> list[Fact]:
-        """Return the row of a function's key that has another value."""
+        """Return the row of a function's key that has another value, or the rows of SQL that begin like the goal."""
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         given = {place: term.value for place, term in enumerate(goal.terms[:keys]) if isinstance(term, Const)}
-        is_function = predicate.value is not None or predicate.key_count is not None
-        if not is_function or len(given) < keys:
+        if len(given) < keys:
             return []
-        return [Fact(goal.predicate, row) for _, row in self.derivations.rows(goal.predicate, [given])[:SHOWN]]
+        is_function = predicate.value is not None or predicate.key_count is not None
+        begins = [{place: given[place] for place in range(count)} for count in range(keys - 1, 0, -1)]
+        for some in [given] if is_function else begins if self._is_of_sql(predicate.name) else []:
+            if found := self.derivations.rows(predicate.name, [some])[:SHOWN]:
+                return [Fact(predicate.name, row) for _, row in found]
+        return []
+
+    def _is_of_sql(self, name: str) -> bool:
+        """Return whether a statement of SQL keeps a view."""
+        return any(block.name == name and statement_of(block.text) for block in self.installed.blocks)
 
     def _text_of(self, atom: Atom) -> str:
         return written_atom(atom, self.derivations.program.predicates[atom.predicate])
 
     def _failure(self, one: Failure) -> dict[str, Any]:
         literals = [with_values(literal, one.values, one.rule.types) for literal in one.fails]
-        fails = [self._text_of(one) if isinstance(one, Atom) else str(one) for one in literals]
+        fails = [self._text_of(_unnamed(one)) if isinstance(one, Atom) else str(one) for one in literals]
         named = {name: value for name, value in one.values.items() if not name.startswith("_")}
         where = {name: str(Const(value, as_read(one.rule.types[name]))) for name, value in named.items()}
         return {"rule": self.statement(Step(one.rule, ())), "fails": _distinct(fails), "where": where}
+
+
+def _unnamed(atom: Atom) -> Atom:
+    """Write `_` for the variables that no author named."""
+    terms = [Var("_") if isinstance(term, Var) and term.name.startswith("_") else term for term in atom.terms]
+    return replace(atom, args=(*terms[: len(atom.args)],), value=None if atom.value is None else terms[-1])
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:

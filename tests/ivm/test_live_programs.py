@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm.engine import fill
 from ivm.engine.compile import compile
-from ivm.errors import FunctionConflictError, RuleError
+from ivm.errors import FunctionConflictError, RuleError, UninstallError
 from tests.support.mirror import Mirror
 from tests.support.strategies import DECLARATIONS, FULL, Clause, edits
 
@@ -110,6 +110,21 @@ def test_facts_come_and_go_without_their_readers(evaluated):
         assert sorted(told[0].to_pylist(), key=str) == [
             {"x": 1, "z": 3, "_change_type": "delete"}, {"x": 2, "z": 5, "_change_type": "insert"},
         ]  # fmt: skip
+        assert workspace.check() == []
+
+
+def test_a_relation_may_lose_its_rules_while_another_block_reads_it():
+    declared = "p(x) -> int(x). "
+    with ivm.open(":memory:") as workspace:
+        workspace.install(declared + "p(1). +p(2).", "below")
+        workspace.install("q(x) <- p(x).", "above")
+        workspace.replace("below", declared)
+        assert [*workspace["q"]] == [*workspace["p"]] == [(2,)]
+        workspace.replace("below", declared + "p(3).")
+        workspace.exec("+p(4).")
+        assert [*workspace["q"]] == [*workspace["p"]] == [(2,), (3,), (4,)]
+        with pytest.raises(UninstallError, match="p is read by q"):
+            workspace.replace("below", "r(1).")
         assert workspace.check() == []
 
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from math import inf
 from pathlib import Path
@@ -23,15 +24,36 @@ import ivm
 from ivm.engine import engine, installed
 from ivm.engine.compile import compile, query
 from ivm.engine.recursion import fixpoint, in_memory
-from ivm.errors import ConstructError, FunctionConflictError, LimitError, RangeError, RuleError, RuleWarning
-from ivm.lang.ir import ROPE
+from ivm.errors import (
+    WHOLE,
+    ConstraintError,
+    ConstructError,
+    FunctionConflictError,
+    LimitError,
+    RangeError,
+    RuleError,
+    RuleWarning,
+)
+from ivm.lang.ir import ROPE, Const
+from ivm.lang.ir import Edit as Stated
+from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
 from ivm.maintenance import probe
 from tests.support import naive
 from tests.support.mirror import Edit
-from tests.support.programs.compositions import PAIRS, ROUNDS_MAX, WAYS, Case, case_of, shuffled, smaller
+from tests.support.programs.compositions import (
+    PAIRS,
+    ROUNDS_MAX,
+    WAYS,
+    Case,
+    Step,
+    case_of,
+    shuffled,
+    smaller,
+)
+from tests.support.programs.statements import Replaced, Ruled
 
-REFUSALS = FunctionConflictError, RangeError, LimitError
+REFUSALS = FunctionConflictError, RangeError, LimitError, ConstraintError
 ANEW, NEVER = 2, 1 << 30
 SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
 FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
@@ -87,6 +109,8 @@ class Play:
         self.ws = ivm.open(path, sync="off")
         self.ws.install(text, "stored")
         self.told: dict[str, Counter] = {}
+        self.ends: dict[str, Callable[[], None]] = {}  # of subscriptions
+        self.texts: dict[str, str] = {"stored": text}  # of blocks, in their order
 
     def all(self) -> None:
         """Install, edit and compare; open again on the way."""
@@ -97,12 +121,12 @@ class Play:
             self.install(f"block{number}", views, self.case.options[number])
         if not self.case.loaded_first:
             self.change(load)
-        for number, edits in enumerate(changes):
+        for number, step in enumerate(changes):
             if self.case.lasting and number == 1:
                 self.ws.close()
                 self.ws = ivm.open(self.path, sync="off")
                 self.listen([*self.told])
-            self.change(edits)
+            self.take(step)
         found = self.ws.check()
         assert not found, found
         if self.case.lasting:
@@ -110,6 +134,15 @@ class Play:
             self.ws.repair()
             self.compare()
         self.ws.close()
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Ruled():
+                self.state_by_rule(step)
+            case Replaced():
+                self.replace(f"block{step.block}", "\n".join(step.views))
+            case _:
+                self.change(step)
 
     def install(self, name: str, views: list[str], options: dict) -> None:
         """Install a block, or see it refused; a block that reads what was refused is left out."""
@@ -132,16 +165,81 @@ class Play:
         except ConstructError as error:
             self.counts[f"not evaluated: {error.reason[:60]}"] += 1
             return
-        self.program, self.state = program, expected
+        self.program, self.state, self.texts[name] = program, expected, text
         if self.case.told:
             self.listen([view for view, one in part.predicates.items() if "$" not in view])
         self.compare()
 
+    def replace(self, name: str, text: str) -> None:
+        """Give a block another text; what other blocks cannot be compiled with is not tried."""
+        if name not in self.texts:
+            return
+        texts = {**self.texts, name: text}
+        try:
+            program = Program()
+            for source, one in texts.items():
+                program = program.including(compile(one, program, source=source))
+        except RuleError:
+            return
+        try:
+            expected = naive.evaluate(program, self.state)
+        except REFUSALS:
+            self.refused(lambda: self.ws.replace(name, text, rounds_max=ROUNDS_MAX))
+            self.compare()
+            return
+        gone = [view for view in self.told if program.predicates.get(view) != self.program.predicates[view]]
+        for view in gone:
+            self.ends.pop(view)()
+            del self.told[view]
+        try:
+            self.ws.replace(name, text, rounds_max=ROUNDS_MAX)
+        except ConstructError:
+            return
+        self.counts["replaced"] += 1
+        self.program, self.state, self.texts = program, expected, texts
+        self.listen([view for view in gone if view in program.predicates])
+        self.compare()
+
+    def state_by_rule(self, step: Ruled) -> None:
+        """Execute an edit with a body; the truth asks for its rows, and edits them one by one."""
+        try:
+            part = query(step.asked, self.program)
+        except RuleError:  # it reads what was refused
+            return
+        if step.name not in self.program.predicates:
+            return
+        state = {name: rows.copy() for name, rows in self.state.items()}
+        try:
+            rows = [*naive.rows_of(naive.evaluate(self.program.including(part), self.state)[part.answer])]
+            predicate = self.program.predicates[step.name]
+            once = naive.blank(predicate)
+            for row in rows if step.sign != "-" else ():  # two values for one key
+                naive.insert(predicate, once, row)
+            edits = [self.stated(step, [Const(*one) for one in zip(row, predicate.types, strict=True)]) for row in rows]
+            naive.edit(self.program, state, edits)
+            expected = naive.evaluate(self.program, state)
+        except REFUSALS:
+            self.refused(lambda: self.ws.exec(step.text))
+        else:
+            self.ws.exec(step.text)
+            self.state = expected
+            self.counts["edits with bodies"] += 1
+        self.compare()
+
+    def stated(self, step: Ruled, row: list[Const]) -> Stated:
+        if step.value is None:
+            return Stated(step.sign, step.name, tuple(row))
+        return Stated(step.sign, step.name, tuple(row[:-1]), row[-1])
+
+    def rows(self, name: str) -> Counter:
+        """The rows of a relation or a view as the truth has them, also those that follow."""
+        return Counter(naive.rows_of(self.state.get(name + WHOLE, self.state[name])))
+
     def listen(self, names: list[str]) -> None:
         """Keep the rows of views by what subscribers are told."""
         for name in names:
-            self.told[name] = Counter(naive.rows_of(self.state[name]))
-            self.ws.subscribe(name, lambda table, name=name: self.hear(name, table.to_pylist()))
+            self.told[name] = self.rows(name)
+            self.ends[name] = self.ws.subscribe(name, lambda table, name=name: self.hear(name, table.to_pylist()))
 
     def hear(self, name: str, changes: list[dict]) -> None:
         rows = self.told[name]
@@ -153,6 +251,7 @@ class Play:
     def change(self, edits: list[Edit]) -> None:
         """One transaction; where the truth refuses its result, so must the workspace, and nothing changes."""
         state = {name: rows.copy() for name, rows in self.state.items()}
+        edits = [edit for edit in edits if edit[0] in self.program.predicates]  # others are of blocks that were refused
         for name, row, inserted in edits:
             naive.put(self.program.predicates[name], state[name], row, inserted)
         try:
@@ -195,7 +294,7 @@ class Play:
         for name, predicate in self.program.predicates.items():
             if "$" in name:
                 continue
-            rows, truth = [*self.ws[name]], Counter(naive.rows_of(self.state[name]))
+            rows, truth = [*self.ws[name]], self.rows(name)
             if predicate.value == ROPE:
                 assert [(*key, str(self.ws.rope(name, *key))) for *key, _ in rows] == rows
             assert Counter(rows) == truth, differs(name, Counter(rows), truth)
@@ -211,7 +310,7 @@ class Play:
         except RuleError:  # it reads what was refused
             return
         try:
-            truth = naive.evaluate(self.program.including(part), self.state)
+            truth = naive.evaluate(self.program.including(part), self.state, refusing=False)
         except REFUSALS:
             self.refused(lambda: self.ws.query(text, rounds_max=ROUNDS_MAX))
             return

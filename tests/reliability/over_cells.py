@@ -42,7 +42,9 @@ def taken_by_cells(case: Case) -> Case:
         except RuleError:
             continue
         views.append(view)
-    return replace(case, blocks=[views], options=[{}])
+    batches = [step for step in case.transactions if isinstance(step, list)]
+    batches = [[edit for edit in edits if edit[0] in case.stored] for edits in batches]
+    return replace(case, blocks=[views], options=[{}], transactions=batches)
 
 
 def error_of(case: Case, cells: int) -> Exception | None:

@@ -16,7 +16,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import reduce
 from itertools import count, takewhile
-from re import fullmatch
+from re import fullmatch, search
 
 from ivm.errors import ConstraintError, FunctionConflictError, LimitError, RangeError
 from ivm.lang.ir import (
@@ -62,8 +62,11 @@ def blank(predicate: Predicate) -> set | dict:
     return set() if predicate.value is None else {}
 
 
-def evaluate(program: Program, state: State) -> State:
-    """The state with every view derived anew from the extensional predicates."""
+def evaluate(program: Program, state: State, refusing: bool = True) -> State:
+    """The state with every view derived anew from the extensional predicates; an error where a constraint is violated.
+
+    Without `refusing`, the view of what violates a constraint is one as others.
+    """
     full = {
         name: state.get(name, blank(predicate)) if predicate.extensional else blank(predicate)
         for name, predicate in program.predicates.items()
@@ -79,7 +82,7 @@ def evaluate(program: Program, state: State) -> State:
             before = now
             derive(program, rules, full, passing=True)
         derive(program, rules, full)
-    for rule in program.rules:
+    for rule in program.rules if refusing else ():
         (name, *_) = [head.predicate for head in rule.heads]
         if is_constraint(name) and full[name]:
             raise ConstraintError(rule.where, rule.text, (), [], len(full[name]))
@@ -310,7 +313,7 @@ def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
         except RangeError:
             return None
     if isinstance(term, Call):
-        return called(term, [total(arg, binding, leaf) for arg in term.args])
+        return leaf(called(term, [total(arg, binding) for arg in term.args]))
     found = term.value if isinstance(term, Const) else binding[term.name]
     if isinstance(found, RangeError):
         raise found
@@ -336,12 +339,16 @@ CALLED: dict[str, Callable] = {
     "string:split_part": lambda text, separator, n: dict(
         enumerate(text.split(separator) if separator else [text], start=1)
     ).get(n, ""),
-    "$count": lambda low, high, step: min(
-        len(steps(low, high, step)), numbers.LISTED_MAX + 1
-    ),
+    "$count": lambda low, high, step: len(steps(low, high, step)[: numbers.LISTED_MAX + 1]),
     "$nth": lambda low, _, step, block, unit, size: computed("+", low, (block + unit) * step),
     "$within": lambda value, low, high, step: is_step(value, low, high, step),
     "string:contains": lambda text, part: part in text,
+    "string:starts_with": str.startswith,
+    "string:regexp_full_match": lambda text, pattern: bool(fullmatch(pattern, text)),
+    "string:regexp_matches": lambda text, pattern: bool(search(pattern, text)),
+    "power": operator.pow,
+    "bit_xor": operator.xor,
+    "not": operator.not_,
 }  # fmt: skip
 
 

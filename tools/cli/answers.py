@@ -136,7 +136,8 @@ def table(
     """
     cells = [[plain(cell) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
-    right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
+    columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(head))]
+    right = [bool(column) and all(map(is_number, column)) for column in columns]
     if fits and sys.stdout.isatty() and sum(widths) + 2 * len(widths) - 2 > (room := get_terminal_size().columns):
         return _narrow(cells, right, room)
     lines = ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]

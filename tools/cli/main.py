@@ -7,6 +7,7 @@ its exit code is 128 plus the signal's number.
 """
 
 import argparse
+import gc
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -103,7 +105,21 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         return 128 + signal.SIGINT
     except _ToldToEnd:
         code = 1
+    except ImportError as error:  # numpy makes one of what interrupts its import
+        if not told and not _is_interrupted(error):
+            raise
+        code = 128 + signal.SIGINT
+    finally:
+        if arguments is None:
+            gc.freeze()  # the process ends, and looking for cycles then takes longer than many a command
     return 128 + told[0] if told and code else code  # also if undoing failed with an error
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether an error comes from Ctrl-C."""
+    return error is not None and (
+        isinstance(error, KeyboardInterrupt) or _is_interrupted(error.__cause__) or _is_interrupted(error.__context__)
+    )
 
 
 class _ToldToEnd(BaseException):
@@ -169,7 +185,13 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             chosen.arguments(command)
             command.epilog = epilog(program, name, command.epilog or "")
             command.set_defaults(program=program, tree=partial(_tree, program, commands))
-    options = parser.parse_args([words[0], *map(_as_text, words[1:])] if words[:1] == ["exec"] else words)
+    if words and not words[0].startswith("-") and words[0] not in commands:
+        from .answers import plain
+
+        meant = get_close_matches(words[0], commands, 1)
+        remedy = f"did you mean {meant[0]}?" if meant else f"`{program} --help` lists them"
+        parser.error(f"there is no command {plain(words[0])!r}: {remedy}")
+    options = _parsed(parser, choices.choices, words)
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
@@ -204,6 +226,17 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     except MemoryError as error:
         complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
         return getattr(module, "FAILED", 1)
+
+
+def _parsed(
+    parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], words: list[str]
+) -> argparse.Namespace:
+    """Parse the words of a command, whose options may stand anywhere; exit where they are wrong, or for --help."""
+    if words[:1] == ["exec"]:
+        words = [words[0], *map(_as_text, words[1:])]
+    if not words or words[0] not in commands:
+        return parser.parse_args(words)
+    return commands[words[0]].parse_intermixed_args(words[1:], argparse.Namespace(command=words[0]))
 
 
 def _tree(program: str, commands: Mapping[str, str]) -> dict[str, tuple[str, list[str]]]:

@@ -50,6 +50,7 @@ def open_dataset(
             continue
         if opened.untyped:
             dataset._opened[part.file] = opened
+        dataset.notes += [hint for hint in opened.hints if hint not in dataset.notes]
         agreed.take(part, dataset._columns_of(part, opened), opened.untyped)
     agreed.settle(wanted)
     _settle_fill(dataset)

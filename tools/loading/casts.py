@@ -329,7 +329,8 @@ def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     if types.is_timestamp(kind) and kind.tz is not None:
         return "write it with its offset, such as 2020-01-31T10:00:00+01:00"
     if types.is_temporal(kind) and value is not None:
-        return "write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of a second"
+        return ("write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of a second, or say "
+                "how it is written, as in --date-format %d.%m.%Y")  # fmt: skip
     return "mend the source, or load it into a column of another type"
 
 

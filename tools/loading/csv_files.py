@@ -28,7 +28,7 @@ from ..cli.answers import counted
 from .casts import DatasetError, Problems, Record, is_number, without
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
 from .text_stream import TextStream
-from .texts import typed
+from .texts import dated, option_for, typed, ungrouped
 
 HEAD = 1 << 20  # bytes in which the first row is looked for
 FEW = 100  # texts that are tried first
@@ -50,7 +50,8 @@ UNCLOSED = (
 class Dialect(NamedTuple):
     """How CSV files are written; what is None is detected.
 
-    `nulls` are the texts that mean null in every column; those of MISSING do in columns that are not texts.
+    `nulls` are the texts that mean null in every column; those of MISSING do in columns that are not texts. `dates`
+    are formats of dates and timestamps, as strptime takes them, in other formats, too.
     Without a `header`, columns are named by the relation, or column1, column2 and so on.
     """
 
@@ -60,6 +61,8 @@ class Dialect(NamedTuple):
     nulls: tuple[str, ...] = ()
     header: bool = True
     decimal: str = "."
+    thousands: str = ""
+    dates: tuple[str, ...] = ()
 
 
 def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
@@ -67,7 +70,8 @@ def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -
     one = _Csv(file, wanted, problems, dialect)
     kinds = one.inferred()
     schema = pa.schema([(name, kinds[name]) for name in one.names])
-    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, records=one.records)
+    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, records=one.records,
+                  hints=tuple(one.hints))  # fmt: skip
 
 
 class _Csv:
@@ -77,6 +81,7 @@ class _Csv:
         self.file, self.wanted, self.problems = file, wanted, problems
         self.source: TextStream | None = None
         self.foreign = False  # whether bytes were found that are not UTF-8
+        self.hints: list[str] = []  # options that would read texts as numbers or dates
         head = self._head(dialect.encoding)
         given = dialect.delimiter or ("\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None)
         self.dialect = dialect._replace(delimiter=given or _commonest(head, dialect.quote))
@@ -137,24 +142,28 @@ class _Csv:
         found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
         open_ = [name for name in self.names if name not in found]
         guesses = {name: [*GUESSES] for name in open_}
-        values = set[str]()  # the columns that have any value
+        values: dict[str, list[str]] = {}  # the first texts of the columns that have any value
         blocks = self._blocks(open_, Problems()) if open_ else iter(())
         for block in blocks if self.wanted.thorough else islice(blocks, 1):
             for name in open_:
                 texts = self._without_nulls(block.column(name), pa.null())
                 if texts.null_count < len(texts):
-                    values.add(name)
+                    values.setdefault(name, _first_of(texts))
                     guesses[name] = [kind for kind in guesses[name] if self._takes(texts, kind)]
         unknown = pa.string() if self.foreign else pa.null()  # a problem already, more than having no values
         for name in open_:
             found[name] = unknown if name not in values else next(iter(guesses[name]), pa.string())
+            if found[name] == pa.string() and (option := option_for(values.get(name, ()))):
+                shown = values[name][0]
+                self.hints.append(f"column {name} is kept as text: {option} reads values such as {shown!r}")
         return found
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
         """Return whether texts lose nothing as values of a type."""
         try:
             for some in texts[:FEW], texts:  # since Arrow is slow to reject many texts
-                typed(self._pointed(some.cast(pa.string()), kind), kind, supposed=True)
+                read = dated(some.cast(pa.string()), kind, self.dialect.dates)
+                typed(self._pointed(self._ungrouped(read, kind), kind), kind, supposed=True)
         except pa.ArrowInvalid:
             return False
         return True
@@ -169,7 +178,7 @@ class _Csv:
                 texts = {}
                 for name in columns:
                     array = self._decoded(name, batch.column(name), row)
-                    array = self._without_nulls(array, kinds[name])
+                    array = self._ungrouped(self._without_nulls(array, kinds[name]), kinds[name])
                     try:
                         texts[name] = self._pointed(array, kinds[name])
                     except pa.ArrowInvalid:
@@ -187,6 +196,12 @@ class _Csv:
             rows = [row + place for place in foreign]
             self.problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, rows, path=(name,))
             return without(values, foreign).cast(pa.string())
+
+    def _ungrouped(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Remove the mark of thousands from numbers."""
+        if not self.dialect.thousands or not is_number(kind):
+            return texts
+        return ungrouped(texts, self.dialect.thousands, self.dialect.decimal)
 
     def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with a point."""
@@ -364,6 +379,11 @@ def _long_fields() -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
+
+
+def _first_of(values: pa.Array) -> list[str]:
+    """Return the first texts of a column of bytes that are neither null nor empty."""
+    return [str(value, errors="replace") for value in values[:FEW].to_pylist() if value]
 
 
 def _lines(source: TextStream) -> Iterator[str]:

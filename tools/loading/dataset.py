@@ -23,11 +23,12 @@ import pyarrow.compute as pc
 from pagestore.host import Type
 
 from ..cli.answers import counted
-from .casts import REFUSALS, Aside, DatasetError, Problems, cast_or_report, cast_to, rows_beyond, said
+from .casts import REFUSALS, Aside, DatasetError, Problems, cast_or_report, cast_to, is_string, rows_beyond, said
 from .csv_files import Dialect
 from .files import CSV, Part
 from .formats import open_part
 from .opened import Contradicted, Opened, Wanted, is_nested, value_at
+from .texts import dated
 
 KEEP, REFUSE, DROP = NULLS = "keep", "refuse", "drop"  # how nulls are treated
 NO_NAN = "NaN has no place in an order; filter it out"
@@ -192,6 +193,8 @@ class Dataset:
             return pa.nulls(len(array), kind) if pa.types.is_null(array.type) else array
         if self.reading.utc and kind == pa.timestamp("us") and untyped:
             array = _in_utc(array)
+        if is_string(array.type):
+            array = dated(array, kind, self.reading.dialect.dates)
         problems = Problems() if supposed and not self.reading.thorough else self.problems
         cast = cast_or_report(
             array, kind, str(where), where.first_row, problems, untyped or name in self.reading.casts, supposed,

@@ -40,7 +40,7 @@ class Opened(NamedTuple):
 
     If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`, if a footer has
     this, returns which columns, by their paths in structs, may have nulls. `records()`, if the file has lines, yields
-    its rows as they are written.
+    its rows as they are written. `hints` are notes for the user on how it could be read better.
     """
 
     schema: pa.Schema
@@ -49,6 +49,7 @@ class Opened(NamedTuple):
     untyped: bool = False
     lacks: Callable[[Sequence[Place]], set[Place]] | None = None
     records: Callable[[], Iterator[Record]] | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def line_of(self) -> Callable[[int], int] | None:

@@ -13,6 +13,7 @@ A guessed type (`supposed`) takes a text only if it loses nothing as a value of 
 """
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -23,6 +24,9 @@ import pyarrow.compute as pc
 SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
+DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)")
+COMMA = re.compile(r"[-+]?(?:\d+|\d{1,3}([.' ])\d{3}(?:\1\d{3})*),\d+")
+POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(\.\d+)?")
 IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # leading zeros and signs that a number would lose
 FLOAT_DIGITS = 17  # that a float may need
 PLACES_MAX = 400  # after the point, in a printed float
@@ -69,6 +73,62 @@ def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_timestamp(kind) or kind.tz is None:
             raise
         return pa.array([None if text is None else _moment(text) for text in texts.to_pylist()], kind)
+
+
+def dated(texts: pa.Array, kind: pa.DataType, formats: Sequence[str]) -> pa.Array:
+    """Write the dates and timestamps that are in one of `formats`, those of strptime, as ISO does; leave the others.
+
+    >>> dated(pa.array(["31.1.2020", "2020-01-31", None]), pa.date32(), ["%d.%m.%Y"]).to_pylist()
+    ['2020-01-31 00:00:00', '2020-01-31', None]
+    """
+    if not formats or not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return texts
+    distinct = texts.cast(pa.string()).dictionary_encode()
+    written = [_as_iso(text, formats) for text in distinct.dictionary.to_pylist()]
+    return pa.array(written, pa.string()).take(distinct.indices)
+
+
+def _as_iso(text: str, formats: Sequence[str]) -> str:
+    for one in formats:
+        try:
+            return datetime.strptime(text.strip(), one).isoformat(" ")
+        except ValueError:
+            pass
+    return text
+
+
+def ungrouped(texts: pa.Array, mark: str, decimal: str) -> pa.Array:
+    """Remove the mark between groups of three digits from the texts that are numbers with it.
+
+    >>> ungrouped(pa.array(["1.250,00", "1.25", None]), ".", ",").to_pylist()
+    ['1250,00', '1.25', None]
+    """
+    group, point = re.escape(mark), re.escape(decimal)
+    grouped = pc.match_substring_regex(texts, rf"^\s*[-+]?\d{{1,3}}({group}\d{{3}})+({point}\d*)?\s*$")
+    return pc.if_else(grouped, pc.replace_substring(texts, mark, ""), texts)
+
+
+def option_for(texts: Sequence[str]) -> str:
+    """Return the options of `pagestore load` that read texts as dates or numbers; empty if these are neither.
+
+    >>> option_for(["31.1.2020", "1.2.2020"]), option_for(["1.250,00", "3,5", "7"]), option_for(["ada"])
+    ('--date-format %d.%m.%Y', '--decimal , --thousands .', '')
+    """
+    days = [DAY.fullmatch(text.strip()) for text in texts]
+    numbers = [text.strip() for text in texts if not text.strip().isdecimal()]
+    if days and all(days):
+        first, mark, second, year = zip(*(day.groups() for day in days if day), strict=True)
+        y = "%Y" if len(year[0]) == 4 else "%y"
+        ways = [f"%d{mark[0]}%m{mark[0]}{y}", f"%m{mark[0]}%d{mark[0]}{y}"]
+        by_day = (
+            max(map(int, second)) <= 12,
+            max(map(int, first)) <= 12 and (mark[0] != "." or max(map(int, second)) > 12),
+        )
+        return " or ".join(f"--date-format {way}" for way, fits in zip(ways, by_day, strict=True) if fits)
+    if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
+        marks = {found[1] for found in commas if found and found[1]}
+        return "--decimal ," + "".join(f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks))
+    return "--thousands ," if numbers and all(POINT.fullmatch(text) or number_of(text) for text in numbers) else ""
 
 
 def to_dates(moments: pa.Array) -> pa.Array:

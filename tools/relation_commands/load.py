@@ -5,9 +5,11 @@ Without a mode the relation is made. Views that read it follow in the same commi
 
 import argparse
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import pagestore
@@ -116,8 +118,8 @@ def _value_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _file_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how the files are written", "All but the first are for CSV, where the files do "
-                                      "not show it.")  # fmt: skip
+    group = parser.add_argument_group("how the files are written", "All but the first and the last are for CSV, where "
+                                      "the files do not show it.")  # fmt: skip
     group.add_argument("--format", choices=FORMATS, help="the format, if the names do not say it")
     group.add_argument("--delimiter", type=letter, metavar="X", help="what separates columns, such as ';' or tab")
     group.add_argument("--quote", type=quote, default='"', metavar="X", help="what encloses a text with delimiters or "
@@ -129,7 +131,13 @@ def _file_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--empty-is-null", action="store_true", help="an empty text means null")
     group.add_argument("--no-header", action="store_true", help="the first line has values: the columns are those of "
                        "the relation, in order, or column1, column2 ...")  # fmt: skip
-    group.add_argument("--decimal", choices=[".", ","], default=".", help="the decimal mark: , for numbers like 1,5")
+    group.add_argument("--decimal", choices=[".", ","], default=".", metavar="MARK", help="the decimal mark: , for "
+                       "numbers like 1,5")  # fmt: skip
+    group.add_argument("--thousands", type=quote, default="", metavar="MARK", help="what separates groups of three "
+                       "digits, such as , in 1,250.00")  # fmt: skip
+    group.add_argument("--date-format", type=date_format, action="append", default=[], metavar="FORMAT", help="how "
+                       "dates or times are written, such as %%d.%%m.%%Y or '%%m/%%d/%%Y %%H:%%M'; may be given several "
+                       "times; also for texts of other files with --cast")  # fmt: skip
 
 
 def names(text: str) -> list[str]:
@@ -166,6 +174,18 @@ def encoding(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not an encoding: such are utf-8, utf-16, latin-1, cp1252"
         ) from None
+    return text
+
+
+def date_format(text: str) -> str:
+    """Check that a format of strptime has a day, a month and a year.  Raises argparse.ArgumentTypeError."""
+    day = datetime(2026, 12, 31)
+    try:
+        is_read = datetime.strptime(day.strftime(text), text) == day
+    except (ValueError, re.error):
+        is_read = False
+    if not is_read:
+        raise argparse.ArgumentTypeError(f"{text!r} does not give a day: %d, %m or %b, and %Y or %y do, as in %d.%m.%Y")
     return text
 
 
@@ -239,12 +259,14 @@ def _aside(options: argparse.Namespace) -> Iterator[Aside | None]:
 
 def _load(options: argparse.Namespace, page_size: int | None) -> Report:
     """Load into the store; a new one has pages of this size, and is deleted if the load fails."""
+    if options.thousands == options.decimal:
+        raise DatasetError(f"--thousands {options.thousands} is the decimal mark, too: say with --decimal which it is")
     file = Path(options.file)
     reading = Reading(
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
         dict(options.fill), options.empty_is_null, dialect=Dialect(
             options.delimiter, options.quote, options.encoding, tuple(options.null), not options.no_header,
-            options.decimal,
+            options.decimal, options.thousands, tuple(options.date_format),
         ),
     )  # fmt: skip
     with (

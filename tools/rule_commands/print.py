@@ -7,7 +7,7 @@ from ivm import Workspace
 
 from ..cli.answers import answer, common, plain, table, version_or_name
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import is_of_users, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
 def contents(workspace: Workspace) -> dict[str, Any]:
     """Return the names of installed blocks, and each relation and view with its number of rows."""
+    known = workspace.predicates
     with workspace.store.snapshot() as snap:
+        there = [*(name for name in known if name in snap), *(name for name in snap if name not in known)]
         predicates = {
-            name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
-            for name, p in workspace.predicates.items()
-            if name in snap  # a relation that no rule reads may have been dropped
+            name: {"kind": "view" if name in known and not known[name].extensional else "relation", "rows": len(rows)}
+            for name, rows in ((name, workspace[name]) for name in there if is_of_users(name, workspace.blocks))
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 

@@ -72,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
             shell.close()
         return 0
     with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
-        return int(_run_all(Shell(workspace, options), statements(sys.stdin)))
+        shell = Shell(workspace, options)
+        return int(_run_all(shell, statements(sys.stdin, shell.is_whole)))
 
 
 def _run_all(shell: "Shell", given: Iterator[str]) -> bool:
@@ -84,7 +85,8 @@ def _run_all(shell: "Shell", given: Iterator[str]) -> bool:
                 break
         except (IvmError, PagestoreError, OSError) as error:
             failed = True
-            complain(str(error))
+            for line in getattr(error, "lines", [str(error)]):
+                complain(line)
         except KeyboardInterrupt:
             if not shell.interactive:
                 raise
@@ -92,12 +94,12 @@ def _run_all(shell: "Shell", given: Iterator[str]) -> bool:
     return failed
 
 
-def statements(lines: Iterator[str]) -> Iterator[str]:
-    """Yield commands, a line each, and texts up to a line that ends with a full stop, or of SQL with a semicolon."""
+def statements(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[str]:
+    """Yield commands, a line each, and texts of the lines up to one with which the statement `ends`."""
     text = ""
     for line in lines:
         text += line if text else line.lstrip()
-        if is_command(text) or is_whole(text):
+        if ends(text):
             yield text.strip()
             text = ""
     if text.strip():
@@ -224,7 +226,7 @@ class Shell:
     def _named(self, text: str) -> str | None:
         """Return the name of a relation or view that is all of a text."""
         name = re.sub(r"[.;\s]+$", "", text.strip())
-        if not re.fullmatch(r"[\w:]+", name) or not Path(self.options.file).exists():
+        if not re.fullmatch(r"[\w:]+", name) or not (self._kept or Path(self.options.file).exists()):
             return None
         with self.opened() as workspace, workspace.store.snapshot() as snap:
             return name if name in snap else None

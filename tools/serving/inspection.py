@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import ONE, edits_rows, reads_only, statement_of
+from ivm.sql import edits_rows, reads_only, statement_of
 from pagestore import Relation
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import MAIN
 from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted, spelt
-from ..cli.workspace_options import CHANGE, changes
+from ..cli.workspace_options import CHANGE, changes, is_of_users
 from ..rule_commands.explain import parts
 from ..rule_commands.shell import is_edit, is_sql
 
@@ -278,9 +278,7 @@ def _stored(name: str, snapshot: Any) -> list[str]:
 
 
 def _is_shown(name: str, installed: Any) -> bool:
-    """Return whether a relation was made by a user, and not by SQL or the rewriting of rules."""
-    block, part, _ = name.partition(":part")
-    return "$" not in name and name != ONE and not (part and any(one.name == block for one in installed.blocks))
+    return is_of_users(name, [block.name for block in installed.blocks])
 
 
 def _kind(name: str, installed: Any) -> str:

@@ -45,17 +45,26 @@ def run(options: argparse.Namespace) -> int:
     inspector = Inspector(options.file, options.write)
     try:
         made = server(inspector)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _end)
+        end_at_once()
         made.run("stdio")
     finally:
         inspector.close()
     return 0
 
 
-def _end(number: int, _: FrameType | None) -> None:
-    """End at once: the thread that waits for stdin cannot be stopped, and the store is whole however this ends."""
-    os._exit(128 + number)
+def end_at_once() -> None:
+    """Let signals end the process at once, unless it ignores them.
+
+    A thread that waits for stdin, or that evaluates a query, cannot be stopped; the store is whole however this ends.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def end(sig: int, frame: FrameType | None) -> None:
+    """End the process; the parameters are those of uvicorn's handler."""
+    os._exit(128 + sig)
 
 
 def server(inspector: Inspector) -> "MCPServer[Any]":

@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise IvmError(f"{error.name} is not installed: pip install 'pagestore-ivm[studio]'") from None
     from .inspection import Inspector
+    from .mcp import end, end_at_once
 
     inspector, token = Inspector(options.file, not options.read_only), secrets.token_urlsafe(24)
     try:
@@ -44,7 +45,10 @@ def run(options: argparse.Namespace) -> int:
                 application(inspector, token, port), log_level="critical", access_log=False, server_header=False,
                 lifespan="off", timeout_graceful_shutdown=0,
             )  # fmt: skip
-            uvicorn.Server(config).run(sockets=[listening])
+            server = uvicorn.Server(config)
+            server.handle_exit = end  # type: ignore[method-assign]
+            end_at_once()
+            server.run(sockets=[listening])
     finally:
         inspector.close()
     return 0

@@ -24,7 +24,8 @@ _M4 = (f"(({_POWERS[4]} - 4 * {_POWERS[3]} * {_MEAN} + 6 * {_POWERS[2]} * {_MEAN
        f"- 3 * {_POWERS[1]} * {_MEAN} * {_MEAN} * {_MEAN}) / {_N})")  # fmt: skip
 _PEAK = f"({_M4} / nullif({_M2} * {_M2}, 0))"
 _TEMPLATES = {
-    "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))", "kahan_sum": "sum(CAST(:x AS DOUBLE))",
+    "mean": "avg(:x)", "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))",
+    "kahan_sum": "sum(CAST(:x AS DOUBLE))",
     "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)", "geometric_mean": "exp(avg(ln(:x)))",
     "geomean": "exp(avg(ln(:x)))", "sem": "stddev_pop(:x) / sqrt(count(:x))",
     "approx_count_distinct": "count(DISTINCT :x)", "wavg": _WEIGHED,
@@ -40,7 +41,7 @@ _TEMPLATES = {
 _LENGTHS = ("length", "len", "array_length", "list_length", "array_size", "cardinality")
 _NODES: dict[type[exp.Expr], str] = {
     exp.ApproxDistinct: "approx_count_distinct", exp.Skewness: "skewness", exp.Kurtosis: "kurtosis",
-    exp.Length: "len", exp.ArraySize: "len",
+    exp.Length: "len", exp.ArraySize: "len", exp.ArrayMin: "list_min", exp.ArrayMax: "list_max",
 }  # fmt: skip
 _PARSED: dict[str, exp.Expr] = {}
 
@@ -59,7 +60,7 @@ def plainer(node: exp.Select) -> exp.Select:
 
 
 def _wanted(node: exp.Expr) -> bool:
-    return _template(node) is not None or _tuples(node) or _joined_list(node)
+    return _template(node) is not None or _tuples(node) or _joined_list(node) or _of_list(node)
 
 
 def _template(node: exp.Expr) -> str | None:
@@ -81,12 +82,35 @@ def _joined_list(node: exp.Expr) -> bool:
     return isinstance(node, exp.ArrayToString) and isinstance(node.this, exp.ArrayAgg)
 
 
+def _of_list(node: exp.Expr) -> bool:
+    """Return whether a node sorts a list of an aggregate, or takes its first value."""
+    if isinstance(node, exp.ArraySort):
+        return isinstance(node.this, exp.ArrayAgg) and not isinstance(node.this.this, exp.Order)
+    if not isinstance(node, exp.Bracket) or not isinstance(node.this, exp.ArrayAgg):
+        return False
+    (place, *more) = node.expressions
+    return not more and isinstance(place, exp.Literal) and place.name == "0" and not _is_distinct(node.this)
+
+
+def _is_distinct(node: exp.Expr) -> bool:
+    inner = node.this.this if isinstance(node.this, exp.Order) else node.this
+    return isinstance(inner, exp.Distinct)
+
+
 def _rewrite(node: exp.Expr) -> None:
     if isinstance(node, exp.In):
         equal = [exp.EQ(this=node.this, expression=one) for one in node.expressions]
         node.replace(exp.paren(exp.or_(*map(_compared, equal))))
     elif isinstance(node, _COMPARED):
         node.replace(exp.paren(_compared(node)))
+    elif isinstance(node, exp.Bracket):
+        node.replace(exp.First(this=node.this.this))
+    elif isinstance(node, exp.ArraySort):
+        inner = node.this.this
+        by = inner.expressions[0] if isinstance(inner, exp.Distinct) else inner
+        down = node.args.get("asc") is not None and not node.args["asc"].this
+        order = exp.Ordered(this=by.copy(), desc=down, nulls_first=bool(node.args["nulls_first"].this))
+        node.replace(exp.ArrayAgg(this=exp.Order(this=inner, expressions=[order])))
     elif isinstance(node, exp.ArrayToString):
         inner = node.this.this
         of = inner.this if isinstance(inner, exp.Order) else inner

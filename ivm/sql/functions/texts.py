@@ -81,11 +81,20 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
 
 
 def _split(node: exp.Expr, value: Value) -> Typed:
+    """split_part: parts are numbered from 1, or from the last one by negative numbers; others are empty."""
     args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
-    place = args[2].term
+    text, separator, place = (one.term for one in args)
+    if not args[2].type.is_integer:
+        raise SqlError(f"split_part takes the number of a part, and this is {args[2].type}", node)
     if not isinstance(place, Lit) or not isinstance(place.value, int) or place.value < 1:
-        raise SqlError("split_part takes a constant number of the part, 1 or more", node)
-    return Typed(call("string:split_part", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+        zero, unit = Lit(0, "int64"), Lit(1, "int64")
+        after = call("+", call("string:parts", text, separator), unit)
+        place = call("if", call("<", place, zero), call("+", after, place), place)
+        part = call("string:split_part", text, separator, call("greatest", place, unit))
+        term = call("if", call("<", place, unit), call("string:repeat", text, zero), part)
+    else:
+        term = call("string:split_part", text, separator, place)
+    return Typed(term, VARCHAR, any(one.nullable for one in args))
 
 
 def _repeated(node: exp.Expr, value: Value) -> Typed:

@@ -104,7 +104,7 @@ class Joins:
         for name in using:
             one, other = self._pair(name, right, node)
             if not self.builder.unify(self.scope.body, one.term, other.term):
-                raise SqlError(f"USING ({name}): the columns have no values to join by", node)
+                self.builder.test(self.scope.body, Call("=", (one.term, other.term)))
             self._merge(name, right)
         if on := node.args.get("on"):
             self.queries.expressions(self.scope).require(on)
@@ -361,7 +361,7 @@ class _OuterJoin:
             if self.side != "LEFT":
                 both = Typed(Call("coalesce", (one.term, other.term)), one.type, one.nullable and other.nullable)
                 value = other if self.side == "RIGHT" else both
-                left.columns = [(n, value if n.lower() == name.lower() else v) for n, v in left.columns]
+                left.show(name, value)
             theirs.merged.add(name.lower())
 
 

@@ -15,7 +15,7 @@ KNOWN = {
     "default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "direction",
     "count", "limit_options", "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
     "delimiter", "part_index", "times", "include_nulls", "value_columns_first", "modifiers", "single_replace",
-    "null_if_pos_overflow", "format", "year", "month", "day", "scale", "typed", "flag",
+    "null_if_pos_overflow", "format", "year", "month", "day", "scale", "typed", "flag", "asc",
 }  # fmt: skip
 
 

@@ -194,8 +194,9 @@ def _bounds(select: Clauses) -> tuple[int, int | None]:
     if limit is None:
         return first, None
     count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
-    if limit.args.get("limit_options"):
-        raise SqlError("LIMIT of a share of the rows is not evaluated", limit)
+    options = limit.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise SqlError("LIMIT of a share of the rows, or with ties, is not evaluated", limit)
     return first, first + _constant(count)
 
 

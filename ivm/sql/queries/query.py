@@ -10,6 +10,7 @@ UNION, INTERSECT, EXCEPT                             see sets.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -158,6 +159,7 @@ class Select(Clauses):
         """Return the rows of the query."""
         self._refuse()
         self._from()
+        self._spread_columns()
         self._aliases()
         if where := self.node.args.get("where"):
             self.expressions().require(where.this)
@@ -190,6 +192,42 @@ class Select(Clauses):
         for join in self.node.args.get("joins") or ():
             joins.join(join)
         self.scope.sources = joins.sources
+
+    def _spread_columns(self) -> None:
+        """Write an item with `COLUMNS(...)` once for each column that it names, under that column's name."""
+        if not any(item.find(exp.Columns) for item in self.items):
+            return
+        self.node = self.node.copy()
+        items: list[exp.Expr] = []
+        for item in self.node.expressions:
+            found = [*item.find_all(exp.Columns)]
+            for name in self._named_by(found[0]) if found else ():
+                copy = exp.alias_(unaliased(item).copy(), item.alias or name, quoted=True)
+                for one in [*copy.find_all(exp.Columns)]:
+                    table = one.this.table if isinstance(one.this, exp.Column) else ""
+                    one.replace(exp.column(name, table or None, quoted=True))
+                items.append(copy)
+            items += [] if found else [item]
+        self.node.set("expressions", items)
+        self.items = items
+
+    def _named_by(self, node: exp.Columns) -> list[str]:
+        """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular expression means."""
+        of = node.this
+        if isinstance(of, exp.Star) or (isinstance(of, exp.Column) and isinstance(of.this, exp.Star)):
+            leave = {one.name.lower() for one in of.args.get("except_") or of.args.get("except") or ()}
+            return [name for name, _ in self.scope.star(node, node.this.table if isinstance(of, exp.Column) else "")
+                    if name.lower() not in leave]  # fmt: skip
+        names = [name for name, _ in self.scope.star(node)]
+        if isinstance(of, exp.Array) and all(isinstance(one, exp.Literal) for one in of.expressions):
+            wanted = {one.name.lower() for one in of.expressions}
+            return [name for name in names if name.lower() in wanted]
+        if not isinstance(of, exp.Literal):
+            raise SqlError("COLUMNS takes *, a list of names or a regular expression", node)
+        found = [name for name in names if re.search(of.name, name)]
+        if not found:
+            raise SqlError(f"no column matches {of.name}: there are {', '.join(names)}", node)
+        return found
 
     def _aliases(self) -> None:
         self.scope.aliases = {

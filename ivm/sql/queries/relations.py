@@ -78,6 +78,8 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
         if any(one is not None and one.find(exp.Column) for one in bounds):
             return _counted_up(queries, inner, outer, name)
         items = _series(inner) if not _is_moment(bounds[0]) else _moments(inner)
+    elif isinstance(inner, exp.Split):
+        return queries.query(_pieces(inner), outer)
     elif isinstance(inner, exp.Array):
         items = list(inner.expressions)
     else:
@@ -87,6 +89,22 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     values = exp.Values(expressions=[exp.Tuple(expressions=[item]) for item in items])
     found = queries.query(values, outer)
     return found._replace(columns=[(name, value) for _, value in found.columns])
+
+
+def _pieces(node: exp.Split) -> exp.Select:
+    """Return a query of the parts of a text between separators: as many as these, and one more."""
+    text, separator = node.this, node.expression
+    if not isinstance(separator, exp.Literal) or not separator.name:
+        raise SqlError("unnest of string_split takes a constant separator", node)
+    left = exp.Length(this=exp.func("replace", text.copy(), separator.copy(), exp.Literal.string(""), dialect="duckdb"))
+    cut = exp.paren(exp.Sub(this=exp.Length(this=text.copy()), expression=left))
+    count = exp.IntDiv(this=cut, expression=exp.Literal.number(len(separator.name)))
+    last = exp.Add(this=count, expression=exp.Literal.number(1))
+    alias = exp.TableAlias(this=exp.to_identifier("pieces"), columns=[exp.to_identifier("place")])
+    table = exp.Unnest(expressions=[exp.GenerateSeries(start=exp.Literal.number(1), end=last)], alias=alias)
+    place = exp.column("place", "pieces")
+    part = exp.SplitPart(this=text.copy(), delimiter=separator.copy(), part_index=place)
+    return exp.select(exp.alias_(part, "unnest")).from_(table)
 
 
 def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: str) -> Rows:

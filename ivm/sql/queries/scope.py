@@ -11,6 +11,8 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Body
 from ivm.sql.terms import Term, Typed
 
+OWN = "its own "  # before the name of a column of USING: what the table itself has, where `*` shows another value
+
 
 @dataclass
 class Source:
@@ -25,6 +27,18 @@ class Source:
         """Return a column, whatever the case of its letters."""
         lower = name.lower()
         return next((value for own, value in self.columns if own.lower() == lower), None)
+
+    def its_own(self, name: str) -> Typed | None:
+        """Return a column as the table itself has it, for a name after the table's."""
+        own = self.find(OWN + name)
+        return self.find(name) if own is None else own
+
+    def show(self, name: str, value: Typed) -> None:
+        """Let a column have another value for `*` and for its name alone, as USING has it."""
+        own = self.its_own(name)
+        assert own is not None
+        hidden = [] if self.find(OWN + name) is not None else [(OWN + name, own)]
+        self.columns = [*((n, value if n.lower() == name.lower() else v) for n, v in self.columns), *hidden]
 
 
 @dataclass
@@ -53,7 +67,7 @@ class Scope:
         for source in self.sources:
             if table and source.alias.lower() != table:
                 continue
-            value = source.find(name)
+            value = source.its_own(name) if table else source.find(name)
             if value is not None and (table or name.lower() not in source.merged):
                 found.append((source.alias, value))
         if len(found) > 1:
@@ -93,7 +107,10 @@ class Scope:
                     f"no table {table} is in this query{nearest(table, [s.alias for s in self.sources])}", node
                 )
             raise SqlError("* needs a FROM", node)
-        return [(n, v) for s in sources for n, v in s.columns if table or n.lower() not in s.merged]
+        listed = [(s, n, v) for s in sources for n, v in s.columns if not n.startswith(OWN)]
+        if table:
+            return [(n, s.its_own(n) or v) for s, n, v in listed]
+        return [(n, v) for s, n, v in listed if n.lower() not in s.merged]
 
 
 @dataclass
@@ -106,7 +123,7 @@ class Needs:
 
     def wants(self, alias: str, name: str) -> bool:
         """Return whether the query may read a column of a table."""
-        name, alias = name.lower(), alias.lower()
+        name, alias = name.lower().removeprefix(OWN), alias.lower()
         return self.everything or alias in self.stars or ("", name) in self.names or (alias, name) in self.names
 
 
@@ -123,6 +140,8 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
                     needs.everything = True
             elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
                 needs.names.add((part.table.lower(), part.name.lower()))
+            elif isinstance(part, exp.Columns):
+                needs.everything = True
             elif isinstance(part, exp.Join):
                 needs.names |= {("", one.name.lower()) for one in part.args.get("using") or ()}
                 needs.everything |= part.method == "NATURAL"

@@ -26,7 +26,6 @@ from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
 from pagestore.host import KEYS_MAX
 
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
-_PLACED = (exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead)
 
 
 def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) -> None:
@@ -59,7 +58,8 @@ def _refuse_duplicates(select: Clauses) -> None:
     wanted = list({v.term: v for v in own if isinstance(v.term, Var) and v.term.name in body.columns}.values())
     found, columns = copies(builder, body, [(f"c{n}", v) for n, v in enumerate(wanted)])
     renamed = {old.term: new for old, new in zip(wanted, columns, strict=True)}
-    _rename(select, found, renamed)
+    computed = {builder.resolve(v.term): renamed[o.term] for v, o in zip(values, own, strict=True) if o.term in renamed}
+    _rename(select, found, {**computed, **renamed})
 
 
 def _rename(select: Clauses, body: Body, renamed: dict[Term, Typed]) -> None:
@@ -151,10 +151,10 @@ class _Partition:
     def value(self, node: exp.Window) -> Typed:
         """Return the value of a window function."""
         function = node.this
-        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, _PLACED):
+        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag | exp.Lead | exp.NthValue):
+            return self._nth_known(function.this, node)
+        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.FirstValue | exp.LastValue):
             return self._last_known(function.this, node)
-        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.NthValue):
-            raise SqlError("nth_value with IGNORE NULLS is not kept", node)
         if isinstance(function, exp.RespectNulls):
             function = function.this
         match function:
@@ -211,17 +211,22 @@ class _Partition:
 
     def _moved(self, node: exp.Lag | exp.Lead) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(node.this))
-        offset = 1
-        if (given := node.args.get("offset")) is not None:
-            term = self.select.evaluate(given).term
-            if not isinstance(term, Lit) or not isinstance(term.value, int):
-                raise SqlError(f"{node.key} takes a constant offset", node)
-            offset = term.value
+        move = Call("-" if isinstance(node, exp.Lag) else "+", (self.number().term, self._offset(node)))
+        return self._read(value, Typed(move, BIGINT, False), self._default(node, value))
+
+    def _offset(self, node: exp.Expr) -> Lit:
+        """Return by how many rows a function moves, 1 unless it says so."""
+        given = node.args.get("offset")
+        term = Lit(1, "int64") if given is None else self.select.evaluate(given).term
+        if not isinstance(term, Lit) or not isinstance(term.value, int):
+            raise SqlError(f"{node.key} takes a constant offset", node)
+        return term
+
+    def _default(self, node: exp.Expr, value: Typed) -> Typed:
+        """Return what a function gives where there is no row, null unless it says so."""
         default = node.args.get("default")
         last = self.select.evaluate(default) if default is not None else Typed(Lit(None, value.type.store), NULL, True)
-        last = convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
-        move = Call("-" if isinstance(node, exp.Lag) else "+", (self.number().term, Lit(offset, "int64")))
-        return self._read(value, Typed(move, BIGINT, False), last)
+        return convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
 
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(function.this))
@@ -245,22 +250,53 @@ class _Partition:
         return self._read(value, place, null, inside)
 
     def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
-        """IGNORE NULLS: read the nearest row of the frame, or before or after the own, whose value is not null."""
+        """IGNORE NULLS: read the first or the last row of the frame whose value is not null."""
         value, number = self.builder.define(self.body, self.select.evaluate(function.this)), self.number()
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
-        if isinstance(function, exp.Lag | exp.Lead):
-            if function.args.get("offset") is not None or function.args.get("default") is not None:
-                raise SqlError("IGNORE NULLS is kept for lag and lead of one row, without a default", node)
-            back = isinstance(function, exp.Lag)
-            beside = Typed(Call("-" if back else "+", (number.term, Lit(1, "int64"))), BIGINT, False)
-            low, high = (None, beside) if back else (beside, None)
-        fold = exp.Max if isinstance(function, exp.LastValue | exp.Lag) else exp.Min
-        known = exp.Not(this=exp.Is(this=function.this.copy(), expression=exp.Null()))
-        one = Wanted(fold(this=NUMBER), known, False, [])
+        fold = exp.Max if isinstance(function, exp.LastValue) else exp.Min
+        one = Wanted(fold(this=NUMBER), _known(function), False, [])
         place = self._whole(one, {NUMBER.sql(): number}) if low is high is None else self._framed(one, low, high)
-        return self._read(value, place, Typed(Lit(None, value.type.store), value.type, True))
+        return self._read(value, place, self._default(function, value))
+
+    def _nth_known(self, function: exp.Expr, node: exp.Window) -> Typed:
+        """IGNORE NULLS: read the row that is so many further, of those whose value is not null."""
+        value, offset = (
+            self.builder.define(self.body, self.select.evaluate(function.this)),
+            self._offset(function).value,
+        )
+        if not isinstance(offset, int) or offset < 1:
+            raise SqlError(f"{function.key} with IGNORE NULLS takes an offset of 1 or more", node)
+        before: Typed | None = self.number()
+        high, inside = None, list[Literal]()
+        if isinstance(function, exp.NthValue):
+            before, high, exclude = self._frame(node)
+            if exclude:
+                raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
+        rank: Term = Lit(1 - offset if isinstance(function, exp.Lag) else offset, "int64")
+        if before is not None:
+            beyond = 0 if isinstance(function, exp.Lead) else 1
+            last = Typed(Call("-", (before.term, Lit(beyond, "int64"))), BIGINT, False)
+            rank = Call("+", (self._known_up_to(function, last).term, rank))
+        place = self._place_of_known(function, value, Typed(rank, BIGINT, False))
+        if high is not None:
+            inside.append(Test(Call("<=", (place.term, high.term))))
+        return self._read(value, place, self._default(function, value), inside)
+
+    def _known_up_to(self, function: exp.Expr, last: Typed) -> Typed:
+        """Return how many rows up to a number have a value that is not null."""
+        return self._framed(Wanted(exp.Count(this=NUMBER), _known(function), False, []), None, last)
+
+    def _place_of_known(self, function: exp.Expr, value: Typed, rank: Typed) -> Typed:
+        """Return the number of the row that is so many among those whose value is not null, null if there is none."""
+        builder, number, groups = self.builder, self.number(), self.groups
+        own_rank, rank = self._known_up_to(function, number), builder.bound(self.body, rank)
+        source = self.body.copy()
+        builder.require(source, value)
+        names = [*(f"g{n}" for n in range(len(groups))), "rank", "n"]
+        table = self._relation(source, names, [*groups, own_rank, number], len(groups) + 1)
+        return self._or_empty(table, [*groups, rank], Lit(None, "int64"))
 
     def _read(self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()) -> Typed:
         """Return the value of the row at a place of the partition, or a default if there is none."""
@@ -464,6 +500,11 @@ def _inputs(one: Wanted) -> list[exp.Expr]:
     found = [part for one_ in parts for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])]
     found += [o.this for o in one.order]
     return [node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)]
+
+
+def _known(function: exp.Expr) -> exp.Expr:
+    """Return the condition that the argument of a function is not null."""
+    return exp.Not(this=exp.Is(this=function.this.copy(), expression=exp.Null()))
 
 
 def _float(term: Term) -> Term:

@@ -63,6 +63,13 @@ def test_a_literal_alone_takes_the_type_that_the_view_has():
     assert show_rule(program.rules[1]) == "p[x] = _1 <- edge(x, x), _1 = 0.00."
 
 
+def test_a_column_of_decimals_has_the_digits_that_its_rules_need():
+    program = after("a(x) <- cost[_] = x. a(x) <- cost[_] = y, x = y + y. b(x) <- a(x). b(x) <- cost[_] = x.")
+    assert program.predicates["a"].types == program.predicates["b"].types == ("decimal(18,2)",)
+    with pytest.raises(RuleTypeError, match=r"is decimal\(18,2\) here, but decimal\(8,2\) by the"):
+        compile("a(x) <- cost[_] = y, x = y + y.", after("a(x) <- cost[_] = x."))
+
+
 def test_a_later_part_must_fit_an_earlier_view():
     program = after("p(x) <- edge(x, _).")
     with pytest.raises(RuleTypeError, match=r"rules:1:3: column x of p is decimal\(8,2\) here, but int64 by the"):

@@ -277,3 +277,14 @@ def test_an_underscore_before_alternatives_may_be_null() -> None:
             txn.insert("t", [(1, None, 5), (2, 3, 6)])
         assert list(ws.query("q(k) <- t[k] = (_, b), (b = 5 ; b = 6).")) == [(1,), (2,)]
         assert list(ws.query("q[] = n <- agg<<n = count()>> t[_] = (_, b), (b = 5 ; b = 6).")) == [(2,)]
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_functions_of_texts_skip_rows_without_one(maintenance: str) -> None:
+    with ivm.open(":memory:") as workspace:
+        workspace.install("o[x] = v -> int(x), string?(v).", "stored")
+        workspace.install('v(a, x) <- o[x?] = a, starts_with[a, "a"].', "read", maintenance=maintenance)
+        workspace.exec('+o[1] = null["string"]. +o[2] = "ab".')
+        assert [*workspace["v"]] == [("ab", 2)]
+        assert [*workspace.query('q(x) <- o[x?] = a, starts_with[a, "a"].')] == [(2,)]
+        assert workspace.check() == []

@@ -187,6 +187,11 @@ class Draw:
                 held[terms[-1]] = tag
         return source.atom(terms)
 
+    def at(self, source: Source, tag: str, variable: str) -> str:
+        """An atom with a variable in a column of a tag."""
+        chosen = self.random.choice([i for i, t in enumerate(source.tags) if t == tag])
+        return source.atom([variable if i == chosen else "_" for i in range(len(source.tags))])
+
     def body(self, tags: tuple[str, ...] | None = None) -> tuple[list[str], dict[str, str]]:
         """One or two atoms and what they hold, often something of one of the tags; sometimes a comparison with them."""
         held: dict[str, str] = {}

@@ -17,20 +17,24 @@ from ivm.errors import RuleError
 from ivm.lang.program import Program
 from tests.support.mirror import Edit
 from tests.support.programs.composing import STORED_KINDS, TAGS, Source
-from tests.support.programs.constructs import FOLDS, Folds, Lists, Recursions, Rows
+from tests.support.programs.constructs import FOLDS, Folds, Lists, Recursions
+from tests.support.programs.statements import Replaced, Ruled, Statements, with_other_alternatives
 
 READERS = (
     "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "called",
     "function", "heads", *FOLDS, "range", "neighbours", "recursion", "extreme", "lattice",
-    "listed", "inside", "ordered",
+    "listed", "inside", "ordered", "asserted", "wide", "bounded", "several", "constraint",
 )  # fmt: skip
+READ_ONLY = "facts", "entity"  # which read nothing
 ASKED, APART = "question", "another block"  # read by a query, by a block that is installed later
-PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in (*STORED_KINDS, *READERS)]
+KINDS = (*STORED_KINDS, *READ_ONLY, *READERS[:-1])  # nothing reads a constraint
+PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in KINDS]
 PAIRS = [pair for pair in PAIRS if pair[0] != APART or pair[1] not in STORED_KINDS]
 EXTREME = 0.02  # of the values that are drawn
 WAYS = "usual", "large deltas", "never anew", "often anew", "threads", "in memory"  # how views are maintained
 ROUNDS_MAX = 3_000  # no recursion over so few values takes so many, unless it has no end
 Pair = tuple[str, str]
+Step = list[Edit] | Ruled | Replaced
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Case:
     stored: dict[str, str]
     blocks: list[list[str]]
     options: list[dict[str, Any]]
-    transactions: list[list[Edit]]
+    transactions: list[Step]
     questions: list[str]
     loaded_first: bool
     lasting: bool
@@ -58,7 +62,7 @@ class Case:
         return "\n".join([ways, *self.stored.values(), *blocks, *(f"? {text}" for text in self.questions), edits])
 
 
-class Composer(Rows, Folds, Lists, Recursions):
+class Composer(Folds, Lists, Recursions, Statements):
     """Draws programs."""
 
     def view(self, name: str, reader: str) -> tuple[str, list[Source]] | None:
@@ -75,7 +79,7 @@ class Composer(Rows, Folds, Lists, Recursions):
         pairs: list[Pair] = []
         refused: list[str] = []
         while count and len(refused) < 20:
-            reader = self.random.choice(READERS)
+            reader = self.random.choice((*READERS, *READ_ONLY))
             found = self.view(f"v{count}", reader)
             if found is None:
                 continue
@@ -109,6 +113,17 @@ class Composer(Rows, Folds, Lists, Recursions):
         self.used.update(read.name for read in self.reads)
         return found[0]
 
+    def step(self, names: list[str], blocks: list[list[str]]) -> Step:
+        """A transaction, an edit with a body, or a block with other alternatives, or those of before."""
+        if self.once_in(6) and (ruled := self.ruled(names)):
+            return ruled
+        if self.once_in(3):
+            block = self.random.randrange(len(blocks))
+            less = with_other_alternatives(self.random, blocks[block])
+            if less:
+                return Replaced(block, less if self.once_in(2) else tuple(blocks[block]))
+        return self.edits(names, self.random.choice((1, 1, 2, 4, 12)), 0.6)
+
     def edits(self, names: list[str], n: int, inserting: float) -> list[Edit]:
         """Edits of stored rows."""
         found = []
@@ -131,9 +146,9 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
     composer = Composer(random)
     blocks, questions, pairs, refused = composer.program(random.choice((2, 3, 4, 6, 8)))
     stored = {name: text for name, text in composer.declarations.items() if name in composer.used}
-    names = sorted(stored)
+    names = sorted(name for name in composer.declared if name in stored or name not in composer.declarations)
     load = composer.edits(names, random.randrange(8 * len(names)), 1.0) if names else []
-    changes = [composer.edits(names, random.choice((1, 1, 2, 4, 12)), 0.6) for _ in range(random.randrange(7))]
+    changes = [composer.step(names, blocks) for _ in range(random.randrange(7))] if names else []
     options: list[dict[str, Any]] = [
         {
             "maintenance": random.choice(("auto", "auto", "match", "probe")),
@@ -228,9 +243,13 @@ def _simpler(case: Case) -> Iterator[Case]:
         yield replace(case, questions=_without(case.questions, i))
     for name in case.stored:
         kept = {other: text for other, text in case.stored.items() if other != name}
-        left = [[edit for edit in edits if edit[0] != name] for edits in case.transactions]
+        left = [
+            [edit for edit in one if edit[0] != name] if isinstance(one, list) else one for one in case.transactions
+        ]
         yield replace(case, stored=kept, transactions=left)
     for i, edits in enumerate(case.transactions):
+        if not isinstance(edits, list):
+            continue
         for half in (edits[len(edits) // 2 :], edits[: len(edits) // 2]) if len(edits) > 3 else ():
             yield replace(case, transactions=[*case.transactions[:i], half, *case.transactions[i + 1 :]])
         for j in range(len(edits)):

@@ -36,17 +36,41 @@ def registered(name: str) -> str:
 
 CALLS = {  # terms of x and y of one tag, and the tag of their values; conditions have none
     "int": (
-        ("abs[{x}]", "int"), ("{x} % 3", "int"), ("{x} % {y}", "int"), ("greatest[{x}, {y}, 2]", "int"),
+        ("abs[{x}]", "int"), ("{x} % 3", "int"), ("{x} % {y}", "int"), ("{x} ^ 2", "int"),
+        ("bxor[{x}, {y}]", "int"), ("greatest[{x}, {y}, 2]", "int"),
         ("if[{x} < {y}, {x}, {y}]", "int"), ('if[{x} = 1, "a", "ab"]', "text"), ("{x} in (1, 2, 5)", ""),
         ("0 <= {x} < {y}", ""),
     ),
     "text": (
         ("strlen[{x}]", "int"), ("least[{x}, {y}]", "text"), ("contains[{x}, {y}] = true", ""),
-        ('{x} in ("a", "b")', ""),
+        ('{x} in ("a", "b")', ""), ("{x} + {y}", "text"), ("string:upper[{x}]", "text"),
+        ('regexp_full_match[{x}, "a.?"]', ""), ('regexp_matches[{x}, "[b-z]|^$"]', ""), ("starts_with[{x}, {y}]", ""),
     ),
-    "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal")),
-    "date": (("greatest[{x}, {y}]", "date"),),
+    "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal"), ("{x} in (0.50, 1.00)", "")),
+    "date": (
+        ("greatest[{x}, {y}]", "date"), ("datetime:month[{x}]", "int"), ("{x} in (#2020-01-01#, #2020-01-03#)", ""),
+    ),
+    "float": (("{x} in (0.5e0, 1e0)", ""), ("greatest[{x}, {y}]", "float")),
+    "uint64": (("{x} in (1, 7)", ""), ("least[{x}, {y}]", "uint64")),
+    "bool": (("{x} = not[{y}]", ""), ("if[{x}, 1, 2]", "int")),
 }  # fmt: skip
+
+
+ENDS = {  # of lists: what bounds them, and the ends
+    **dict.fromkeys(
+        ("int", "float", "decimal"),
+        ("-5 < {x} < 9", ("0, {x}", "{x}, {y}", "{x}, {y} + 2", "{x} - 1, 3", "{y}, -2, -2", "{x}, 9, 3")),
+    ),
+    "uint64": ("{x} < 9", ("0, {x}", "{x}, {y}", "{x}, 9", "{y}, 9, 3")),
+    "date": (
+        "#2019-12-30# < {x} < #2020-01-09#",
+        ("{x}, {x} + 2", "{x}, {y}", "{x}, #2020-01-05#, 2", "#2020-01-01#, {y}", "{x}, {y} - 3, -1"),
+    ),
+    "moment": (
+        "#2020-01-01# <= {x} < #2020-01-02#",
+        ("{x}, {x} + 2", "{x}, {y}", "{x}, {y} + 5, 3", "{y}, {x} - 1, -1"),
+    ),
+}
 
 
 class Rows(Draw):
@@ -265,6 +289,29 @@ class Folds(Draw):
         stored = ", ".join(self.base(tag).atom([v]) for v, tag in held.items())
         return f"({body} ; {stored})" if len(held) < 4 else body
 
+    def several(self, name: str) -> Any:
+        """Several aggregates as columns of one head, or one with a row for each group that another body has."""
+        literals, held = self.body()
+        keys = self.some(held, 2)
+        if self.once_in(2):
+            groups = ", ".join(
+                self.at(self.pick(lambda s, v=v: held[v] in s.tags) or self.base(held[v]), held[v], v) for v in keys
+            )
+            op, tag = self.random.choice(
+                (("count()", "int"), *((f"sum({v})", t) for v, t in held.items() if t == "int"))
+            )
+            fold = f"agg<<r = {op} else {self.random.choice(('0', '7'))} for {groups}>>"
+            text = f"{name}[{', '.join(keys)}] = r <- {fold} {', '.join(literals)}."
+            return text, [self.made(name, "several", held, keys, tag)]
+        ops = [self.operation(self.random.choice(("count", "min", "max", "sum", "count_distinct")), held) for _ in "ab"]
+        if None in ops:
+            return None
+        folds = [(f"r{n}", text, tag) for n, (_, text, tag, _) in enumerate(filter(None, ops))]
+        shown = [*keys, *(r for r, _, _ in folds)]
+        fold = ", ".join(f"{r} = {text}" for r, text, _ in folds)
+        text = f"{name}({', '.join(shown)}) <- agg<<{fold}>> {', '.join(literals)}."
+        return text, [self.made(name, "several", {**held, **{r: t for r, _, t in folds}}, shown)]
+
     def operation(self, op: str, held: dict[str, str]) -> tuple[str, str, str, bool] | None:
         """An aggregate of what is held: its name, its term, the tag of its result and whether it numbers rows."""
         ordered = [v for v, t in held.items() if TAGS[t].ordered]
@@ -378,7 +425,7 @@ class Lists(Draw):
     def listed(self, name: str) -> Any:
         """The numbers or days of a range, bound or listed, also within a negation; the parts of a text."""
         literals, held = self.joined(1)
-        tag = self.random.choice([t for t in held.values() if t in ("int", "float", "decimal")] or ["int"])
+        tag = self.random.choice([t for t in held.values() if t in ENDS] or ["int"])
         ints = [v for v, t in held.items() if t == tag]
         texts = [v for v, t in held.items() if t == "text"]
         shown = self.some(held, 2)
@@ -390,11 +437,9 @@ class Lists(Draw):
         if not ints:
             return None
         x, y = self.random.choice(ints), self.random.choice(ints)
-        literals.append(f"-5 < {x} < 9")  # ends of int64 make endless lists
-        literals += [f"-5 < {y} < 9"] * (x != y)
-        ends = self.random.choice(
-            (f"0, {x}", f"{x}, {y}", f"{x}, {y} + 2", f"{x} - 1, 3", f"{y}, -2, -2", f"{x}, 9, 3")
-        )
+        within, ends = ENDS[tag]  # ends of int64 make endless lists
+        literals += [within.format(x=v) for v in dict.fromkeys((x, y))]
+        ends = self.random.choice(ends).format(x=x, y=y)
         if self.once_in(3):
             b = self.pick(lambda s: tag in s.tags)
             assert b
@@ -482,11 +527,6 @@ class Recursions(Draw):
             text = f"{name}(y) <- {first}.\n{name}(y) <- {other}(x), {step}{guard}.\n{other}(y) <- {name}(x), {step}."
             return text, [*made, Source(other, "recursion", (tag,), block=self.block)]
         return f"{name}(y) <- {first}.\n{name}(y) <- {name}(x), {step}{guard}.", made
-
-    def at(self, source: Source, tag: str, variable: str) -> str:
-        """An atom with a variable in a column of a tag."""
-        chosen = self.random.choice([i for i, t in enumerate(source.tags) if t == tag])
-        return source.atom([variable if i == chosen else "_" for i in range(len(source.tags))])
 
     def pair_of(self, source: Source) -> tuple[str, str] | None:
         """A tag that two columns have, and the atom with x and y there."""

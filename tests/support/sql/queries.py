@@ -100,7 +100,7 @@ class Generator:
         kinds = [
             (self._plain, 3), (self._grouped, 5), (self._distinct, 1), (self._union, 1), (self._windowed, 2),
             (self._nested, 2), (self._cte, 1), (self._limited, 1), (self._lateral, 1), (self._framed, 1),
-            (self._nearest, 1), (self._spread, 1), (self._whole_rows, 1), (self._recursive, 1),
+            (self._nearest, 1), (self._spread, 1), (self._whole_rows, 1), (self._recursive, 1), (self._using, 1),
         ]  # fmt: skip
         return r.choices([k for k, _ in kinds], [n for _, n in kinds])[0]()
 
@@ -297,7 +297,11 @@ class Generator:
         parts = []
         for _ in range(2):
             source, columns = self._from()
-            parts.append(f"SELECT {self._column(columns, 'INTEGER')} AS c FROM {source}{self._where(columns)}")
+            type_ = r.choice(["INTEGER", "INTEGER", "DECIMAL(8,2)"])
+            column = self._column(columns, type_)
+            if r.random() < 0.2:
+                column = f"CAST({self._column(columns, 'INTEGER')} AS DECIMAL(10,2))"
+            parts.append(f"SELECT {column} AS c FROM {source}{self._where(columns)}")
         return f" {kind} ".join(parts)
 
     def _windowed(self) -> str:
@@ -319,6 +323,9 @@ class Generator:
             f"first_value({number}) OVER ({part}ORDER BY {order})", f"ntile(2) OVER ({part}ORDER BY {order})",
             f"last_value({number}) OVER ({part}ORDER BY {order})", f"count({number}) OVER ({part}ORDER BY {order})",
             f"percent_rank() OVER ({part}ORDER BY {peers})", f"cume_dist() OVER ({part}ORDER BY {peers})",
+            f"lag({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
+            f"lead({number}, 1, 0 IGNORE NULLS) OVER ({part}ORDER BY {order})",
+            f"nth_value({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
         ])  # fmt: skip
         self._note(function.partition("(")[0] + " OVER")
         return f"SELECT {key}, {function} AS win FROM {table} x{self._where(columns, 0.3)}"
@@ -377,6 +384,7 @@ class Generator:
             "SELECT x.a, unnest([x.k, x.a + 1]) AS n FROM t x",
             "SELECT * FROM (SELECT k, a, b FROM t) UNPIVOT (v FOR name IN (a, b))",
             "SELECT a, g.n, count(*) AS c FROM h, range(0, a) g(n) GROUP BY a, g.n",
+            "SELECT k, unnest(string_split(s, 'a')) AS part FROM t", "SELECT min(COLUMNS('^[ad]$')) FROM t GROUP BY s",
             "SELECT g.n, count(x.k) AS c FROM generate_series(0, 3) g(n) LEFT JOIN t x ON x.a = g.n GROUP BY g.n",
         ])  # fmt: skip
 
@@ -389,6 +397,17 @@ class Generator:
         ]
         where = f" WHERE {self._test([('x', 'a', 'INTEGER'), ('y', 's', 'VARCHAR')], 2)}" if r.random() < 0.5 else ""
         return f"SELECT x.*, y.*, z.*, v.* FROM t x {' '.join(joins)} LEFT JOIN u v ON v.i = z.k{where}"
+
+    def _using(self) -> str:
+        """Return a join by USING, with the column that both tables share and those that each has."""
+        r = self.random
+        kind = r.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        self._note(f"{kind} USING")
+        pair = r.choice(["x.a", "a, y.a", "x.*", "a, y.*", "coalesce(x.a, 0), a"])
+        source = f"t x {kind} {r.choice(['w', 'h'] if self.features.bags else ['w'])} y USING (a)"
+        if r.random() < 0.3:
+            return f"SELECT a, x.a AS b, count(y.a) AS n FROM {source} GROUP BY a, x.a"
+        return f"SELECT {pair} FROM {source}" + r.choice(["", " WHERE a > 0", " WHERE x.a IS NULL OR y.a IS NULL"])
 
     def _recursive(self) -> str:
         self._note("WITH RECURSIVE")

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+import pagestore
 from pagestore_tools.cli import examples, main
 
 COMMANDS = {"pagestore": main.PAGESTORE, "ivm": main.IVM}
@@ -64,3 +65,14 @@ def test_rules_are_checked_and_faults_are_annotations(tmp_path, capsys):
     assert main.ivm(["check", str(bad), str(good), "--store", store, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["errors"] == 0 and [one["level"] for one in found["findings"]] == ["warning"]
+
+
+def test_options_stand_anywhere(tmp_path, capsys):
+    store = str(tmp_path / "s.pages")
+    with pagestore.open(store) as made, made.transaction() as txn:
+        txn.create("t", "k: int64").insert([1, 2])
+    for words in (["--limit", "1", store, "t"], [store, "--limit", "1", "t"], [store, "t", "--limit", "1"]):
+        assert main.pagestore(["print", *words]) == 0
+        assert capsys.readouterr().out.startswith("k\n1\n2 rows, 1 shown")
+    assert main.ivm(["sql", store, "--json", "SELECT count(*) AS n FROM t"]) == 0
+    assert capsys.readouterr().out == '{"n": 2}\n'

@@ -495,3 +495,44 @@ def test_exec_on_a_branch(file, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "1 row"
     assert command(["exec", file, "+edge(2, 4).", "--branch", "never"]) == 1
     assert "never" in capsys.readouterr().err
+
+
+def test_a_script_for_the_shell_names_relations_and_errors_have_lines(tmp_path, capsys, monkeypatch):
+    store = str(tmp_path / "s.pages")
+    with ivm.open(store, sync="off") as ws:
+        ws.install("edge(x, y) -> int(x), int(y). +edge(1, 2).")
+    monkeypatch.setattr("sys.stdin", io.StringIO("edge\n+edge(2,\n3).\nedge;\nedge(x, y <- edge(y, x).\n"))
+    assert command(["shell", store]) == 1
+    out, err = capsys.readouterr()
+    assert " ".join(out.split()) == "x y 1 2 1 row version 2 x y 1 2 2 3 2 rows"
+    assert len(err.splitlines()) == 3 and "\\n" not in err
+
+
+def test_the_list_has_what_users_made(tmp_path, capsys):
+    store = str(tmp_path / "s.pages")
+    with ivm.open(store, sync="off") as ws:
+        ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT, cents INT)")
+        with ws.store.transaction() as txn:
+            txn.create("loaded", "k: int64").insert([(1,), (2,)])
+        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+        ws.sql("CREATE MATERIALIZED VIEW bare AS SELECT 1 AS one")
+    assert command(["print", store, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["predicates"]
+    assert found == {
+        "paid": {"kind": "relation", "rows": 0}, "total": {"kind": "view", "rows": 0},
+        "bare": {"kind": "view", "rows": 1}, "loaded": {"kind": "relation", "rows": 2},
+    }  # fmt: skip
+
+
+def test_why_not_of_a_view_of_sql_names_no_helpers(tmp_path, capsys):
+    store = str(tmp_path / "s.pages")
+    with ivm.open(store, sync="off") as ws:
+        ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT, cents INT)")
+        ws.sql("INSERT INTO paid VALUES (1, 'ada', 5), (2, 'ada', 6), (3, 'bob', NULL)")
+        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+    assert command(["why", store, 'total("ada", 12)']) == 1
+    said = capsys.readouterr().out
+    assert said == 'total("ada", 12) is not in version 3\nthere is total("ada", 11) instead\n'
+    assert command(["why", store, 'total("eve", 12)']) == 1
+    said = capsys.readouterr().out
+    assert said.splitlines()[::2] == ['total("eve", 12) is not in version 3', '   fails at paid[_] = ("eve", _)']

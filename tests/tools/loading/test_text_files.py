@@ -222,6 +222,18 @@ def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> Non
         ("a.csv", "id,v\n1,-\n2,NA\n3,x\n", ("--null", "-"), [(1, None), (2, "NA"), (3, "x")]),
         ("a.csv", "id,v\n1,-\n2,3\n3,\n", ("--null", "-"), [(1, None), (2, 3), (3, None)]),
         ("a.csv", "1,x\n2,y\n", ("--no-header", "--rename", "column1=id"), [(1, "x"), (2, "y")]),
+        ("a.csv", "id;v\n1;1.234\n2;1,5\n", ("--decimal", ",", "--thousands", "."), [(1, 1234.0), (2, 1.5)]),
+        ("a.csv", 'id,v\n1,"1,234,567"\n2,-8\n3,\n', ("--thousands", ","), [(1, 1234567), (2, -8), (3, None)]),
+        ("a.csv", 'id,v\n1,"1,23"\n', ("--thousands", ","), [(1, "1,23")]),
+        ("a.csv", "id,v\n1,31.1.2020\n2,2020-02-01\n3,\n", ("--date-format", "%d.%m.%Y"),
+         [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 1)), (3, None)]),
+        ("a.csv", "id,v\n1,1/31/20\n2,2 Feb 2020\n", ("--date-format", "%m/%d/%y", "--date-format", "%d %b %Y"),
+         [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 2))]),
+        ("a.csv", "id,v\n1,31.1.2020 7:05\n", ("--date-format", "%d.%m.%Y %H:%M"),
+         [(1, dt.datetime(2020, 1, 31, 7, 5))]),
+        ("a.csv", "id,v\n1,31.2.2020\n", ("--date-format", "%d.%m.%Y"), [(1, "31.2.2020")]),
+        ("a.jsonl", '{"id": 1, "v": "31.1.2020"}\n', ("--date-format", "%d.%m.%Y", "--cast", "v=date"),
+         [(1, dt.date(2020, 1, 31))]),
     ],
 )  # fmt: skip
 def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expected: list, tmp_path: Path) -> None:
@@ -236,6 +248,13 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
         ("id: int64, v: float64", "id,v\n\n1,0x1p3\n", (), "column v does not fit float64 in line 3 ('0x1p3')"),
         ("id: int64, v: decimal(9,2)", 'id,v\n1,"\n"\n2,1.239\n', (), "in 2 rows, the first in line 2"),
         ("id: int64, v: date", "id,v\n1,31.1.2020\n", (), "write it as ISO does"),
+        (
+            "id: int64, v: date",
+            "id,v\n1,1.2.2020\n2,31.2.2020\n",
+            ("--date-format", "%d.%m.%Y"),
+            "in line 3 ('31.2.2020')",
+        ),
+        ("", "id,v\n1,2\n", ("--thousands", ",", "--decimal", ","), "is the decimal mark, too"),
         (
             "id: int64, v: float64",
             "id;v\n1;1.5\n",
@@ -288,6 +307,34 @@ def test_what_comes_late_counts_as_what_comes_first(
             continue
         found.append(sorted(repr(row[1]) for row in rows(folder)))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "options"),
+    [
+        (["31.01.2026", "1.2.2026"], "--date-format %d.%m.%Y"),
+        (["1/31/26", "2/1/26"], "--date-format %m/%d/%y"),
+        (["1/2/2026"], "--date-format %d/%m/%Y or --date-format %m/%d/%Y"),
+        (["12,50", "3"], "--decimal ,"),
+        (["1.250,00", "3,5"], "--decimal , --thousands ."),
+        (["1,250.00", "2,000", "3"], "--thousands ,"),
+        (["1,2", "a"], ""),
+        (["ada", "bob"], ""),
+    ],
+)
+def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, tmp_path: Path, capsys) -> None:
+    """The note's options, the first where it names two, make values of the texts."""
+    (tmp_path / "a.csv").write_text("id;v\n" + "".join(f"{n};{value}\n" for n, value in enumerate(values)))
+    command = ["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.csv"), "--key", "id"]
+    assert main.pagestore(command) == 0
+    said = capsys.readouterr().err
+    assert said == (
+        f"note: column v is kept as text: {options} reads values such as {values[0]!r}\n" if options else ""
+    )
+    if options:
+        (tmp_path / "s.pages").unlink()
+        assert main.pagestore([*command, *options.partition(" or ")[0].split(" ")]) == 0
+        assert not any(isinstance(value, str) for _, value in rows(tmp_path)) and "note" not in capsys.readouterr().err
 
 
 def test_quotes_that_are_not_closed_are_found_wherever_they_are(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -4,8 +4,10 @@ import asyncio
 import http.client
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -253,3 +255,23 @@ def test_its_errors_are_sentences(tmp_path, path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert command(["studio", str(path)]) == 1
     assert "pip install 'pagestore-ivm[studio]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_it_while_a_query_runs_and_a_page_listens(studio, number):
+    """The query runs for minutes, in a thread that nothing stops; uvicorn would wait for it, and for the page."""
+    listening = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
+    listening.request("GET", f"{studio.prefix}api/events")
+    assert listening.getresponse().readline().startswith(b"data: ")
+    asking = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
+    rule = (
+        "q(a, b, c, d, e) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, _, _), sale(e, _, _, _)."
+    )
+    asking.request(
+        "POST", f"{studio.prefix}api/statement", json.dumps({"text": rule}), {"Content-Type": "application/json"}
+    )
+    time.sleep(1)
+    assert studio.process.poll() is None
+    studio.process.send_signal(number)
+    assert studio.process.wait(timeout=10) == 128 + number  # a tenth of a second where nothing else runs
+    listening.close(), asking.close()

@@ -27,12 +27,7 @@ MOMENTS: dict[type[exp.Expr], str] = {
     exp.VariancePop: "var_pop",
 }  # fmt: skip
 PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx, exp.RegrSyy, exp.RegrSxy,
-         exp.RegrR2, exp.RegrIntercept)  # fmt: skip
-HINTS: dict[type[exp.Expr], str] = {
-    exp.Corr: "it has no value where one side does not vary: write covar_pop(x, y) / nullif(stddev_pop(x) * "
-    "stddev_pop(y), 0), which is null there",
-    exp.RegrSlope: "it has no value where x does not vary: write covar_pop(y, x) / nullif(var_pop(x), 0)",
-}
+         exp.RegrR2, exp.RegrIntercept, exp.RegrSlope, exp.Corr)  # fmt: skip
 
 
 def made(one: Aggregate) -> Made:
@@ -45,8 +40,7 @@ def made(one: Aggregate) -> Made:
     for kinds, make in _KINDS:
         if isinstance(node, kinds):
             return make(one)
-    hint = HINTS.get(type(node), "docs/sql.md lists those that are")
-    raise SqlError(f"{shown[:60]}: this aggregate is not kept; {hint}", node)
+    raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
 
 
 def _count(one: Aggregate) -> Made:
@@ -232,6 +226,18 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
     return one.computed(DOUBLE, parts, term, nullable=True)
 
 
+def _slope(one: Aggregate, y: Typed, x: Typed) -> Made:
+    """regr_slope: not a number, and so an error, where x does not vary."""
+    parts = [_covariance(one, y, x), one.fold("var_pop", DOUBLE, x.term)]
+    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("ratio", (covariance, variance)))
+
+
+def _correlation(one: Aggregate, y: Typed, x: Typed) -> Made:
+    """corr: not a number, and so an error, where one side does not vary."""
+    parts = [_covariance(one, y, x), *(one.fold("stddev_pop", DOUBLE, v.term) for v in (y, x))]
+    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("ratio", (covariance, Call("*", (a, b)))))
+
+
 def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:
     """regr_r2: null where x does not vary, 1 where y does not."""
     parts = [_covariance(one, y, x), *(one.fold("var_pop", DOUBLE, v.term) for v in (y, x))]
@@ -255,6 +261,8 @@ _MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made
     exp.RegrAvgy: lambda one, y, x: one.fold("avg", DOUBLE, y.term),
     exp.RegrIntercept: _line,
     exp.RegrR2: _fit,
+    exp.RegrSlope: _slope,
+    exp.Corr: _correlation,
 }
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count),

@@ -1,0 +1,287 @@
+"""The structure of an acyclic conjunction: its relations as a join tree, and the conditions on their columns.
+
+    total[r] = t <- agg<<t = sum(v)>> sale(i, s, p, v), store(s, r), part(p, 7).
+
+    join tree     sale ── store        sale and store share s, sale and part share p
+                       └─ part
+    conditions    part: the column that the constant is compared with
+
+Relations that share no variable are neighbours where a comparison links them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import partial
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.ir import Type, variables
+from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
+from ivm.plan.plan import Bound, Filter, Index, Plan, compared
+
+OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
+MIRRORED = {GE: LE, LE: GE, NE: NE}
+STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
+ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
+
+
+class Source(NamedTuple):
+    """An atom as columns: the relation, the column of each variable, and whether it is negated."""
+
+    predicate: str
+    places: Mapping[str, int]
+    levels: frozenset[str]
+    negated: bool
+
+
+class Condition(NamedTuple):
+    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
+
+    names: frozenset[str]
+    holds: Callable[[Batch], np.ndarray]
+    link: "Link | None" = None
+
+
+class Link(NamedTuple):
+    """A bound of two variables, which may be of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
+
+    name: str
+    kind: int
+    other: str
+    constant: int
+
+    def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
+        """Return it with its first variable among some names, the second among others; None if they are not there."""
+        if self.name in names and self.other in others:
+            return self
+        if self.name in others and self.other in names:
+            return Link(self.other, MIRRORED[self.kind], self.name, -self.constant)
+        return None
+
+
+def sources_of(plan: Plan) -> list[Source]:
+    """Return the atoms of a plan as columns of their relations."""
+    found = []
+    for t, trie in enumerate(plan.tries):
+        names = [plan.variables[level] for level in trie.levels]
+        places = dict(zip(names, trie.index.order, strict=False))
+        places |= {r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t}
+        found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
+    return found
+
+
+def _relation_column(index: Index, column: int) -> int:
+    """Return the relation's column at a position of an index's records: its keys, then the columns that are left."""
+    if column < len(index.order):
+        return index.order[column]
+    left = (c for c in range(len(index.order) + column + 1) if c not in index.order)
+    return [c for _, c in zip(range(column - len(index.order) + 1), left, strict=False)][-1]
+
+
+def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> list[tuple[int, int]] | None:
+    """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some share nothing.
+
+    Trees that share nothing become one by links.
+
+    >>> join_tree([frozenset("xy"), frozenset("yz"), frozenset("zw")]), join_tree([*map(frozenset, ("xy", "yz", "zx"))])
+    ([(0, 1), (1, 2)], None)
+    """
+    left, edges = [*range(len(names))], list[tuple[int, int]]()
+    while len(left) > 1:
+        for one in left:
+            shared = names[one].intersection(frozenset().union(*(names[i] for i in left if i != one)))
+            parent = next((i for i in left if i != one and shared and shared <= names[i]), None)
+            if parent is not None:
+                edges.append((one, parent))
+                left.remove(one)
+                break
+        else:
+            return edges + linking if (linking := _linking(names, left, edges, links)) else None
+    return edges
+
+
+def _linking(
+    names: Sequence[frozenset[str]], roots: Sequence[int], edges: Sequence[tuple[int, int]], links: Iterable[Link]
+) -> list[tuple[int, int]]:
+    """Return edges that make trees one by links; none if their roots share variables, or links do not suffice."""
+    tree = [*range(len(names))]  # the root of the tree of each
+    for one, parent in reversed(edges):
+        tree[one] = tree[parent]
+    found = list[tuple[int, int]]()
+    apart = sum(len(names[root]) for root in roots) == len(frozenset().union(*(names[root] for root in roots)))
+    for link in links if apart else ():
+        pairs = permutations(range(len(names)), 2)
+        ends = next(((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None)
+        if ends and tree[ends[0]] != tree[ends[1]]:
+            found.append(ends)
+            old, new = (tree[end] for end in ends)
+            tree = [new if root == old else root for root in tree]
+    return found if len({*tree}) == 1 else []
+
+
+def links_of(plan: Plan) -> list[Link]:
+    """Return the bounds of a plan that may link two relations."""
+    return [link for bound in plan.bounds if (link := _link(plan, bound))]
+
+
+def _link(plan: Plan, bound: Bound) -> Link | None:
+    if bound.kind == EQ or [sign for _, sign in bound.others] != [1]:
+        return None
+    return Link(plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant)
+
+
+def is_linked(plan: Plan, ranges: bool = False) -> bool:
+    """Return whether a supported plan needs links to be one tree; with `ranges`, whether it needs some of `!=`."""
+    links = [link for link in links_of(plan) if ranges and link.kind != NE]
+    return join_tree([frozenset(s.places) for s in sources_of(plan) if not s.negated], links) is None
+
+
+def is_supported(plan: Plan) -> bool:
+    """Return whether a plan's bindings can be found by columns: it is acyclic, and negations have what they look up."""
+    if len(plan.tries) > ATOMS_MAX:
+        return False
+    sources = sources_of(plan)
+    positive = [s for s in sources if not s.negated]
+    bound = frozenset().union(*(s.places for s in positive))
+    if len(positive) < 2 and len(sources) < 2:
+        return False
+    if join_tree([frozenset(s.places) for s in positive], links_of(plan)) is None:
+        return False
+    fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
+    for source in sources:
+        own = frozenset(source.places)
+        held = {name for name, names in fixed if names <= own}
+        if source.negated and not (own & bound and own - bound <= held):
+            return False
+    names = [_names(plan, b) for b in plan.bounds]
+    return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
+
+
+def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
+    """Return whether bindings with some rows of a relation are those of the plan over these rows instead of it."""
+    tree, sources = JoinTree(plan, keys), [source for source in sources_of(plan) if source.predicate == name]
+    return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
+
+
+def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
+    """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
+    tree = JoinTree(plan, keys)
+    return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
+
+
+def _names(plan: Plan, bound: Bound) -> frozenset[str]:
+    return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
+
+
+def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
+    """Return a plan's bounds and `sure` filters as conditions on columns."""
+    found, evaluator = list[Condition](), Evaluator(types, encode, plan.null_words)
+    for b in plan.bounds:
+        name = plan.variables[b.level]
+        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
+        if op and [sign for _, sign in b.others] == [1]:
+            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
+        elif b.others:
+            times = {name: 1}
+            for other, sign in b.others:
+                times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
+            form = Linear(times, OPS[b.kind], -b.constant)
+            holds = partial(_linear_holds, form)
+        else:
+            holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
+        found.append(Condition(_names(plan, b), holds, _link(plan, b)))
+    for one in plan.sure:
+        names = frozenset(v.name for v in variables(*compared([one])))
+        found.append(Condition(names, partial(_passes, evaluator, one)))
+    return found
+
+
+def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
+    return evaluator.passes(filter_, batch)[0]
+
+
+def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
+    return holds
+
+
+def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
+    return form.holds(batch.columns, batch.n)
+
+
+def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
+    return holds
+
+
+class JoinTree:
+    """The positive atoms of a plan as a tree, with the number of key columns of each relation."""
+
+    def __init__(self, plan: Plan, keys: Mapping[str, int]) -> None:
+        self.sources = [s for s in sources_of(plan) if not s.negated]
+        self._keys = keys
+        self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
+        self.near: list[list[int]] = [[] for _ in self.sources]
+        for a, b in join_tree([frozenset(s.places) for s in self.sources], links_of(plan)) or ():
+            self.near[a].append(b)
+            self.near[b].append(a)
+
+    def below(self, node: int, parent: int) -> frozenset[str]:
+        """Return the variables of the subtree of a relation."""
+        inner = (self.below(child, node) for child in self.near[node] if child != parent)
+        return frozenset(self.sources[node].places).union(*inner)
+
+    def is_cut(self, source: Source) -> bool:
+        """Return whether a relation's key has columns that no variable of the binding holds."""
+        keys = self._keys[source.predicate]
+        return not source.negated and not {*range(keys)}.issubset(source.places.values())
+
+    def identifying(self, node: int) -> frozenset[str]:
+        """Return the variables that tell the rows of a relation apart."""
+        source = self.sources[node]
+        keys = self._keys[source.predicate]
+        own = (name for name, column in source.places.items() if column < keys or self.is_cut(source))
+        return frozenset(own) - self._constants
+
+    def shared(self, node: int, parent: int) -> list[str]:
+        """Return the variables that a relation shares with its parent."""
+        return [name for name in self.sources[node].places if name in self.sources[parent].places]
+
+    def kept(self, node: int, parent: int, needed: frozenset[str]) -> list[str]:
+        """Return the needed variables of a subtree that the relation above lacks."""
+        return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
+
+    def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
+        """Count the relations below one with several rows for a key, of which columns are needed."""
+        found = 0
+        for child in self.near[node]:
+            if child != parent:
+                several = not self.identifying(child) <= {*self.shared(child, node)}
+                found += several and bool(self.kept(child, node, needed))
+                found += self.expanding(needed, child, node)
+        return found
+
+    def around(self, names: frozenset[str]) -> list[int]:
+        """Return neighbouring relations that have all of some variables together, and none that is not needed for that.
+
+        Empty if links are among what connects them.
+        """
+        left = {*range(len(self.sources))}
+
+        def is_spare(node: int) -> bool:
+            others = frozenset().union(*(self.sources[n].places for n in left if n != node))
+            return len(left.intersection(self.near[node])) < 2 and names & self.sources[node].places.keys() <= others
+
+        while (spare := next(filter(is_spare, sorted(left)), None)) is not None:
+            left.remove(spare)
+        edges = ((a, b) for a in left for b in left.intersection(self.near[a]))
+        return sorted(left) if all(self.shared(a, b) for a, b in edges) else []
+
+    def without(self, core: Sequence[int]) -> "JoinTree":
+        """Return the trees that are left when the edges between some relations go."""
+        other = copy(self)
+        other.near = [[n for n in near if not {n, node} <= {*core}] for node, near in enumerate(self.near)]
+        return other

@@ -1,0 +1,102 @@
+"""Forms of queries that random ones seldom have, kept under edits, equal to DuckDB's answers after each."""
+
+from pathlib import Path
+
+import pytest
+
+import ivm
+from tests.support.sql.oracle import Both
+
+TABLES = [
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, v DECIMAL(6,2), s VARCHAR, x DOUBLE, y DOUBLE)",
+    "CREATE TABLE a (k INTEGER, d DECIMAL(12,2))",
+    "CREATE TABLE b (k INTEGER, d DECIMAL(7,2))",
+    "INSERT INTO t VALUES (1, NULL, 1.5, 'a,b', 1, 2), (2, 1, 2.5, 'c', 2, 5), (3, 2, NULL, '', 3, 4), "
+    "(4, 1, 4, NULL, NULL, 1), (5, 2, NULL, ',z', 5, 9)",
+    "INSERT INTO a VALUES (1, 2.5), (2, NULL), (2, NULL), (4, 1)",
+    "INSERT INTO b VALUES (3, 1.5), (1, 0.5), (NULL, 9)",
+]
+EDITS = [
+    "INSERT INTO a VALUES (3, 7), (NULL, 8)",
+    "DELETE FROM b WHERE k = 1",
+    "UPDATE t SET v = 3, s = 'q,r,s', x = x + 1 WHERE id IN (2, 3)",
+    "DELETE FROM t WHERE id = 1",
+    "INSERT INTO t VALUES (1, NULL, 100, 'w', 7, -1), (6, NULL, NULL, 'w,w', 2, 2)",
+]
+FORMS = {
+    "a column of USING, and each table's own": [
+        "SELECT k, a.k AS x, b.k AS y, a.d FROM a FULL JOIN b USING (k)",
+        "SELECT a.k AS x, b.k AS y, k, b.* FROM a RIGHT JOIN b USING (k)",
+        "SELECT a.k AS x, b.k AS y, c.k AS z, k FROM a FULL JOIN b USING (k) FULL JOIN (SELECT 7 AS k) c USING (k)",
+        "SELECT k, a.k AS x, count(*) AS n FROM a FULL JOIN b USING (k) GROUP BY k, a.k",
+        "SELECT k, sum(a.d) OVER (PARTITION BY k ORDER BY b.d) AS n FROM a FULL JOIN b USING (k)",
+        "SELECT * FROM (SELECT 1 AS k, 2 AS z) NATURAL JOIN (SELECT 1 AS k, 3 AS y)",
+    ],
+    "decimals of several numbers of digits in one column": [
+        "SELECT k, d FROM b UNION ALL SELECT k, d FROM a",
+        "SELECT k, d FROM a UNION ALL SELECT k, CAST(0 AS NUMERIC(7,2)) FROM b",
+        "SELECT k, sum(x) AS x, sum(y) AS y FROM (SELECT k, d AS x, CAST(0 AS DECIMAL(7,2)) AS y FROM a UNION ALL "
+        "SELECT k, CAST(0 AS DECIMAL(7,2)), d FROM b) GROUP BY k",
+        "WITH RECURSIVE r AS (SELECT id, v FROM t WHERE p IS NULL UNION SELECT t.id, CAST(r.v + 1 AS DECIMAL(9,2)) "
+        "FROM r JOIN t ON t.p = r.id) SELECT * FROM r",
+    ],
+    "values that are not null, one by one": [
+        "SELECT id, lag(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS l FROM t",
+        "SELECT id, lag(v IGNORE NULLS) OVER (ORDER BY id) AS l, lead(v, 2, 0.5 IGNORE NULLS) OVER (PARTITION BY p "
+        "ORDER BY id) AS d FROM t",
+        "SELECT id, nth_value(v, 2 IGNORE NULLS) OVER (PARTITION BY p ORDER BY id ROWS BETWEEN 1 PRECEDING AND "
+        "UNBOUNDED FOLLOWING) AS n FROM t",
+        "SELECT id, nth_value(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS n FROM t",
+    ],
+    "an expression for each of several columns": [
+        "SELECT max(COLUMNS(*)) FROM t",
+        "SELECT COLUMNS('^[xy]$'), id FROM t",
+        "SELECT COLUMNS(* EXCLUDE (s)) FROM t q",
+        "SELECT min(COLUMNS(['x', 'v'])), count(*) AS n FROM t",
+        "SELECT sum(COLUMNS('x|y')) + 1 FROM t GROUP BY p",
+    ],
+    "parts of texts as rows": [
+        "SELECT id, unnest(string_split(s, ',')) AS part FROM t",
+        "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY u.part",
+        "SELECT id, split_part(s, ',', -1) AS a, split_part(s, ',', id - 1) AS b, split_part(s, ',', 0) AS c FROM t",
+    ],
+    "lists in order, and their ends": [
+        "SELECT list_sort(list(DISTINCT p)) AS l, list_max(list(v)) AS m, list_min(list(x)) AS n FROM t",
+        "SELECT p, list(id ORDER BY v DESC, id)[1] AS f, list_reverse_sort(list(id)) AS r FROM t GROUP BY p",
+    ],
+    "regressions": [
+        "SELECT corr(x, y) AS c, regr_slope(y, x) AS s, regr_r2(y, x) AS r FROM t",
+        "SELECT id, corr(x, y) OVER () AS c, mean(x) OVER (PARTITION BY p) AS m FROM t",
+    ],
+    "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "f.pages", threads=1) as workspace:
+        both = Both(workspace)
+        for statement in TABLES:
+            both.run(statement)
+        for number, query in enumerate(FORMS[form]):
+            both.keep(f"v{number}", query)
+        both.compare()
+        for edit in EDITS:
+            both.run(edit)
+            both.compare()
+
+
+def test_columns_have_duckdbs_names(tmp_path: Path) -> None:
+    items = (
+        "count(*) OVER (PARTITION BY p)", "string_agg(s, ',' ORDER BY s)", "list(id ORDER BY id DESC)", "bit_and(id)",
+        "first(s ORDER BY id)", "var_samp(x)", "approx_count_distinct(s)", "pow(x, 2)", "count()", "Sum(x)",
+        "avg(x) over (order by id rows between 1 preceding and current row)", "array_agg(id ORDER BY id)",
+        "datediff('day', DATE '2020-01-01', DATE '2020-02-01')", "substr(s, 1, 2)", "max(COLUMNS('x'))",
+    )  # fmt: skip
+    with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run(TABLES[0])
+        for item in items:
+            answer = workspace.sql(f"SELECT {item} FROM t")
+            assert answer is not None
+            assert answer.to_arrow().column_names == both.duck.sql(f"SELECT {item} FROM t").columns
