@@ -10,6 +10,8 @@ a corrupt page, which `raise_for` turns into an exception:
     seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
     forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
     next_leaf(tree, cursors, o)                                             to the next leaf's first record
+    before(tree, key, m)                                                    (page, slot) of the last with m columns
+                                                                            below key, or (0, 0), (-page, 0)
     tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
@@ -73,6 +75,7 @@ from pagestore.trees.kernels.cursor import (
     LEAF_SLOT,
     PATH,
     ROOT,
+    before,
     first,
     forward,
     next_leaf,
@@ -119,6 +122,7 @@ __all__ = [
     "Words",
     "allocating",
     "ascends",
+    "before",
     "borrowed",
     "call_operator",
     "code_of",

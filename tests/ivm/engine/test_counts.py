@@ -182,7 +182,7 @@ CALLS = {  # functions of Python that a transaction of one row calls: in the med
     "no view": ("", 174, 252),
     "triangles": (TRIANGLE, 179, 256),
     "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 178, 256),
-    "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 231, 304),
+    "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 217, 290),
     "a sum": ("q[x] = t <- agg<<t = sum(y)>> edge(x, y).", 178, 256),
     "a least": ("q[x] = t <- agg<<t = min(y)>> edge(x, y).", 178, 256),
 }
@@ -205,6 +205,41 @@ def test_python_calls_of_one_row(work, tmp_path):
         assert_calls(insert, usual, most)
 
 
+TEXT = """insert[e] = p -> int(e), int(p). removed(e) -> int(e).
+firstChild[p] = c <- agg<<c = max(e)>> insert[e] = p.
+nextSibling[x] = y <- agg<<y = max(s)>> insert[x] = p, insert[s] = p, s < x.
+nextAbove[x] = n <- nextSibling[x] = n.
+nextAbove[x] = n <- insert[x] = p, !(nextSibling[x] = _), nextAbove[p] = n.
+next[x] = n <- firstChild[x] = n.
+next[x] = n <- insert[x] = _, !(firstChild[x] = _), nextAbove[x] = n.
+hasValue(x) <- insert[x] = _, !removed(x).
+skipBlank[x] = y <- next[x] = y, hasValue(y).
+skipBlank[x] = y <- next[x] = z, !hasValue(z), skipBlank[z] = y.
+nextVisible[x] = y <- hasValue(x), skipBlank[x] = y.
+"""
+
+
+@compiled
+def test_calls_of_a_keystroke_in_a_shared_text(tmp_path):
+    """All views of it, with ranges, functions and recursion, are one call of the kernel."""
+    with ivm.open(tmp_path / "text.pages", sync="off", threads=1) as workspace:
+        workspace.install(TEXT, name="text")
+        with workspace.transaction() as txn:
+            txn.insert("insert", [(e, e - 1 - e % 3 // 2) for e in range(1, 3000)])
+            txn.insert("removed", [(e,) for e in range(5, 3000, 5)])
+
+        def insert(row):
+            with workspace.transaction() as txn:
+                txn.insert("insert", [(row, row - 1)])
+
+        assert_calls(insert, 226, 335, first=3000)
+        with Meter(workspace.store) as meter:
+            insert(3100)
+        assert meter.counts["kernel calls"] <= 12
+        for view in ("nextSibling", "next", "nextVisible"):
+            workspace.verify(view)
+
+
 @compiled
 def test_python_calls_of_one_row_of_a_store(tmp_path):
     with pagestore.open(tmp_path / "calls.pages", sync="off", threads=1) as store:
@@ -218,8 +253,8 @@ def test_python_calls_of_one_row_of_a_store(tmp_path):
         assert_calls(insert, 148, 222)
 
 
-def assert_calls(insert, usual, most):
-    found = [python_calls(partial(insert, 5000 + row)) for row in range(60)][20:]
+def assert_calls(insert, usual, most, first=5000):
+    found = [python_calls(partial(insert, first + row)) for row in range(60)][20:]
     assert np.median(found) <= usual, "of a transaction"
     assert max(found) <= most, "of a transaction that drops versions"
 
