@@ -30,7 +30,7 @@ from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
-from ivm.spark.changes import as_changes, as_spark_has, schema_of, warn_of_others
+from ivm.spark.changes import as_changes, as_spark_has, key_count, schema_of, warn_of_others
 from ivm.spark.executors import (
     SQL_SCHEMA,
     Executor,
@@ -49,7 +49,9 @@ from ivm.spark.executors import (
 from ivm.spark.folder import UNDO, Folder, Pending, State
 from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import Layout, plan
+from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import Hot, measure
+from ivm.wide import ONE
 from pagestore.host import Violation
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ class Cells:
     ) -> "Cells":  # fmt: skip
         """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames).
 
+        The rules may be SQL in Spark's dialect: CREATE VIEW, or a SELECT, which becomes the view `answer`.
         The load precedes all batches and has no number. Until it is done there are no cells: after a crash, create
         them again. Shares are chosen by the row counts of `tables`, or by `sizes`. Hot values of `tables` are split, or
         those that `hot` names as hashes (`ivm.spark.shares.hash_value`) by relation and column. `options` are those of
@@ -104,10 +107,11 @@ class Cells:
         CellsError for a folder that has cells, and what `apply` raises.
         """
         _check_number(cells)
+        rules = _translated(rules, tables or {}) if is_sql(rules) else rules
         said, predicates = hints(rules, "rules"), compile(rules).predicates
         for warning in said:
             warnings.warn(warning, stacklevel=2)
-        tables = _known_tables(tables or {}, predicates)
+        tables = _with_one(_known_tables(tables or {}, predicates), predicates)
         found = measure(tables, predicates, cells)
         layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)
         place = Folder(folder, create=True)
@@ -173,7 +177,8 @@ class Cells:
         with _closed_if_it_fails(place):
             opened = cls(place, spark, place.load())
             if lost := frozenset(opened._faults()):
-                opened._make_again(lost, _known_tables(tables or {}, opened._state.predicates))
+                predicates = opened._state.predicates
+                opened._make_again(lost, _with_one(_known_tables(tables or {}, predicates), predicates))
             opened._recover()
         return opened
 
@@ -452,6 +457,28 @@ def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))
             raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
     return dict(tables)
+
+
+def _with_one(tables: dict[str, Any], predicates: Mapping[str, Predicate]) -> dict[str, Any]:
+    """Return tables with the relation of one row, if rules of SQL read it."""
+    return {**tables, ONE: ONE_ROW} if ONE in predicates else tables
+
+
+def _translated(text: str, tables: Mapping[str, Any]) -> str:
+    """Return the rules of a text of SQL over tables. Raises SqlError, also for equal rows of one without a key."""
+    schemas = {}
+    for name, table in tables.items():
+        if hasattr(table, "toArrow"):
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            schemas[name] = columns_of(to_arrow_schema(table.schema))
+        else:
+            schemas[name] = columns_of(table.schema)
+    rules = rules_of(text, "answer", schemas, sets=True)
+    for name, predicate in compile(rules).predicates.items():
+        if name in tables and key_count(predicate) == len(predicate.columns):
+            refuse_equal(name, tables[name], predicate.columns)
+    return rules
 
 
 def _reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool) -> "DataFrame":

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,11 +24,12 @@ INT64 = Type.parse("int64")
 
 
 def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
-    """Return the Arrow schema of a relation or view; if `changed`, with `_change_type`."""
+    """Return the Arrow schema of rows of a relation or view; if `changed`, with `_change_type`."""
     fields = [
         pa.field(name, Type.parse(type_).arrow, place in predicate.nullable)
         for place, (name, type_) in enumerate(zip(predicate.columns, predicate.types, strict=True))
     ]
+    fields = fields[:-1] if predicate.bag else fields  # the last one says how often a row occurs
     return pa.schema([*fields, pa.field(CHANGE, pa.string(), False)] if changed else fields)
 
 
@@ -136,8 +138,11 @@ def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
     """Keep, of changes with a commit version, only those of each key's newest version."""
     if ORDER not in table.column_names:
         return table
-    newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
-    return table.join(newest, keys=[*keys, ORDER], join_type="inner").drop_columns([ORDER])
+    placed = table.append_column("@place", pa.array(np.arange(table.num_rows)))
+    found = placed.group_by(keys).aggregate([(ORDER, "max"), (ORDER, "list"), ("@place", "list")])  # where null is null
+    orders, places = (pc.list_flatten(found[name]).to_numpy() for name in (f"{ORDER}_list", "@place_list"))
+    newest = np.repeat(found[f"{ORDER}_max"].to_numpy(), pc.list_value_length(found["@place_list"]).to_numpy())
+    return table.take(np.sort(places[orders == newest])).drop_columns([ORDER])
 
 
 def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
@@ -176,11 +181,12 @@ def apart(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the changes that turn the rows `found` into the rows `wanted`, of the same columns; null equals null.
 
-    O(rows).
+    Equal rows count. O(rows).
     """
     sides = (wanted, 1), (found, -1)
     tagged = [side.append_column("@sign", pa.repeat(sign, side.num_rows)) for side, sign in sides]
-    counted = pa.concat_tables(tagged).group_by(found.column_names).aggregate([("@sign", "max"), ("@sign", "min")])
-    changed = counted.filter(pc.equal(counted["@sign_max"], counted["@sign_min"]))
-    kinds = pc.if_else(pc.greater(changed["@sign_max"], 0), "insert", "delete")
-    return changed.select(found.column_names).append_column(CHANGE, kinds)
+    counted = pa.concat_tables(tagged).group_by(found.column_names).aggregate([("@sign", "sum")])
+    more = counted["@sign_sum"].to_numpy()
+    kinds = pc.if_else(pc.greater(counted["@sign_sum"], 0), "insert", "delete")
+    changed = counted.select(found.column_names).append_column(CHANGE, kinds)
+    return changed.take(np.repeat(np.arange(len(more)), abs(more)))

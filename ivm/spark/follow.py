@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 import ivm
 import pagestore
+from ivm.engine.compile import compile
 from ivm.errors import EditError, OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import (
@@ -45,10 +46,14 @@ from ivm.spark.changes import (
     schema_of,
     warn_of_others,
 )
+from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import hash_rows
+from ivm.sql.catalog import Catalog
+from ivm.sql.errors import SqlError
 from ivm.transaction import Transaction
+from ivm.wide import ONE, statement_of
 from pagestore.errors import MissingError, SchemaError, VersionError
-from pagestore.host import Snapshot, WritableRelation, local_path
+from pagestore.host import Column, Schema, Snapshot, Type, WritableRelation, local_path
 
 Incremental = Literal["auto", "strict"]
 AUTO: Incremental = "auto"
@@ -142,12 +147,13 @@ class Progress:
 
 
 class Refreshed(NamedTuple):
-    """The result of a refresh: the versions before and after, whether it was new, and which views were recomputed."""
+    """The result of a refresh: the versions before and after, whether it was new, the views recomputed, the rules."""
 
     before: int
     version: int
     new: bool
     recomputed: tuple[str, ...]
+    rules: str
 
 
 def refresh(
@@ -156,35 +162,105 @@ def refresh(
 ) -> Refreshed:  # fmt: skip
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 
-    A source is any Arrow data, or a Feed. With "strict", RecomputeError is raised and nothing is changed if a view
-    would be recomputed: for other rules, a feed that cannot continue from its cursor, or changes whose
-    maintenance would cost more. A `batch` that is not above the newest one of the same query, or without `query` of the
-    same relations, is skipped.
-    `options` are those of `ivm.open`. Raises MaintainError, RuleError, EditError, UnknownViewError.
+    A source is any Arrow data, or a Feed. The rules may be SQL (see `ivm.spark.select`). With "strict", RecomputeError
+    is raised and nothing is changed if a view would be recomputed: for other rules, a feed that cannot continue from
+    its cursor, or changes whose maintenance would cost more. A `batch` that is not above the newest one of the same
+    query, or without `query` of the same relations, is skipped.
+    `options` are those of `ivm.open`. Raises MaintainError, RuleError, SqlError, EditError,
+    UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):
         raise OptionError(f"incremental={incremental!r}: it is {AUTO} or {STRICT}")
     with ivm.open(path, **options) as workspace:
-        found, installed, before = _progress(workspace), workspace.blocks.get(name), workspace.store.version
-        progress, stream = found or Progress(), query or ", ".join(sorted(sources))
-        strict = incremental == STRICT and installed is not None and found is not None  # else this is the first refresh
-        if installed not in (None, rules) and strict:
-            raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental="
-                                 f"{AUTO!r} the views that they change are evaluated anew")  # fmt: skip
-        is_done = batch is not None and batch <= progress.batches.get(stream, -1)
-        if is_done and installed == rules:
-            return Refreshed(progress.before, before, False, ())
-        progress.before = before
-        if batch is not None and not is_done:
-            progress.batches[stream] = batch
-        take = partial(_take, {} if is_done else sources, progress, strict)
-        if installed != rules:
-            workspace.install(rules, name, replace=True, edit=take)
-        else:
-            workspace.strict = strict
-            with workspace.transaction(f"refresh {name}") as txn:
-                take(txn)
-        return Refreshed(before, workspace.store.version, not is_done, tuple(sorted(workspace.evaluated)))
+        installed = workspace.blocks.get(name)
+        if is_sql(rules):
+            rules, sources = _translated(workspace, name, rules, installed, sources)
+        created = _create_tables(workspace, rules) if installed != rules else []
+        try:
+            return _refreshed(workspace, name, rules, sources, incremental == STRICT, batch, query)
+        except BaseException:
+            _drop_tables(workspace, created)
+            raise
+
+
+def _refreshed(
+    workspace: ivm.Workspace, name: str, rules: str, sources: Mapping[str, Any], strict: bool, batch: int | None,
+    query: str | None,
+) -> Refreshed:  # fmt: skip
+    """Install rules, or keep those that are installed, and apply the sources' changes in the same commit."""
+    found, installed, before = _progress(workspace), workspace.blocks.get(name), workspace.store.version
+    progress, stream = found or Progress(), query or ", ".join(sorted(sources))
+    strict &= installed is not None and found is not None  # else this is the first refresh
+    if installed not in (None, rules) and strict:
+        raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental="
+                             f"{AUTO!r} the views that they change are evaluated anew")  # fmt: skip
+    is_done = batch is not None and batch <= progress.batches.get(stream, -1)
+    if is_done and installed == rules:
+        return Refreshed(progress.before, before, False, (), rules)
+    progress.before = before
+    if batch is not None and not is_done:
+        progress.batches[stream] = batch
+    take = partial(_take, {} if is_done else sources, progress, strict)
+    if installed != rules:
+        workspace.install(rules, name, replace=True, edit=take)
+    else:
+        workspace.strict = strict
+        with workspace.transaction(f"refresh {name}") as txn:
+            take(txn)
+    return Refreshed(before, workspace.store.version, not is_done, tuple(sorted(workspace.evaluated)), rules)
+
+
+def _create_tables(workspace: ivm.Workspace, rules: str) -> list[str]:
+    """Create the relations whose keys may be null, which only SQL declares; return their names."""
+    if statement_of(rules) is None:
+        return []
+    with workspace.store.snapshot() as snap:
+        missing = [p for p in compile(rules).predicates.values() if p.extensional and p.name not in snap]
+    wanted = [one for one in missing if one.nullable and one.nullable[0] < key_count(one)]
+    if wanted:
+        with workspace.store.transaction("tables") as txn:
+            for one in wanted:
+                columns = map(Column, one.columns, map(Type.parse, one.stored_types))
+                txn.create(one.name, Schema((*columns,), one.columns[: key_count(one)]), keys_null=True)
+    return [one.name for one in wanted]
+
+
+def _drop_tables(workspace: ivm.Workspace, names: list[str]) -> None:
+    if names:
+        with workspace.store.transaction("without tables") as txn:
+            for name in names:
+                txn.drop(name)
+
+
+def _translated(
+    workspace: ivm.Workspace, name: str, text: str, installed: str | None, sources: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return the rules of a text of SQL, those `installed` if they are its, and the sources by the names of relations.
+
+    Raises SqlError for equal rows of a source without a key.
+    """
+    tables = {n: one if isinstance(one, Feed | pa.Table) else pa.table(one) for n, one in sources.items()}
+    if installed is None or statement_of(installed) != text:
+        schemas = {n: _followed(one) if isinstance(one, Feed) else columns_of(one.schema) for n, one in tables.items()}
+        with workspace.store.snapshot() as snap:
+            known = Catalog(snap, workspace.rules_of(snap).program.predicates, snap.properties)
+            installed = rules_of(text, name, schemas, known)
+    declared = {n.lower(): one for n, one in compile(installed).predicates.items() if one.extensional}
+    found = {}
+    for own, table in tables.items():
+        predicate = declared.get(own.lower())
+        if predicate is not None and not isinstance(table, Feed) and key_count(predicate) == len(predicate.columns):
+            refuse_equal(own, table, predicate.columns)
+        found[predicate.name if predicate else own] = table
+    return installed, found
+
+
+def _followed(feed: Feed) -> Schema:
+    """Return the columns of a feed's relation. Raises SqlError if its rows may be equal."""
+    with pagestore.open(feed.path, mode="r") as store, store.snapshot() as snap:
+        if snap[feed.relation].info.bag:
+            raise SqlError(f"{feed.relation} of {feed.path} may have equal rows, and a feed has no key: give it one")
+        return snap[feed.relation].schema
 
 
 def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Transaction) -> None:
@@ -203,6 +279,8 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
             txn.delete(name, gone.select(keys) if keys else [()])
         if came.num_rows:
             txn.set(name, came.select(predicate.columns))
+    if ONE in predicates and predicates[ONE].extensional:
+        txn.insert(ONE, ONE_ROW)
     store_txn.properties[PROGRESS] = str(progress)
 
 

@@ -79,6 +79,7 @@ def materialize(
 ) -> Views:  # fmt: skip
     """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates the rules.
 
+    The rules may be SQL in Spark's dialect: CREATE VIEW, or a SELECT, which becomes the view `name`.
     `sources` has for each declared relation that may have changed one of:
 
         change rows     a DataFrame with the relation's columns and `_change_type`: insert, delete, update_preimage,
@@ -99,7 +100,7 @@ def materialize(
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
     }
     did = refresh(place, name, rules, tables, incremental, batch, query, **options)
-    return Views(spark, place, compile(rules).predicates, did)
+    return Views(spark, place, compile(did.rules).predicates, did)
 
 
 def _warehouse(spark: "SparkSession") -> Path:

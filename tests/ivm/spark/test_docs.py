@@ -15,6 +15,7 @@ def test_the_examples_of_the_page(spark: "SparkSession", tmp_path: Path) -> None
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(block, names)
     names["refresh_views"](spark, tmp_path)
+    names["refresh_a_query"](spark, tmp_path)
     names["over_cells"](spark, tmp_path)
     spark.createDataFrame([(4, 5)], "x long, y long").write.parquet(str(tmp_path / "edges"))
     stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / "edges"))

@@ -13,6 +13,7 @@ import pagestore
 from ivm.errors import FunctionConflictError, OptionError, RecomputeError, UnknownViewError
 from ivm.spark import Cells, Feed, materialize
 from ivm.spark.follow import PROGRESS
+from ivm.sql.errors import SqlError
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
 from tests.support.file_systems import hdfs_by_default
@@ -135,6 +136,26 @@ def test_views_of_tables_of_spark(spark: "SparkSession", tmp_path: Path) -> None
         materialize(spark, "graph", RULES + " p(x) <- edge(x, _).", {}, path, incremental="strict")
     views = materialize(spark, "feed", RULES, {"edge": Feed(str(path), "edge")}, tmp_path / "w.pages")
     assert found(tmp_path / "w.pages") == found(path)
+
+
+def test_views_and_cells_of_a_query(spark: "SparkSession", tmp_path: Path) -> None:
+    """Whose rows may be equal, and whose tables Spark makes, with null and without a key."""
+    frame = spark.createDataFrame([("a", 1), ("a", 2), (None, 3)], "shop string, cents int")
+    query, path = "SELECT shop FROM sale WHERE cents > 1 OR shop = 'a'", tmp_path / "v.pages"
+    views = materialize(spark, "v", query, {"sale": frame}, path)
+    assert sorted(map(str, views.read("v").collect())) == ["Row(shop='a')", "Row(shop='a')", "Row(shop=None)"]
+    change = spark.createDataFrame(
+        [("a", 2, "delete"), ("b", 9, "insert")], "shop string, cents int, _change_type string"
+    )
+    views = materialize(spark, "v", query, {"sale": change}, path, incremental="strict")
+    assert sorted(tuple(row)[:2] for row in views.changes("v").collect()) == [("a", "delete"), ("b", "insert")]
+    total = "SELECT shop, sum(cents) AS cents, count(*) AS n FROM sale GROUP BY shop"
+    sale = frame.where("shop IS NOT NULL")
+    with Cells.create(tmp_path / "c", total, 2, spark, {"sale": sale}, options={"threads": 1}) as cells:
+        cells.apply(0, {"sale": spark.createDataFrame([("b", 4)], "shop string, cents int")})
+        assert sorted(map(tuple, cells.read("answer").collect())) == [("a", 3, 2), ("b", 4, 1)]
+    with pytest.raises(SqlError, match="sale has the row shop = 'a', cents = 1 twice"):
+        Cells.create(tmp_path / "d", total, 2, spark, {"sale": sale.union(sale)})
 
 
 def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
