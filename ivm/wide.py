@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
+MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
 
 
@@ -105,11 +106,18 @@ def is_encoded(type_: str) -> bool:
 
 
 def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
-    """Return rows with the lists and intervals that its columns stand for.  O(rows)."""
+    """Return rows with the lists and intervals that its columns stand for, and moments with UTC as zone.  O(rows)."""
+    import pyarrow as pa
+
     for place, type_ in enumerate(types):
         if is_encoded(type_):
             shown = _lists if type_.endswith("[]") else _intervals
             table = table.set_column(place, table.field(place).name, shown(table.column(place), type_))
+        elif type_ == MOMENT and table.schema.types[place] == pa.timestamp(
+            "us"
+        ):  # a constant: rules have no zone there
+            moments = table.column(place).cast(pa.timestamp("us", "UTC"))
+            table = table.set_column(place, table.field(place).name, moments)
     return table
 
 

@@ -10,7 +10,20 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTERVAL, NULL, TIMESTAMP, VARCHAR, SqlType, common
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    SqlType,
+    common,
+)
 
 
 def call(name: str, *args: Term) -> Call:
@@ -80,6 +93,10 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
     if wanted is None and isinstance(left.term, Lit) and left.type == VARCHAR:
         wanted = right.type
     elif wanted is None and isinstance(right.term, Lit) and right.type == VARCHAR:
+        wanted = left.type
+    elif {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ} and isinstance(left.term, Lit):
+        wanted = right.type
+    elif {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ} and isinstance(right.term, Lit):
         wanted = left.type
     if left.type == right.type == INTERVAL:
         return _microseconds(left, node), _microseconds(right, node)

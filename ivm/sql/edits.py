@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -441,6 +442,8 @@ def literal(value: Any) -> exp.Expr:
     if isinstance(value, str):
         return exp.Literal.string(value)
     name = {"date": "DATE", "datetime": "TIMESTAMP", "time": "TIME"}.get(type(value).__name__)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        name = "TIMESTAMPTZ"
     if name:
         return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build(name))
     return exp.Literal.number(f"{value:f}") if value >= 0 else exp.Neg(this=exp.Literal.number(f"{-value:f}"))

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import struct
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from sqlglot import exp
 
 from ivm.lang.ir import Value
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INTEGER, NULL, TIME, TIMESTAMP, VARCHAR, SqlType
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DIGITS,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    NULL,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    SqlType,
+)
 
 TRUE = ("true", "t", "yes", "y", "1", "on")
 FALSE = ("false", "f", "no", "n", "0", "off")
+
+
+class LongNumber(float):
+    """A number of more digits than a decimal has, as a DOUBLE; as a decimal it is exact."""
+
+    def __new__(cls, text: str) -> LongNumber:
+        """Keep the text."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
 
 
 def constant(node: exp.Expr) -> Typed | None:
@@ -41,8 +68,8 @@ def number(text: str, node: exp.Expr) -> Typed:
         digits = text.lstrip("-").replace(".", "").lstrip("0")
         scale = len(text.partition(".")[2])
         precision = max(len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale)
-        if precision > 18:
-            return Typed(Lit(float(text), "float64"), DOUBLE, False)
+        if precision > DIGITS:
+            return Typed(Lit(LongNumber(text), "float64"), DOUBLE, False)
         return Typed(Lit(Decimal(text), f"decimal(18,{scale})"), SqlType("DECIMAL", precision, scale), False)
     value = int(text)
     if not -(2**63) <= value < 2**63:
@@ -67,7 +94,8 @@ def _converted(value: object, type_: SqlType) -> Value:
     if type_.is_integer:
         return _integer(value)
     if type_.is_decimal:
-        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(str(_plain(value)))
+        text = value.text if isinstance(value, LongNumber) else repr(value)
+        exact = Decimal(text) if isinstance(value, float) else Decimal(str(_plain(value)))
         return exact.quantize(Decimal(1).scaleb(-type_.scale), rounding="ROUND_HALF_UP")
     if type_.is_float:
         found = float(str(_plain(value)))
@@ -76,7 +104,9 @@ def _converted(value: object, type_: SqlType) -> Value:
         return _text(value)
     if type_ == BOOLEAN:
         return _truth(value)
-    if type_ in (DATE, TIMESTAMP, TIME) or type_.name == "TIMESTAMP WITH TIME ZONE":
+    if type_ == TIMESTAMPTZ:
+        return _moment(value, TIMESTAMP).replace(tzinfo=UTC)  # a time without a zone is one in UTC
+    if type_ in (DATE, TIMESTAMP, TIME):
         return _moment(value, type_)
     raise ValueError
 
@@ -115,18 +145,17 @@ def _truth(value: object) -> bool:
     return bool(_plain(value))
 
 
-def _moment(value: object, type_: SqlType) -> Value:
+def _moment(value: object, type_: SqlType) -> Any:
     if isinstance(value, str):
         text = value.strip()
         if type_ == TIME:
             return time.fromisoformat(text)
         found = datetime.fromisoformat(text) if len(text) > 10 else datetime.combine(_date(text), time())
-        if found.tzinfo is not None:
-            found = (found - (found.utcoffset() or timedelta())).replace(tzinfo=None)
-        return found.date() if type_ == DATE else found
+        return _moment(found, type_)
     if isinstance(value, time) and type_ == TIME:
         return value
     if isinstance(value, datetime):
+        value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return value.date() if type_ == DATE else value.time() if type_ == TIME else value
     if isinstance(value, date) and type_ != TIME:
         return value if type_ == DATE else datetime.combine(value, time())

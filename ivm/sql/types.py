@@ -80,6 +80,7 @@ _STORE = {
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
+TIMESTAMPTZ = SqlType("TIMESTAMP WITH TIME ZONE")
 _T = exp.DataType.Type
 _NAMES = {
     _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
@@ -99,6 +100,11 @@ def sql_type(node: exp.DataType) -> SqlType:
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
         if precision > 38:
             raise SqlError(f"DECIMAL({precision}) has too many digits: at most 38", node)
+        if scale > DIGITS:
+            raise SqlError(
+                f"DECIMAL({precision},{scale}): {DIGITS} digits are stored, before and after the point: write "
+                f"DECIMAL({DIGITS},{min(scale, DIGITS - 8)}), or DOUBLE", node,
+            )  # fmt: skip
         return SqlType("DECIMAL", precision, scale)
     if node.this in _NAMES:
         return SqlType(_NAMES[node.this])

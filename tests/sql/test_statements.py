@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -390,3 +391,49 @@ def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Work
     whole, exact = [3, -3, 4, None], [3.5, -3.5, 4.0, None]
     expected = {"duckdb": (exact, 3, 3), "postgres": (whole, 3, 0), "sqlite": (whole, 0, 3), "spark": (exact, 0, 3)}
     assert found == expected
+
+
+def test_sums_of_decimals_beyond_their_digits_raise_and_change_nothing(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE m (k INTEGER PRIMARY KEY, x DECIMAL(18,2) NOT NULL)")
+    ws.sql("CREATE MATERIALIZED VIEW s AS SELECT sum(x) AS s, sum(x * 2) AS t FROM m")
+    most = Decimal("4999999999999999.99")
+    ws.sql("INSERT INTO m VALUES (1, ?), (2, ?)", [most, -most])
+    ws.sql("DELETE FROM m WHERE k = 2")
+    assert [*ws["s"]] == [(most, 2 * most)]
+    with pytest.raises(SqlError, match=r"the sum is 10000000000000000\.00, beyond decimal\(18,2\)"):
+        ws.sql("INSERT INTO m VALUES (3, 0.01)")
+    for _ in range(5):  # also where words of 64 bits would overflow several times
+        with pytest.raises(SqlError, match=r"beyond decimal\(18,2\)"):
+            ws.sql("INSERT INTO m SELECT 10 + i, 4999999999999999.99 FROM generate_series(1, 99) t(i)")
+    assert [*ws["s"]] == [(most, 2 * most)] and len(ws["m"]) == 1
+
+
+def test_decimals_of_more_digits_than_are_stored(ws: ivm.Workspace) -> None:
+    """Numbers of more digits are exact where they become decimals; those that do not fit are refused."""
+    ws.sql("CREATE TABLE w (k INTEGER PRIMARY KEY, x DECIMAL(38,1))")
+    ws.sql("INSERT INTO w VALUES (1, 12345678901234567.89), (2, -12345678901234567.849)")
+    ws.sql("INSERT INTO w VALUES (3, ?)", [Decimal("12345678901234567.11")])
+    assert rows(ws, "SELECT x FROM w ORDER BY k") == [
+        (Decimal("12345678901234567.9"),), (Decimal("-12345678901234567.8"),), (Decimal("12345678901234567.1"),)
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="has 20 digits before the point"):
+        ws.sql("INSERT INTO w VALUES (4, 12345678901234567890.12)")
+    with pytest.raises(
+        SqlError, match=r"DECIMAL\(38,20\): 18 digits are stored, .*: write DECIMAL\(18,10\), or DOUBLE"
+    ):
+        ws.sql("CREATE TABLE wide (k INTEGER PRIMARY KEY, x DECIMAL(38,20))")
+
+
+def test_moments_with_a_zone_are_those_in_utc(ws: ivm.Workspace) -> None:
+    """As parameters, texts and constants; as DuckDB has them where its TimeZone is UTC."""
+    nine = datetime(2024, 1, 2, 9, tzinfo=UTC)
+    zoned = nine.astimezone(timezone(timedelta(hours=3)))
+    ws.sql("CREATE TABLE z (k INTEGER PRIMARY KEY, t TIMESTAMP, z TIMESTAMPTZ)")
+    ws.sql("INSERT INTO z VALUES (1, ?, ?), (2, '2024-01-02 09:00', '2024-01-02 10:00+01')", [zoned, zoned])
+    ws.sql("INSERT INTO z VALUES (3, :t, :t); UPDATE z SET z = :t WHERE k = 3", {"t": zoned})
+    assert rows(ws, "SELECT DISTINCT t, z FROM z") == [(nine.replace(tzinfo=None), nine)]
+    for test in ("t >= ?", "z = ?", "t IN (?)", "? <= z", "t BETWEEN ? AND '2024-01-02 09:00'"):
+        assert len(rows(ws, f"SELECT k FROM z WHERE {test}", zoned)) == 3
+        assert not rows(ws, f"SELECT k FROM z WHERE NOT {test}", zoned)
+    assert rows(ws, "SELECT ? AS x", zoned) == [(nine,)]
+    assert rows(ws, "SELECT k FROM z WHERE z > ?", zoned) == rows(ws, "SELECT k FROM z WHERE t < ?", zoned) == []
