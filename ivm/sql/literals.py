@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from sqlglot import exp
 
@@ -105,7 +104,9 @@ def _converted(value: object, type_: SqlType) -> Value:
     if type_ == BOOLEAN:
         return _truth(value)
     if type_ == TIMESTAMPTZ:
-        return _moment(value, TIMESTAMP).replace(tzinfo=UTC)  # a time without a zone is one in UTC
+        moment = _moment(value, TIMESTAMP)
+        assert isinstance(moment, datetime)
+        return moment.replace(tzinfo=UTC)  # a time without a zone is one in UTC
     if type_ in (DATE, TIMESTAMP, TIME):
         return _moment(value, type_)
     raise ValueError
@@ -145,7 +146,7 @@ def _truth(value: object) -> bool:
     return bool(_plain(value))
 
 
-def _moment(value: object, type_: SqlType) -> Any:
+def _moment(value: object, type_: SqlType) -> Value:
     if isinstance(value, str):
         text = value.strip()
         if type_ == TIME:

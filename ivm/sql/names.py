@@ -7,17 +7,23 @@ from ivm.sql.types import sql_type
 _INFIX: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-    exp.Like: "~~", exp.ILike: "~~*",
+    exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
 _QUOTED = {"substring", "trim", "nullif", "left", "right", "mode", "if", "year", "month", "day", "hour", "minute",
-           "second", "replace", "position", "overlay", "row", "values", "char", "first", "last"}  # fmt: skip
+           "second", "replace", "position", "overlay", "row", "values", "char", "first", "last",
+           "quarter", "week"}  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
     exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or",
     exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
     exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile", exp.BitwiseAndAgg: "bit_and",
     exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list", exp.ApproxDistinct:
-    "approx_count_distinct", exp.Split: "string_split",
+    "approx_count_distinct", exp.Split: "string_split", exp.PercentileDisc: "quantile_disc",
+    exp.PercentileCont: "quantile_cont", exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
+}  # fmt: skip
+_ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds
+    exp.SHA2: "length", exp.UnixToTime: "scale", exp.RegexpExtract: "group", exp.Log: "this",
 }  # fmt: skip
 
 
@@ -37,8 +43,10 @@ def output_name(node: exp.Expr, source: str) -> str:
 
 def text(node: exp.Expr) -> str:
     """Return DuckDB's text of an expression."""
+    if isinstance(node, exp.Like | exp.ILike) and node.args.get("negate"):
+        return f"({text(node.this)} !{_INFIX[type(node)]} {text(node.expression)})"
     for kind, shown in _INFIX.items():
-        if type(node) is kind:
+        if type(node) is kind and "start" not in node.meta:
             return f"({text(node.this)} {shown} {text(node.expression)})"
     for kind, shown in ((exp.And, "AND"), (exp.Or, "OR")):
         if isinstance(node, kind):
@@ -89,7 +97,13 @@ def text(node: exp.Expr) -> str:
             return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
             return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
-        case exp.Func():
+        case exp.BitwiseNot():
+            return f"(~({text(node.this)}))"
+        case exp.IgnoreNulls() if isinstance(node.this, exp.AnyValue):
+            return text(node.this)
+        case exp.TimestampTrunc() | exp.DateTrunc():
+            return f"date_trunc('{node.args['unit'].name.lower()}', {text(node.this)})"
+        case exp.Func() | exp.Mod() | exp.BitwiseXor():
             return _function(node)
     return node.sql(dialect="duckdb")
 
@@ -146,11 +160,14 @@ def _case(node: exp.Case) -> str:
     return f"CASE{operand} {' '.join(whens)} ELSE {default} END"
 
 
-def _function(node: exp.Func) -> str:
+def _function(node: exp.Expr) -> str:
     """Return the text of a function by the name that it was written with; its ORDER BY comes after its arguments."""
-    name = node.meta.get("name") or _FUNCTIONS.get(type(node)) or node.sql_name()
-    args, order = list[exp.Expr](), ""
+    written = node.meta.get("name") or _FUNCTIONS.get(type(node))
+    shown = str(written or (node.sql_name() if isinstance(node, exp.Func) else node.key)).lower()
+    args, order, added = list[exp.Expr](), "", _ADDED.get(type(node))
     for key in node.arg_types:
+        if key == added and (shown not in ("log", "regexp_extract") or str(node.args.get(key)) == "0"):
+            continue
         value = node.args.get(key)
         if isinstance(value, list):
             args += value
@@ -159,7 +176,6 @@ def _function(node: exp.Func) -> str:
             order = f" ORDER BY {', '.join(map(_ordered, value.expressions))}"
         elif isinstance(value, exp.Expr):
             args.append(value)
-    shown = str(name).lower()
     shown = f'"{shown}"' if shown in _QUOTED else shown
     return f"{shown}({', '.join(map(text, args))}{order})"
 
@@ -176,7 +192,7 @@ def _ordered(node: exp.Expr) -> str:
 
 def _within_group(node: exp.WithinGroup) -> str:
     """percentile_cont(0.5) WITHIN GROUP (ORDER BY x), as a quantile with an order."""
-    name = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}.get(node.this.key)
+    name = _FUNCTIONS[type(node.this)] if isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) else None
     shown = name or str(node.this.meta.get("name", node.this.key)).lower()
     return f"{shown}({text(node.this.this)} ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
 

@@ -34,6 +34,7 @@ DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
+CALLED = re.compile(r"(\w+)\s*\(\s*$")  # the name of a function, before its first argument
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -66,6 +67,10 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
                 one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
         elif "start" in one.meta:
             one.meta["name"] = text[one.meta["start"] : one.meta["end"] + 1]
+        elif isinstance(one, exp.AggFunc):
+            starts = [inner.meta["start"] for inner in one.walk() if "start" in inner.meta]
+            if starts and (found := CALLED.search(text[: min(starts)])):
+                one.meta["name"] = found[1]
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node
