@@ -199,7 +199,7 @@ def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
         for one in kept:
             more = _unified(_replaced(one, names), _replaced(first, names))
             if more is not None:
-                yield from merged(others, kept, {**{v: more.get(term, term) for v, term in names.items()}, **more})
+                yield from merged(others, kept, {**{v: _replaced(term, more) for v, term in names.items()}, **more})
 
     yield from merged(atoms, [], {})
 
@@ -210,7 +210,7 @@ def _unified(one: Atom, other: Atom) -> dict[Var, Var | Const] | None:
     if one.predicate != other.predicate:
         return None
     for pair in zip(one.terms, other.terms, strict=True):
-        a, b = (names.get(term, term) for term in pair)
+        a, b = (_replaced(term, names) for term in pair)
         if a != b:
             old, new = (a, b) if isinstance(a, Var) else (b, a)
             if not isinstance(old, Var):
