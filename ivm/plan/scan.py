@@ -101,8 +101,8 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
         below = [word + (op == "<=") for op, word in ends if op in ("<", "<=")]
         if below and min(below) <= WORD_MAX:
             return _above(lo, above), (*hi, min(below))
-        return _above(lo, above), _behind(hi)
-    return (*lo,), _behind(hi)
+        return _above(lo, above), after_prefix(hi)
+    return (*lo,), after_prefix(hi)
 
 
 def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
@@ -122,7 +122,7 @@ def _above(prefix: list[int], ends: list[int]) -> tuple[int, ...]:
     return (*prefix, max(ends)) if ends and max(ends) <= WORD_MAX else (*prefix,)
 
 
-def _behind(prefix: list[int]) -> tuple[int, ...]:
+def after_prefix(prefix: Sequence[int]) -> tuple[int, ...]:
     """Return the least prefix after all keys with this one; () if there is none."""
     while prefix and prefix[-1] == WORD_MAX:
         prefix = prefix[:-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import engine, installed
+from ivm.engine import engine, installed, joined, schedule
 from ivm.errors import RangeError
 from ivm.join import slices
 from ivm.plan import columns, planner
@@ -37,7 +37,15 @@ FORCED = {
     "by blocks of ranges": [(planner, "lists_pairs", lambda *_: False), (slices, "NEAR", 0)],
     "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
     "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
-    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (engine, "INDEXED", 0)],
+    "hubs": [
+        (planner, "lists_pairs", lambda *_: False),
+        (planner, "COLUMN_ROWS", 1e9),
+        (schedule, "FEW", 0),
+        (engine, "HUB", 0),
+        (joined, "PROBING", 1e9),
+        (joined, "INDEXED", 0),
+    ],
+    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (joined, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])
 
@@ -275,9 +283,33 @@ def test_a_change_that_lacks_an_index_is_joined_by_columns_at_first(star):
     assert star.check() == []
 
 
+@pytest.mark.parametrize("part", ["", ", db(b, _)", ", db(b, 3)", ", da(b, _)"])
+def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
+    """A third of all facts follow from one row: they are read once, in columns, and not probed one by one."""
+    monkeypatch.setattr(joined, "INDEXED", 0)  # an index is built at once
+    with star.transaction() as txn:
+        txn.insert("fact", [N + np.arange(N // 2), np.full(N // 2, 7), np.arange(N // 2) % 100, np.arange(N // 2) % 10])
+    star.install(f"s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y){part}.", "sums")
+    star.install(f"l(i, y) <- fact(i, a, b, _), da(a, y){part}.", "list")
+    hub = N // 2 + N // 100
+    for number, (gone, new) in enumerate([(0, 3), (3, 0), (0, 5)]):
+        with Meter(star.store) as meter, star.transaction() as txn:
+            txn.delete("da", [(7, gone)])
+            txn.insert("da", [(7, new)])
+        if "da(b" not in part:
+            assert hub * 0.95 < star.stats("s")["operations"] < hub * 1.05
+            assert not number or meter.counts["pages read"] < 900
+        star.verify("s")
+        star.verify("l")
+    with star.transaction() as txn:  # a row with few partners is probed
+        txn.delete("da", [(8, 1)])
+    assert star.stats("s")["operations"] < hub / 2
+    assert star.check() == []
+
+
 def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
     """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
-    monkeypatch.setattr(engine, "INDEXED", 0)  # no change is joined by columns
+    monkeypatch.setattr(joined, "INDEXED", 0)  # no change is joined by columns
     star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
     star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
     assert not indices(star) and star.explain("s").count("$index:fact") == 2
