@@ -307,6 +307,48 @@ def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
     assert star.check() == []
 
 
+HUBS = """
+    listed(k, y) <- r(k, a, _, _), d(a, y, _).
+    summed[y] = t <- agg<<t = sum(k)>> r(k, a, b, _), d(a, y, _), h[b] = _.
+    least[y] = t <- agg<<t = min(k)>> r(k, a, b, _), d(a, y, z), z != 3.
+    shown(y) <- e(_, a), d(a, y, _).
+    lacking[w] = n <- agg<<n = count()>> e(x, a), d(a, y, _), g(y, w), !f(x, w).
+    linked[u] = n <- agg<<n = count()>> r(_, a, b, c), d(a, y, u), h[b] = w, w <= y, c > 0.
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monkeypatch):
+    """Each transaction changes one relation, so that its rows are joined with the others; what follows is the truth."""
+    for place, name, value in FORCED["hubs"]:
+        monkeypatch.setattr(place, name, value)
+    joins, join = [], joined.JoiningFiller.join_rows
+    monkeypatch.setattr(joined.JoiningFiller, "join_rows", lambda *given: joins.append(given) or join(*given))
+    drawn = np.random.default_rng(seed)
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        for name, (width, keys) in RELATIONS.items():
+            columns = [f"c{i}" for i in range(width)]
+            txn.create(name, ", ".join(f"{c}: int64" for c in columns), key=tuple(columns[:keys]))
+    mirror = Mirror(tmp_path / "s.pages", DECLARATIONS)
+    rows = {name: {} for name in RELATIONS}  # the whole row of each key
+    for number in range(30):
+        name = [*RELATIONS][number] if number < len(RELATIONS) else str(drawn.choice(["d", "d", "g", "h", "r"]))
+        width, keys = RELATIONS[name]
+        size = (60, *[6] * (width - 1)) if name == "r" else [6] * width
+        drawn_rows = drawn.integers(0, size, (40 if number < len(RELATIONS) else 2, width)).tolist()
+        new = {(*row[:keys],): (*row,) for row in drawn_rows}
+        gone = [rows[name][key] for key in new if key in rows[name]]
+        kept = [row for row in new.values() if drawn.random() < 0.8]
+        mirror.change([(name, row, False) for row in gone] + [(name, row, True) for row in kept])
+        rows[name] = {key: row for key, row in rows[name].items() if key not in new}
+        rows[name] |= {row[:keys]: row for row in kept}
+        if number == len(RELATIONS):
+            mirror.install("views", HUBS)
+    assert len(joins) > 20
+    assert mirror.workspace.check() == []
+    mirror.close()
+
+
 def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
     """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
     monkeypatch.setattr(joined, "INDEXED", 0)  # no change is joined by columns
