@@ -110,7 +110,7 @@ def install(
     alike = {view for view in before.program.predicates if _has_form(before, after, view)}
     views = {view for rule in after.rules for view in rule.writes} & alike
     changes = {view: _change(txn, after, view, view) for view in views if view in watched}
-    for name in (name for name in before.program.predicates if name in watched and name in after.program.predicates):
+    for name in (name for name in alike if name in watched):
         if before.whole(name) != after.whole(name):  # a relation has got rules, or lost them
             changes[after.whole(name)] = _change(txn, after, before.whole(name), after.whole(name))
     evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if "$" not in view)
@@ -242,9 +242,9 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 
 
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
-    """Return whether a predicate still exists, with columns of the same types."""
-    now = after.program.predicates.get(name)
-    return now is not None and now.stored_types == before.program.predicates[name].stored_types
+    """Return whether a predicate still exists, with columns of the same types, also of rows that follow."""
+    then, now = (one.program.predicates.get(one.whole(name)) for one in (before, after))
+    return then is not None and now is not None and now.stored_types == then.stored_types
 
 
 def _change(txn: StoreTransaction, after: Installed, was: str, view: str) -> Delta:

@@ -9,7 +9,8 @@ is stored as a text, its values as JSON without the brackets, and an interval as
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
+
+
+def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
+    """Return whether a relation is none of those that users named: one of a rewriting of rules, or of SQL's own.
+
+    With the names of all `blocks`, a name like that of a part of a wide view counts only if there is such a block.
+
+    >>> [name for name in ("item", "total:part2", "item$1", "sql:one", "car:parts") if is_helper(name)]
+    ['total:part2', 'item$1', 'sql:one']
+    >>> is_helper("car:part2", ["total"]), is_helper("total:part2", ["total"])
+    (False, True)
+    """
+    part = re.fullmatch(r"(.*):part\d+", name, re.DOTALL)
+    return "$" in name or name == ONE or (part is not None and (blocks is None or part[1] in blocks))
 
 
 class Wide(Frames):

@@ -194,7 +194,7 @@ class WorkspaceEdits:
         ...     list(ws["two"])
         [(1, 3)]
         """
-        return pagestore.Prepared(self.transaction, partial(EditsOf, name=name))
+        return pagestore.Prepared(self.transaction, lambda txn, action, rows: getattr(txn, action)(name, rows))
 
     async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
         """Call a function with a transaction, in a thread, and commit it; return the version.
@@ -223,14 +223,6 @@ class WorkspaceEdits:
         (2, [(1, 3)])
         """
         return CollectedEdits(partial(self.commit_async, message=message))
-
-
-class EditsOf:
-    """The edits of one relation in a transaction."""
-
-    def __init__(self, txn: Transaction, name: str) -> None:
-        self.insert, self.delete = partial(txn.insert, name), partial(txn.delete, name)
-        self.set = partial(txn.set, name)
 
 
 class CollectedEdits:

@@ -10,6 +10,8 @@ a corrupt page, which `raise_for` turns into an exception:
     seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
     forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
     next_leaf(tree, cursors, o)                                             to the next leaf's first record
+    before(tree, key, m)                                                    (page, slot) of the last with m columns
+                                                                            below key, or (0, 0), (-page, 0)
     tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
@@ -31,6 +33,8 @@ a corrupt page, which `raise_for` turns into an exception:
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit.py)
+    finish_commit(pages, accounts, queues)                                  writes the record of the commit, if nothing
+                                                                            else is to change (trees/kernels/finish.py)
 
     TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
                                                                             arguments: named tuples, such as TreeRef,
@@ -71,6 +75,7 @@ from pagestore.trees.kernels.cursor import (
     LEAF_SLOT,
     PATH,
     ROOT,
+    before,
     first,
     forward,
     next_leaf,
@@ -78,9 +83,10 @@ from pagestore.trees.kernels.cursor import (
     tree_at,
 )
 from pagestore.trees.kernels.edit_groups import CHANGES, TAKEN, compose_few, flush_queue
+from pagestore.trees.kernels.finish import finish_commit
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
-VERSION = 3
+VERSION = 4
 
 __all__ = [
     "ADD",
@@ -116,11 +122,13 @@ __all__ = [
     "Words",
     "allocating",
     "ascends",
+    "before",
     "borrowed",
     "call_operator",
     "code_of",
     "compose_few",
     "field",
+    "finish_commit",
     "first",
     "flush_queue",
     "forward",

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 from uuid import UUID, uuid4
@@ -506,7 +505,9 @@ class Store:
         ...     put.commit(), list(store.snapshot()["edge"])
         (2, [(1, 2), (2, 3)])
         """
-        return Prepared(partial(self.transaction, branch=branch), itemgetter(relation))
+        return Prepared(
+            partial(self.transaction, branch=branch), lambda txn, action, rows: getattr(txn[relation], action)(rows)
+        )
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""

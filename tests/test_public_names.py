@@ -29,9 +29,9 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom GAIN HEIGHT INSERT KEYS LEAF_ENTRIES
         LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SET TAKEN Table Tables TreeRef TypedKernel
-        VERSION WORD_MAX WORD_MIN Words allocating ascends borrowed call_operator code_of compose_few field first
-        flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf on_demand population
-        raise_for run_end seek start_delta tree_at unpack
+        VERSION WORD_MAX WORD_MIN Words allocating ascends borrowed call_operator code_of compose_few field
+        finish_commit first flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf
+        on_demand population raise_for run_end seek start_delta tree_at unpack
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError

@@ -53,6 +53,50 @@ def test_examples_of_a_page(page: str) -> None:
     assert (failed, tried > 0) == (0, True)
 
 
+RUN_BY = {  # the pages with examples, each with the test that runs them
+    "CONTRIBUTING.md": "",  # what developers run
+    "README.md": "tests/test_readme.py",
+    "docs/answers.md": "tests/test_readme.py",
+    "docs/cells.md": "tests/ivm/spark/test_docs.py",
+    "docs/coming-from/cozo.md": "tests/ivm/lang/test_docs.py",
+    "docs/coming-from/ddlog.md": "tests/ivm/lang/test_docs.py",
+    "docs/coming-from/duckdb.md": "tests/ivm/lang/test_docs.py",
+    "docs/coming-from/logiql.md": "tests/ivm/lang/test_docs.py",
+    "docs/coming-from/souffle.md": "tests/ivm/lang/test_docs.py",
+    "docs/embedding.md": "tests/pagestore/test_embedding.py",
+    "docs/how-to.md": "tests/test_readme.py",
+    "docs/in-and-out.md": "tests/test_readme.py",
+    "docs/index.md": "tests/test_readme.py",
+    "docs/mcp.md": "",  # an agent's configuration
+    "docs/performance.md": "",  # benchmarks of an hour
+    "docs/prepare.md": "tests/spark/test_docs.py",
+    "docs/reliability.md": "",  # campaigns of hours
+    "docs/rules.md": "tests/ivm/lang/test_docs.py",
+    "docs/spark.md": "tests/spark/test_docs.py",
+    "docs/tutorial.md": "tests/test_readme.py",
+    "docs/web-service.md": "tests/ivm/transactions/test_web_service.py",
+}
+
+
+def test_every_page_with_examples_has_a_test_that_runs_them() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    shown = {page for page in pages if re.search(r"^(```\w| *>>> )", page.read_text(), re.MULTILINE)}
+    names = {str(page.relative_to(ROOT)) for page in shown if "decisions" not in page.parts}
+    assert names - {"CHANGELOG.md"} == {*RUN_BY}
+    for page, test in RUN_BY.items():
+        stem = Path(page).parent.name if "coming-from" in page else Path(page).stem
+        assert not test or stem in (ROOT / test).read_text(), page
+
+
+def test_the_example_of_the_home_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.DOTALL)
+    names: dict = {}
+    exec(program, names)
+    with names["ws"] as ws:
+        assert list(ws["total"]) == [("ada", 1250), ("bob", 300)]
+
+
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ivm.check.soundness import Soundness
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Filler, fold_bindings, naming_the_rule, not_a_view, unordered
+from ivm.engine.fill import Filler, fold_bindings, naming_the_rule, not_a_view, shown_names, unordered
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
@@ -145,7 +145,7 @@ def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
     """Yield the rules; call `progress` before each."""
     for number, rule in enumerate(rules, 1):
-        progress(f"evaluating {', '.join(rule.writes)}, {number} of {len(rules)}")
+        progress(f"evaluating {shown_names(rule.writes)}, {number} of {len(rules)}")
         yield rule
 
 
@@ -200,7 +200,7 @@ def _check_predicate(
     sketch: EphemeralTransaction, installed: Installed, name: str, progress: Progress
 ) -> Iterator[Violation]:
     """Check a view with its aggregate state, and the permuted indices of a predicate."""
-    progress(f"comparing {name}")
+    progress(f"comparing {shown_names([name])}")
     predicate, layout = installed.program.predicates[name], installed.layouts[name]
     if predicate.extensional and tree_before(sketch, name) is None:
         if not any(name in rule.reads for rule in installed.rules):

@@ -22,8 +22,8 @@ from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.joined import HUB, INDEXED, READ, JoiningFiller
 from ivm.engine.kept import Kept
+from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
-from ivm.engine.replan import EXCESS_FREE
 from ivm.engine.rows import check_sums
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import RecomputeError

@@ -125,7 +125,7 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
-            FILLING.info("filling %s, %d of %d", _shown(rule.writes), place + 1, len(rules))
+            FILLING.info("filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules))
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting)
@@ -136,7 +136,7 @@ class Filler:
             (rule,) = self._fit((rule,))
             self._add_rows(rule, rules[place:], waiting, scanned)
         for name in [*waiting]:
-            FILLING.info("storing %s", _shown([name]))
+            FILLING.info("storing %s", shown_names([name]))
             self._fill_view(name, waiting)
         self._newest = NO_STATE
         FILLING.info(FILLED)
@@ -202,17 +202,19 @@ class Filler:
             if plan.is_scan and plan.tries[0].index.predicate == name
         }
         heads, passed = [self.installed.heads[plan] for plan in plans], [0] * len(plans)
+        read = [0] * len(plans)
         wanted = [
             Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
         ]
         tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
         with naming_the_rule(rules[0].definition):
-            for batches in scan(self.txn.pages, tree, wanted, self.encode):
-                for place, (head, batch) in enumerate(zip(heads, batches, strict=True)):
-                    waiting.add(self._summed(head.insertions(batch, self.encode)))
+            for count, batches in scan(self.txn.pages, tree, wanted, self.encode):
+                for place, batch in batches.items():
+                    read[place] += count
+                    waiting.add(self._summed(heads[place].insertions(batch, self.encode)))
                     passed[place] += batch.n
-        for (plan, rule), rows in zip(plans.items(), passed, strict=True):
-            self.note_operations(rule, tree.count)
+        for (plan, rule), rows, count in zip(plans.items(), passed, read, strict=True):
+            self.note_operations(rule, count)
             self.note_steps(rule, rule.plans.index(plan), [rows])
         return {*plans}
 
@@ -220,10 +222,10 @@ class Filler:
         """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
         plan = rule.plans[number]
         head = self.installed.heads[plan]
-        self.note_operations(rule, sum(tree.count for tree in trees.values()))
         join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
         for batch, times in join.parts():
             yield from self._summed(head.insertions(batch, self.encode, times))
+        self.note_operations(rule, join.read)
         self.note_steps(rule, number, join.met)
 
     def note_steps(self, rule: InstalledRule, number: int, found: Sequence[int]) -> None:
@@ -510,7 +512,7 @@ class Filler:
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
 
-def _shown(views: Iterable[str]) -> str:
+def shown_names(views: Iterable[str]) -> str:
     """Return the names of views for people: helper views have none."""
     return ", ".join(name for name in views if "$" not in name) or "a helper view"
 

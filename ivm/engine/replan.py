@@ -15,6 +15,7 @@ from math import inf
 from ivm.engine.compile import planned_anew
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.relations import Relations
 from ivm.engine.rows import Waiting
 from ivm.join.join import Budget, Stopped
@@ -23,7 +24,6 @@ from ivm.plan.planner import chosen_of, keep_alike
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and
 # more than EXCESS_FREE, which take some milliseconds.
 EXCESS = 10
-EXCESS_FREE = 50_000
 # An evaluation in full is stopped once it has taken WRONG times the operations expected, and more than WRONG_FREE, if
 # statistics of all rows, instead of a sample, lead to another plan that is expected to take fewer than it took so far.
 WRONG = 100

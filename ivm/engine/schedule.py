@@ -3,9 +3,10 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain: relations
-without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation,
-heads that copy columns of bindings, count them or add one up, also in recursion. Functions and sums are checked
-afterwards. Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
+without a separate state but that of a least or greatest value, plans that are probed by whole keys or scan a relation
+and whose filters compare columns, ranges of which the first or last record is wanted, heads that copy columns of
+bindings, count them or add one up, also in recursion. Sums are checked afterwards. Of the plans that scan, only those
+that a change reaches are maintained (maintenance/reach.py).
 """
 
 import time
@@ -19,11 +20,11 @@ import numpy as np
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
-from ivm.engine.kernels.schedule import ScheduleRoom, ScheduleTable
+from ivm.engine.kernels.ranges import WIDTH, RangeRoom
+from ivm.engine.kernels.schedule import EXCESS_FREE, ScheduleRoom, ScheduleTable
 from ivm.engine.recursion.compiled import FACTS, Strata, compiled
 from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
 from ivm.engine.recursion.kernels.maintain import maintain_at
-from ivm.engine.replan import EXCESS_FREE
 from ivm.join.plan_arrays import slices_room
 from ivm.lang.types import word_range
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, Found, ProbeRun, probe_next_at
@@ -32,6 +33,7 @@ from ivm.maintenance.reach import Reach, Tested, places_of, tested
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, permuted
+from ivm.plan.rewrite.ranges import SEEK_LAST
 from ivm.views.layouts import FALLING, PLAIN, SUM, SUPPORT
 from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import (
@@ -148,7 +150,6 @@ def carry(
     if (
         not schedule.is_plain
         or installed.checked_catalog.get("catalog") is not txn.catalog
-        or installed.deferred
         or installed.constraints
         or installed.outgrown(names, txn.counts)
     ):
@@ -174,17 +175,18 @@ class Schedule:
         self._installed, self.steps = installed, steps_of(installed, names)
         plain = [*takewhile(partial(_is_plain, installed), self.steps)]
         self._plain = len(plain)
-        parts = (3 if isinstance(step, Flush) and installed.layouts[step.name].fold else 1 for step in plain)
+        parts = map(partial(_parts, installed), plain)
         self._steps = [number for number, n in enumerate(parts) for _ in range(n)]  # of which each of the kernel's is
         self._at = 0  # where the kernel stopped
-        self.is_plain = bool(plain) and plain == self.steps  # whether all steps may be the kernel's
+        # whether all steps may be the kernel's
+        self.is_plain = bool(plain) and plain == self.steps and not installed.needed_for(names)
         self.names = sorted(names.union(*map(_touched, plain)))
         kept = [installed.stored[name] for name in self.names]
         folds = [(name, one.layout.fold) for name, one in zip(self.names, kept, strict=True)]
         states = [(name, fold.state) for name, fold in folds if fold and fold.is_first]
         self._folds = {state.name: name for name, state in states}  # views by the names of their states
         groups = [*self.names, *self._folds]
-        self._numbers = {name: number for number, name in enumerate(groups)}
+        self.numbers = {name: number for number, name in enumerate(groups)}
         self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
         self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
         self._shapes += [EditQueue((state.name,), ALONE, state.visible) for _, state in states]
@@ -193,25 +195,31 @@ class Schedule:
         for name, one in zip(self.names, kept, strict=True):
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
-        self.checked = {name for name in self.names if _may_be_refused(installed, name)}
+        self._limited = {name for name in self.names if _is_limited(installed, name)}
+        self._refusable = self._limited.union(name for name in self.names if installed.stored[name].checked)
+        self._limited_trees = np.array([self.firsts[name] for name in sorted(self._limited)], np.int64)
+        self.checked = self._limited  # the predicates whose rows Python checks: functions if one has a key in conflict
         self._catalog: object = None
-        self._strata = Strata(installed, self._number_of, self._numbers.__getitem__)
+        self._strata = Strata(installed, self.tree_of, self.numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not plan.is_scan]
+        ranges = [step for step in plain if isinstance(step, Scan)]
+        counted = [*enumerate(rule.writes for rule in (*(f.rule for f in follows), *(r.rule for r in ranges)))]
         self._accounts = [
-            (name, self.firsts[name], [plan for plan, step in enumerate(follows) if name in step.rule.writes])
-            for name in self.names
+            (name, self.firsts[name], [number for number, writes in counted if name in writes]) for name in self.names
         ]
         settled = [step for step in plain if isinstance(step, Settle)]
         self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
         self._carries = any(not isinstance(step, Flush) for step in plain)
-        if plain:
-            self._fixed = self._lay_out(plain)
+        laid = _Layout(self, installed, self._strata)
+        for step in plain:
+            laid.add(step)
+        self._reach, self._fixed = laid.tables()
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
             if isinstance(step, Follow) and step.plan.is_scan:
-                self._scanning.setdefault(step.plan.tries[0].index, {})[step.plan] = tested(step.plan)
+                self._scanning.setdefault(step.plan.tries[0].index, {})[step.plan] = _tested(step)
         self._reaches: dict[Index, Reach] = {}
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
@@ -224,14 +232,15 @@ class Schedule:
         if self._catalog is not txn.catalog:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             self._working, *self._probing = self._make_room(txn.pages.page_words)
-        if self._scanning:
+        if self._reach.tests:
             self._reach.encode(encode)
         self.queues.clear()
         for name, edit in edits.items():
-            self.queues.wait(self._numbers[name], *edit)
+            self.queues.wait(self.numbers[name], *edit)
         self._at = self._carried(txn, 0)
         if 0 < self._at < len(self._steps) and self._may_lack_pages(self._fixed.steps[self._at, kernel.KIND]):
             self._at = self._carried(txn, self._at)
+        self.checked = self._refusable if self._working.conflicts[0] else self._limited
         return self._steps[self._at] if self._at < len(self._steps) else self._plain
 
     def _may_lack_pages(self, kind: int) -> bool:
@@ -251,7 +260,8 @@ class Schedule:
     def _carried(self, txn: Transaction, begin: int) -> int:
         """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
         room = self._fixed, self._working, *self._probing, probe_next_at.address()
-        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0)
+        last = self._limited_trees if self.is_plain else None  # whether a commit may follow
+        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last)
 
     def accounts(self) -> list[tuple[str, int, int, int]]:
         """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
@@ -286,7 +296,7 @@ class Schedule:
     def waiting(self) -> dict[str, list[Edits]]:
         """Return the edits still pending, by predicate; those of a state by its view, unless the state has changed."""
         found, views = dict[str, list[Edits]](), {*self._folds.values()}
-        for name, number in self._numbers.items():
+        for name, number in self.numbers.items():
             if self.queues.waits[number] and name not in views:
                 found[self._folds.get(name, name)] = [self.queues.waiting(number)]
         return found | {self._folds[state]: [NO_EDITS] for state in self.state_changes()}
@@ -301,57 +311,7 @@ class Schedule:
         (state,) = (state for state, view in self._folds.items() if view == step.name)
         return {state: self.queues.changes(self.firsts[state])}
 
-    def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
-        """Return the plain steps as engine/kernels/schedule.py takes them."""
-        static: list[np.ndarray] = [np.zeros(0, np.int64)]
-        steps: list[Sequence[int]] = []
-        plans: list[Sequence[int]] = []
-        scanned: list[Tested] = []
-        copies: list[int] = []
-        lists: tuple[list[Any], ...] = [], [], [], []
-        probes, indices, sources, heads = lists
-        folds: list[Sequence[int]] = []
-        for step in plain:
-            if isinstance(step, Flush):
-                fold = self._installed.layouts[step.name].fold
-                if fold:
-                    state = fold.state.name
-                    steps += (kernel.FLUSH, self._numbers[state]), (kernel.FOLD, len(folds))
-                    folds.append((self.firsts[state], fold.group, fold.state.falling, self._numbers[step.name]))
-                steps.append((kernel.FLUSH, self._numbers[step.name]))
-                continue
-            if isinstance(step, Settle):
-                steps.append((kernel.RECUR, self._strata.add(step.stratum)))
-                continue
-            assert isinstance(step, Follow)
-            plan, starts = step.plan, [*map(len, lists)]
-            steps.append((kernel.SCAN if plan.is_scan else kernel.FOLLOW, len(plans)))
-            places: Sequence[int] = range(len(plan.columns))
-            if plan.is_scan:
-                places = [*places_of(plan).values()]
-                starts[0] = len(scanned)
-                scanned.append(tested(plan))
-                sources.append(self._number_of(plan.tries[0].index))
-            else:
-                laid = probes_of(plan)
-                table = laid.rows.copy()
-                table[:, :PINNED] += sum(map(len, static))
-                static.append(laid.static)
-                probes += table.tolist()
-                indices += map(self._number_of, laid.indices)
-                sources += [self._number_of(index) for index, _ in probed(plan)]
-            for name, how, columns in self._installed.heads[plan].copies:
-                heads.append((self._numbers[name], HOW[how], len(copies), len(copies) + len(columns)))
-                copies += [places[column] for column in columns]
-            plans.append((*chain(*zip(starts, map(len, lists), strict=True)), len(plan.columns)))
-        self._reach, strata = Reach(scanned), self._strata.arrays
-        words = np.array(indices, np.int64), np.array(sources, np.int64), _table(heads), np.array(copies, np.int64)
-        return ScheduleTable(
-            np.concatenate(static), _table(steps), _table(plans), _table(probes), *words, _table(folds),
-            self._reach.conditions, strata,
-        )  # fmt: skip
-
-    def _number_of(self, index: Index) -> int:
+    def tree_of(self, index: Index) -> int:
         """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
         return self.firsts[index.predicate] if index in self._installed.deferred else self.trees[index]
 
@@ -363,11 +323,14 @@ class Schedule:
         sources = max((len(probed(plan)) for plan in self._probing_plans), default=1)
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
+        ranges = self._fixed.ranges
+        point = int(ranges[:, WIDTH].max()) if len(ranges) else 0
         facts = self._strata.room(FACTS if self._strata.plans else 1)
         facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(self._plans)),
-            words(KEYS_MAX), words(CURSOR_WORDS),
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
+            words(len(self._plans) + len(ranges)), words(KEYS_MAX), words(CURSOR_WORDS), words(1),
+            RangeRoom(words(point), words(KEYS_MAX), words(2 * CURSOR_WORDS)),
             words((len(self._fixed.strata.strata), 3)), facts, words((len(self._strata.sources), 3)),
             words(6 * len(self._fixed.strata.trees)), words(trees), words(TAKEN), maintain_at.address(),
         )  # fmt: skip
@@ -377,6 +340,90 @@ class Schedule:
         )  # fmt: skip
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
         return working, run, found, composed
+
+
+class _Layout:
+    """Plain steps as engine/kernels/schedule.py takes them, added one after the other."""
+
+    def __init__(self, schedule: Schedule, installed: Installed, strata: Strata) -> None:
+        self._schedule, self._installed, self._strata = schedule, installed, strata
+        self._static: list[np.ndarray] = [np.zeros(0, np.int64)]
+        self._tables: dict[str, list[Any]] = {name: [] for name in ScheduleTable._fields[1:-1]}
+        self._conditions: list[Tested] = []
+
+    def add(self, step: Step) -> None:
+        """Add a step."""
+        if isinstance(step, Flush):
+            self._add_flush(step.name)
+        elif isinstance(step, Settle):
+            self._step(kernel.RECUR, self._strata.add(step.stratum))
+        elif isinstance(step, Scan):
+            self._add_range(step.rule)
+        else:
+            self._add_plan(step)
+
+    def tables(self) -> tuple[Reach, ScheduleTable]:
+        """Return the conditions of plans, whose constants are still to be filled in, and all tables."""
+        reach = Reach(self._conditions)
+        words = {name: np.array(self._tables[name], np.int64) for name in ("indices", "sources", "copies")}
+        tables: dict[str, Any] = {name: _table(rows) for name, rows in self._tables.items()} | words
+        tables |= {"conditions": reach.conditions, "strata": self._strata.arrays}
+        return reach, ScheduleTable(static=np.concatenate(self._static), **tables)
+
+    def _step(self, kind: int, of: int) -> None:
+        self._tables["steps"].append((kind, of))
+
+    def _add_flush(self, name: str) -> None:
+        """Add the flush of a predicate, after that of the state that it follows from; then check its keys."""
+        schedule, tables = self._schedule, self._tables
+        fold = self._installed.layouts[name].fold
+        if fold:
+            state = fold.state.name
+            self._step(kernel.FLUSH, schedule.numbers[state])
+            self._step(kernel.FOLD, len(tables["folds"]))
+            of = schedule.firsts[state], fold.group, fold.state.falling, schedule.numbers[name]
+            tables["folds"].append(of)
+        self._step(kernel.FLUSH, schedule.numbers[name])
+        if keys := _checked_keys(self._installed, name):
+            self._step(kernel.CHECK, len(tables["functions"]))
+            tables["functions"].append((schedule.firsts[name], keys))
+
+    def _add_plan(self, step: Follow) -> None:
+        """Add a plan that is probed, or scans a relation."""
+        plan, tables, tree_of = step.plan, self._tables, self._schedule.tree_of
+        lists = [tables[name] for name in ("probes", "indices", "sources", "heads")]
+        starts, copies = [*map(len, lists)], tables["copies"]
+        self._step(kernel.SCAN if plan.is_scan else kernel.FOLLOW, len(tables["plans"]))
+        if plan.is_scan:
+            places = [*places_of(plan).values()]
+            tables["sources"].append(tree_of(plan.tries[0].index))
+        else:
+            laid, places = probes_of(plan), [*range(len(plan.columns))]
+            table = laid.rows.copy()
+            table[:, :PINNED] += sum(map(len, self._static))
+            self._static.append(laid.static)
+            tables["probes"] += table.tolist()
+            tables["indices"] += map(tree_of, laid.indices)
+            tables["sources"] += [tree_of(index) for index, _ in probed(plan)]
+        for name, how, columns in self._installed.heads[plan].copies:
+            tables["heads"].append((self._schedule.numbers[name], HOW[how], len(copies), len(copies) + len(columns)))
+            copies += [places[column] for column in columns]
+        spans = chain(*zip(starts, map(len, lists), strict=True))
+        tables["plans"].append((*spans, len(plan.columns), len(self._conditions)))
+        self._conditions.append(_tested(step))
+
+    def _add_range(self, rule: InstalledRule) -> None:
+        """Add a view of the first or last records of ranges."""
+        span, copies, tree_of = rule.span, self._tables["copies"], self._schedule.tree_of
+        assert span, "only these are plain"
+        self._step(kernel.RANGED, len(self._tables["ranges"]))
+        (name,) = rule.writes
+        ends = (word for end in (span.low, span.high) for word in (end or 0, end is None))
+        self._tables["ranges"].append((
+            tree_of(span.points), tree_of(span.measured), self._schedule.numbers[name], span.group, *ends, span.whole,
+            span.width, span.kind == SEEK_LAST, span.result, len(copies), len(copies) + len(span.keys),
+        ))  # fmt: skip
+        copies += span.keys
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
@@ -405,8 +452,11 @@ def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:
     return np.array(rows, np.int64) if rows else np.zeros((0, 1), np.int64)
 
 
+def _tested(step: Follow) -> Tested:
+    return tested(step.plan, step.rule.definition.types)
+
+
 def _touched(step: Step) -> tuple[str, ...]:
-    assert not isinstance(step, Scan), "a range is not plain"
     if isinstance(step, Settle):
         return (*step.stratum.reads, *step.stratum.recursive)
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
@@ -420,18 +470,33 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Settle):
         return compiled(installed, step.stratum).plain
     if isinstance(step, Scan):
+        return step.rule.span is not None and step.rule.span.is_sought
+    if not _tested(step).exact:
         return False
     if step.plan.is_scan:
-        return tested(step.plan).exact and bool(installed.heads[step.plan].copies)
+        return bool(installed.heads[step.plan].copies)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
 
 
-def _may_be_refused(installed: Installed, name: str) -> bool:
-    """Return whether the rows of a predicate are checked: a function may get two values, or a sum be out of range."""
+def _parts(installed: Installed, step: Step) -> int:
+    """Return how many steps of the kernel a plain step is."""
+    if not isinstance(step, Flush):
+        return 1
+    return (3 if installed.layouts[step.name].fold else 1) + bool(_checked_keys(installed, step.name))
+
+
+def _checked_keys(installed: Installed, name: str) -> int:
+    """Return the number of words of a key of a function whose rows a kernel checks; 0 for none."""
+    return len(installed.program.predicates[name].keys) if installed.stored[name].checked else 0
+
+
+def _is_limited(installed: Installed, name: str) -> bool:
+    """Return whether Python checks the rows of a predicate: its sums have a range, or it has a value without a key."""
     stored, predicate = installed.stored[name], installed.program.predicates[name]
-    limited = stored.layout.kind == SUM and predicate.value and word_range(predicate.value) != (WORD_MIN, WORD_MAX)
-    return stored.checked or bool(limited)
+    if stored.layout.kind == SUM and predicate.value and word_range(predicate.value) != (WORD_MIN, WORD_MAX):
+        return True
+    return stored.checked and not _checked_keys(installed, name)
 
 
 def _keys(installed: Installed, index: Index) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.lang.ir import MIRRORED, Compare, Const, Var
+from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
 from ivm.lang.types import TEXTS
 from ivm.maintenance.kernels import reach as kernel
 from ivm.maintenance.kernels.reach import Conditions
@@ -19,15 +19,17 @@ from pagestore.compiled import Flags, Table, TypedKernel
 from pagestore.host import NULL, WORD_MAX, WORD_MIN
 
 REACHED = TypedKernel(kernel.reached, Conditions, Table, Flags)
+EQUAL = "=", "!=", SAME  # comparisons that hold of texts if they do of their words
 OPTIONS_MAX = 1 << 10  # of a plan; with more it counts as reached
 
 
 class Test(NamedTuple):
-    """A comparison of a column with a constant, or with null if that is None."""
+    """A comparison of a column with a constant, or with null if that is None; or with another column."""
 
     column: int
     op: str
     const: Const | None
+    other: int = -1
 
 
 class Tested(NamedTuple):
@@ -38,17 +40,21 @@ class Tested(NamedTuple):
 
 
 def places_of(plan: Plan) -> dict[str, int]:
-    """Return the column of the relation that each variable of a plan that scans it holds, in the order of bindings."""
+    """Return the column that each variable of a plan holds: of the relation if the plan scans it, else of bindings."""
+    if not plan.is_scan:
+        return {name: column for column, name in enumerate(plan.columns)}
     places = {name: plan.tries[0].index.order[depth] for depth, name in enumerate(plan.variables)}
     return places | {read.variable: read.column for read in plan.reads}
 
 
-def tested(plan: Plan) -> Tested:
-    """Return the conditions of a plan that scans a relation, as tests of the relation's columns."""
+def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
+    """Return the conditions of a plan as tests of the columns `places_of`, given the types of its variables."""
     places = places_of(plan)
     options, exact = [list[Test]()], not plan.computed and len(plan.sure) == len(plan.filters)
     for one in plan.sure:
-        parts = [_tests(option, plan, places) for option in (one.options if isinstance(one, Choice) else ((one,),))]
+        parts = [
+            _tests(option, plan, places, types) for option in (one.options if isinstance(one, Choice) else ((one,),))
+        ]
         exact &= all(part.exact for part in parts)
         if len(options) * len(parts) > OPTIONS_MAX:
             return Tested([[]], exact=False)
@@ -56,25 +62,28 @@ def tested(plan: Plan) -> Tested:
     return Tested(options, exact)
 
 
-def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int]) -> Tested:
+def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int], types: Mapping[str, Type]) -> Tested:
     """Return the only option of some comparisons, which hold together."""
     found, exact = list[Test](), True
     for one in comparisons:
         left, op, right = one.left, one.op, one.right
         if isinstance(left, Const):
             left, op, right = right, MIRRORED.get(op, op), left
-        if not isinstance(left, Var) or not isinstance(right, Const) or not _is_range(op, right):
+        if isinstance(left, Var) and isinstance(right, Const) and _is_range(op, right):
+            found.append(Test(places[left.name], op, right))
+        elif isinstance(left, Var) and isinstance(right, Var) and (op in EQUAL or types[left.name] not in TEXTS):
+            found.append(Test(places[left.name], op, None, places[right.name]))
+        else:
             exact = False
             continue
-        found.append(Test(places[left.name], op, right))
-        if left.name in plan.nulls and op != SAME:
-            found.append(Test(places[left.name], "!=", None))
+        nullable = [side.name for side in (left, right) if isinstance(side, Var) and side.name in plan.nulls]
+        found += [Test(places[name], "!=", None) for name in nullable if op != SAME]
     return Tested([found], exact)
 
 
 def _is_range(op: str, const: Const) -> bool:
     """Return whether the words that compare so with a constant are those of a range, or those outside of one."""
-    return op == SAME or (const.value is not None and (op in ("=", "!=") or const.type not in TEXTS))
+    return op == SAME or (const.value is not None and (op in EQUAL or const.type not in TEXTS))
 
 
 class Reach:
@@ -83,7 +92,7 @@ class Reach:
     def __init__(self, plans: Sequence[Tested]) -> None:
         tests = [test for plan in plans for option in plan.options for test in option]
         options = [len(option) for plan in plans for option in plan.options]
-        self._tests = tests
+        self.tests = tests
         self._texts = [t for t, test in enumerate(tests) if test.const and test.const.type in TEXTS]
         self._known = False
         self.conditions = Conditions(
@@ -92,8 +101,8 @@ class Reach:
 
     def encode(self, encode: Encode) -> None:
         """Fill in the words of constants.  Those of texts are those of one transaction, so do this in each."""
-        for t in self._texts if self._known else range(len(self._tests)):
-            self.conditions.tests[t] = _row(self._tests[t], encode)
+        for t in self._texts if self._known else range(len(self.tests)):
+            self.conditions.tests[t] = _row(self.tests[t], encode)
         self._known = True
 
     def of(self, rows: np.ndarray) -> list[bool]:
@@ -104,16 +113,16 @@ class Reach:
         return reached
 
 
-def _row(test: Test, encode: Encode) -> tuple[int, int, int, int]:
+def _row(test: Test, encode: Encode) -> tuple[int, int, int, int, int]:
     """Return the row of a test: no word is in the range from WORD_MAX to WORD_MIN."""
-    word = NULL if test.const is None else encode(test.const)
+    word = 0 if test.other >= 0 else NULL if test.const is None else encode(test.const)
     if test.op in ("=", "!=", SAME):
-        return test.column, word, word, test.op == "!="
+        return test.column, word, word, test.op == "!=", test.other
     outside = {"<": (word, WORD_MAX), "<=": (word + 1, WORD_MAX), ">": (WORD_MIN, word), ">=": (WORD_MIN, word - 1)}
     low, high = outside[test.op]
     if low > WORD_MAX or high < WORD_MIN:  # nothing is outside
         low, high = WORD_MAX, WORD_MIN
-    return test.column, low, high, 1
+    return test.column, low, high, 1, test.other
 
 
 def _spans(lengths: Sequence[int]) -> np.ndarray:

@@ -34,11 +34,11 @@ from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import MemoryUse, concatenated
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
-from ivm.lang.ir import Type
+from ivm.lang.ir import Type, Var
 from ivm.plan.expression import Batch, Encoder
-from ivm.plan.join_tree import Condition, JoinTree, Source, conditions_of, sources_of
+from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, sources_of
 from ivm.plan.plan import Index, Plan, Trie
-from ivm.plan.scan import after_prefix
+from ivm.plan.scan import EVERY_KEY, Range, after_prefix, prefixes, text_keys, text_ranges
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
@@ -76,8 +76,9 @@ class ColumnJoin:
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
+        self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
+        self._read = [0]  # shared with the joins that this one is made of
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
-        self.read = 0  # rows that were read, of all relations
         self._rows = dict[str, np.ndarray]()
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
@@ -89,6 +90,11 @@ class ColumnJoin:
         for batch, times in self._net() or self._stream(self.root, -1, self._needed):
             self.met[-1] += batch.n
             yield batch, times
+
+    @property
+    def read(self) -> int:
+        """How many rows of relations were read."""
+        return self._read[0]
 
     @cached_property
     def root(self) -> int:
@@ -209,36 +215,45 @@ class ColumnJoin:
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        blocks = self._read(source, read, children)
+        blocks = self._rows_found(source, read, children)
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
         while block is not None:
-            self.read += block.shape[1]
+            self._read[0] += block.shape[1]
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
 
-    def _read(self, source: Source, columns: Sequence[int], children: Sequence["Child"]) -> Iterator[np.ndarray]:
-        """Yield blocks of columns of a relation: ranges of a tree in whose order a child has few keys, or all rows."""
+    def _rows_found(self, source: Source, columns: Sequence[int], children: Sequence["Child"]) -> Iterator[np.ndarray]:
+        """Yield blocks of columns of a relation: ranges of keys that constants leave, or few that a child has."""
         if source.predicate in self._rows:
             return iter([self._rows[source.predicate][[*columns]]])
-        for child in children:
+        tree = self._trees[source.predicate]
+        ranges = self._ranges(source, tree)
+        for child in children if not all(lo and hi for lo, hi in ranges) else ():
             found = None if child.few is None else self._leading(source, child.sought, columns)
             if found and child.few is not None:
-                order, tree = found
+                order, index = found
                 sought = [source.places[name] for name in child.sought]
                 keys = child.few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
                 at = tuple(map(order.index, columns))
-                ranges = (read_batches(self._pages, tree, (*key,), after_prefix(key), at) for key in sorted(keys))
-                return chain.from_iterable(ranges)
-        return read_batches(self._pages, self._trees[source.predicate], columns=(*columns,))
+                among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(keys))
+                return chain.from_iterable(among)
+        return chain.from_iterable(read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges)
 
     def _leading(self, source: Source, names: Sequence[str], columns: Sequence[int] = ()) -> Sorted | None:
         """Return a tree of a relation with some columns whose order begins with those of some variables, if any."""
         tree, first = self._trees[source.predicate], {source.places[name] for name in names}
         trees = [(range(tree.spec.columns), tree), *self._indices.get(source.predicate, ())]
         return next(((o, t) for o, t in trees if first and {*o[: len(first)]} == first and {*columns} <= {*o}), None)
+
+    def _ranges(self, source: Source, tree: Tree) -> list[Range]:
+        """Return the ranges of keys of a relation that constants leave."""
+        names = {column: name for name, column in source.places.items()}
+        whole = prefixes(self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys))
+        texts = self._texts.get(Var(names.get(0, "")))
+        return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, tree.count, self._encode)
 
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""

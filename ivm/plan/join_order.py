@@ -68,24 +68,44 @@ class JoinOrders:
 
     def nearest(self, t: int) -> tuple[str, ...]:
         """Return an order that starts with the variables of atom t, and goes on to the atom with the fewest rows for
-        what is bound, each by its columns in order, so that few indices are permuted.  O(atoms²).
+        what is bound, each by its columns in order, so that few indices are permuted.  O(atoms²), of which only the
+        atoms that hold a variable just bound are estimated again.
         """
-        left = [a for n, a in enumerate(self._atoms) if n != t and not a.negated]
-        order, best = list[str](), self._atoms[t]
+        order, best = list[str](), t
+        left = {n: rows for n, rows in self._unbound.items() if n != t}
         while True:
-            for name in best.names:
+            known = len(order)
+            for name in self._atoms[best].names:
                 if name and name not in order and self._equal.get(name, (None, 0))[0] in (None, *order):
                     order.append(name)
+            bound = self._equal.keys() | {*order}
+            for n in {n for name in order[known:] for n in self._places[name]} & left.keys():
+                left[n] = self._rows_for(self._atoms[n], bound)
             if not left:
                 break
-            best = min(left, key=lambda a: self._rows_for(a, self._equal.keys() | {*order}))
-            left.remove(best)
+            best = min(left, key=left.__getitem__)
+            del left[best]
         rest = [n for a in self._atoms for n in a.names if n and n not in order]
         while rest:  # each is fixed by another variable, or by a constant
             ready = next(n for n in rest if self._equal[n][0] in (None, *order))
             order.append(ready)
             rest = [n for n in rest if n != ready]
         return (*order,)
+
+    @cached_property
+    def _unbound(self) -> dict[int, float]:
+        """The rows of each positive atom, where only what equations fix is bound."""
+        return {n: self._rows_for(a, self._equal.keys()) for n, a in enumerate(self._atoms) if not a.negated}
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """The atoms that hold each variable."""
+        found: dict[str, list[int]] = {}
+        for n, a in enumerate(self._atoms):
+            for name in dict.fromkeys(a.names):
+                if name is not None:
+                    found.setdefault(name, []).append(n)
+        return found
 
     def _rows_for(self, a: Arguments, bound: Collection[str]) -> float:
         """Estimate the rows of an atom for one binding of some variables."""
@@ -144,11 +164,12 @@ class JoinOrders:
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         begun = [Begun(tuple(own), frozenset(self._with_held(own)))]
         for _ in rest:
-            sets: dict[frozenset[str], Begun] = {}
+            cheapest: dict[frozenset[str], Begun] = {}
             for one in sorted(begun, key=lambda b: b.cost):
-                sets.setdefault(frozenset(one.names), one)
-            cheapest = list(sets.values())[:width]
-            begun = [longer for one in cheapest for longer in self._longer(one, rest, tied)]
+                if len(cheapest) == width:
+                    break
+                cheapest.setdefault(frozenset(one.names), one)
+            begun = [longer for one in cheapest.values() for longer in self._longer(one, rest, tied)]
         return (one.names for one in begun)
 
     def _longer(self, begun: Begun, rest: Sequence[str], tied: bool) -> Iterator[Begun]:

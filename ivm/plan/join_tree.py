@@ -21,7 +21,9 @@ from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Type, variables
 from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
 from ivm.plan.plan import Bound, Filter, Index, Link, Plan, compared
+from pagestore.host import WORD_MAX, WORD_MIN
 
+EVERY = WORD_MIN, WORD_MAX  # word
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
@@ -179,6 +181,18 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
         found.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
+    return found
+
+
+def intervals_of(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Return the least and the most word of each variable that is compared with constants."""
+    found = dict[str, tuple[int, int]]()
+    for bound in plan.bounds:
+        if not bound.others and bound.kind != NE:
+            name, word = plan.variables[bound.level], bound.constant
+            least, most = found.get(name, EVERY)
+            least = least if bound.kind == LE else max(least, word)
+            found[name] = least, most if bound.kind == GE else min(most, word)
     return found
 
 

@@ -23,7 +23,7 @@ RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as ab
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
 # independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
-NO_SENSORS = "matched: all tries follow the key order, so no sensitivity index is needed"
+IN_PLACE = "probed: all tries follow the key order, so no other index is needed"
 COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 
 
@@ -210,7 +210,7 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
         return replace(plan, choice="matched, as requested")
     plan = replace(plan, in_columns=linked)
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, choice=NO_SENSORS)
+        return _in_place(conjunction, plan)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     plan = replace(plan, pace=orders.pace(probed))
@@ -221,6 +221,14 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, in_columns=False, choice=f"matched: {figures}")
+
+
+def _in_place(conjunction: Conjunction, plan: Plan) -> Plan:
+    """Return a plan all of whose tries follow the key order: each begins with the first variables, so it is a probe of
+    every one of them.
+    """
+    probe = conjunction.plan(plan.variables)
+    return replace(plan, probes=(probe,) * len(plan.tries), choice=IN_PLACE)
 
 
 def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
@@ -249,7 +257,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, choice=NO_SENSORS)
+        return _in_place(conjunction, plan)
     begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     probes = tuple(map(conjunction.plan, begun))

@@ -5,23 +5,30 @@
     c(k) <- r(k, g, v), g = 3.
 
 Filters that cannot fail are applied here to whole columns; those on the first columns of the key become the range of
-keys that is read.  What may fail is left to views/heads.py, since another literal may exclude it.
+keys that is read, or several ranges, if few texts satisfy what bounds the first one.  What may fail is left to
+views/heads.py, since another literal may exclude it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from re import split
 from typing import NamedTuple
 
 import numpy as np
 
-from ivm.lang.ir import MIRRORED, Const, Type, Var, variables
+from ivm.lang.ir import MIRRORED, Call, Compare, Const, Type, Var, variables
 from ivm.lang.types import TEXTS
 from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
 from ivm.plan.plan import Choice, Filter, Plan, compared
-from pagestore.host import WORD_MAX, Pages, Tree, read_batches
+from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, read_batches
 
 Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open
-WHOLE: Range = ((), ())
+EVERY_KEY: Range = ((), ())
+NO_KEY: Range = ((0,), (0,))
+Batches = dict[int, Batch]
+TextRange = tuple[bytes, bytes | None]  # from a text up to another, or to the last
+SHARE = 8  # the texts of a range are sought in a relation that has at least so many rows for each of them
+SEEK_ROWS = 64  # reading so many rows costs as much as a seek
 
 
 class Wanted(NamedTuple):
@@ -32,29 +39,52 @@ class Wanted(NamedTuple):
     types: Mapping[str, Type]
 
 
-def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) -> Iterator[list[Batch]]:
-    """Yield a batch for each of some plans from every block of their relation, with the bindings that pass the
-    plan's `sure` filters; one batch at least.  O(rows of the common range of keys).  Raises CorruptionError.
+def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) -> Iterator[tuple[int, Batches]]:
+    """Yield the number of rows of each block of a relation that is read, and a batch by the place of each plan that
+    reads it, with the bindings that pass the plan's `sure` filters; for each plan one block at least.
+
+    Plans whose ranges of keys overlap are evaluated in one pass.  O(rows of these ranges).  Raises CorruptionError.
     """
-    places = [_places(one) for one in wanted]
-    columns = sorted({column for one in places for column in one.values()}) or [0]
-    at = {column: number for number, column in enumerate(columns)}
-    lo, hi = _common([key_range(one.plan, encode) for one in wanted])
-    alike: dict[object, list[int]] = {}
-    for number, one in enumerate(wanted):
-        alike.setdefault((one.plan.tries[0].text, one.plan.sure), []).append(number)
-    groups = [
-        (same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.null_words)) for same in alike.values()
+    ranges = [
+        (place, keys)
+        for place, one in enumerate(wanted)
+        for keys in key_ranges(one.plan, one.types, tree.count, encode)
     ]
-    blocks = read_batches(pages, tree, lo, hi, tuple(columns))
-    for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
-        found = [Batch(0, {}, {})] * len(wanted)
-        for same, evaluator in groups:
-            named = {name: block[at[column]] for number in same for name, column in places[number].items()}
-            kept = passing(wanted[same[0]].plan.sure, Batch(block.shape[1], named, {}), evaluator)
-            for number in same:
-                found[number] = kept._replace(columns={name: kept.columns[name] for name in places[number]})
-        yield found
+    for (lo, hi), some in _passes(ranges):
+        places = {number: _places(wanted[number]) for number in some}
+        columns = sorted({column for one in places.values() for column in one.values()}) or [0]
+        at = {column: number for number, column in enumerate(columns)}
+        alike: dict[object, list[int]] = {}
+        for number in some:
+            alike.setdefault((wanted[number].plan.tries[0].text, wanted[number].plan.sure), []).append(number)
+        groups = [
+            (same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.null_words)) for same in alike.values()
+        ]
+        blocks = read_batches(pages, tree, lo, hi, tuple(columns))
+        for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
+            found: Batches = {}
+            for same, evaluator in groups:
+                named = {name: block[at[column]] for number in same for name, column in places[number].items()}
+                kept = passing(wanted[same[0]].plan.sure, Batch(block.shape[1], named, {}), evaluator)
+                for number in same:
+                    found[number] = kept._replace(columns={name: kept.columns[name] for name in places[number]})
+            yield block.shape[1], found
+
+
+def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]]:
+    """Return ranges that do not overlap, each with the numbers of those that it includes.
+
+    >>> _passes([(0, ((9,), (12,))), (1, ((1,), (2,))), (2, ((1, 5), (1, 8))), (3, ((10,), ()))])
+    [(((1,), (2,)), [1, 2]), (((9,), ()), [0, 3])]
+    """
+    found = list[tuple[Range, list[int]]]()
+    for number, (lo, hi) in sorted(ranges, key=lambda one: one[1][0]):
+        if found and (not (last := found[-1][0])[1] or lo < last[1]):
+            some = [*dict.fromkeys((*found[-1][1], number))]
+            found[-1] = ((last[0], max(last[1], hi) if last[1] and hi else ()), some)
+        else:
+            found.append(((lo, hi), [number]))
+    return found
 
 
 def _places(one: Wanted) -> dict[str, int]:
@@ -89,20 +119,81 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
     >>> key_range(Plan(("x", "y"), (trie,), (), (), (), filters), lambda const: const.value)
     ((5,), (5, 9))
     """
-    lo, hi = list[int](), list[int]()
-    for name in plan.variables:
-        ends = [(op, encode(const)) for f in plan.sure for op, const in _ends(f, name)]
-        equal = next((word for op, word in ends if op in ("=", SAME)), None)
-        if equal is not None:
-            lo.append(equal)
-            hi.append(equal)
-            continue
-        above = [word + (op == ">") for op, word in ends if op in (">", ">=")]
-        below = [word + (op == "<=") for op, word in ends if op in ("<", "<=")]
-        if below and min(below) <= WORD_MAX:
-            return _above(lo, above), (*hi, min(below))
-        return _above(lo, above), after_prefix(hi)
-    return (*lo,), after_prefix(hi)
+    return prefixes(_interval(plan, name, encode) for name in plan.variables)
+
+
+def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encoder) -> list[Range]:
+    """Return ranges of keys outside of which a plan's filters hold nowhere, where the relation has `count` rows.
+
+    These are several, if a range of texts leaves few ids of the first column.  O(texts of the range).
+    """
+    whole = key_range(plan, encode)
+    texts = text_ranges(plan.filters, types).get(Var(plan.variables[0])) if plan.variables else None
+    return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, count, encode)
+
+
+def text_keys(texts: TextRange, count: int, encode: Encoder) -> list[Range]:
+    """Return the ranges of keys whose first column is one of some texts; all keys, if seeking these costs more."""
+    ids = encode.between(*texts, count // SHARE)
+    if ids is None:
+        return [EVERY_KEY]
+    runs = np.split(np.sort(ids), np.flatnonzero(np.diff(np.sort(ids)) > 1) + 1) if len(ids) else []
+    if len(runs) > count // SEEK_ROWS:
+        return [EVERY_KEY]
+    return [((int(run[0]),), (int(run[-1]) + 1,)) for run in runs] or [NO_KEY]
+
+
+def prefixes(intervals: Iterable[tuple[int, int]]) -> Range:
+    """Return a range that has all keys whose columns are in intervals, from a least to a most word each.
+
+    >>> prefixes([(5, 5), (WORD_MIN, 8), (2, 2)]), prefixes([(5, 5), (7, 3)])
+    (((5,), (5, 9)), ((5, 7), (5, 7)))
+    """
+    lo = list[int]()
+    for least, most in intervals:
+        if least > most:
+            nothing = (*lo, min(least, WORD_MAX))
+            return nothing, nothing
+        if least < most:
+            return (*lo, *([least] if least > WORD_MIN else ())), after_prefix([*lo, most])
+        lo.append(least)
+    return (*lo,), after_prefix(lo)
+
+
+def _interval(plan: Plan, name: str, encode: Encoder) -> tuple[int, int]:
+    """Return the least and the most word of a variable that a plan's filters admit."""
+    ends = [(op, encode(const)) for f in plan.sure for op, const in _ends(f, name)]
+    equal = next((word for op, word in ends if op in ("=", SAME)), None)
+    if equal is not None:
+        return equal, equal
+    above = [word + (op == ">") for op, word in ends if op in (">", ">=")]
+    below = [word - (op == "<") for op, word in ends if op in ("<", "<=")]
+    return max(above, default=WORD_MIN), min(below, default=WORD_MAX)
+
+
+def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[Var, TextRange]:
+    """Return the ranges outside which comparisons with constants exclude a variable's texts."""
+    found = dict[Var, TextRange]()
+    high: bytes | None
+    for literal in literals:
+        match literal:
+            case Compare("=", Call("string:starts_with", (Var() as x, Const(str() as text))), Const(True)):
+                low, high = text.encode(), text.encode() + b"\xff"  # no text has this byte
+            case Compare("=", Call("string:like", (Var() as x, Const(str() as text))), Const(True)):
+                low = split(r"[%_\\]", text)[0].encode()
+                high = low + b"\xff"
+            case Compare(op, Var() as x, Const(str() as text)) | Compare(op, Const(str() as text), Var() as x):
+                own = op if literal.left is x else MIRRORED.get(op, op)
+                if own not in ("<", "<=", ">", ">="):
+                    continue
+                end = text.encode() + b"\0" * (own in (">", "<="))  # the next text
+                low, high = (end, None) if own in (">", ">=") else (b"", end)
+            case _:
+                continue
+        if types[x.name] == "string":
+            least, most = found.get(x, (b"", None))
+            found[x] = max(least, low), min((one for one in (most, high) if one is not None), default=None)
+    return found
 
 
 def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
@@ -118,18 +209,8 @@ def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
         yield op, right
 
 
-def _above(prefix: list[int], ends: list[int]) -> tuple[int, ...]:
-    return (*prefix, max(ends)) if ends and max(ends) <= WORD_MAX else (*prefix,)
-
-
 def after_prefix(prefix: Sequence[int]) -> tuple[int, ...]:
     """Return the least prefix after all keys with this one; () if there is none."""
     while prefix and prefix[-1] == WORD_MAX:
         prefix = prefix[:-1]
     return (*prefix[:-1], prefix[-1] + 1) if prefix else ()
-
-
-def _common(ranges: Sequence[Range]) -> Range:
-    """Return a range that includes some ranges."""
-    los, his = [lo for lo, _ in ranges], [hi for _, hi in ranges]
-    return min(los), (() if () in his else max(his))

@@ -1,6 +1,6 @@
 """SQL on rules: statements are translated to the text of rules, which is what a file keeps."""
 
-from ivm.wide import ONE as ONE
+from ivm.wide import is_helper as is_helper
 from ivm.wide import statement_of as statement_of
 
 

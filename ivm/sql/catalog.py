@@ -20,7 +20,7 @@ from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import Column, Table
 from ivm.sql.types import parsed, type_of_store
-from ivm.wide import CATALOG, ONE
+from ivm.wide import CATALOG, ONE, is_helper
 
 
 class Catalog:
@@ -41,7 +41,7 @@ class Catalog:
 
     def names(self) -> list[str]:
         """Return the names of all tables and views that a query can name."""
-        stored = [name for name in self.source if not _is_inner(name)]
+        stored = [name for name in self.source if not is_helper(name)]
         return [*stored, *self.views, *(name for name in self.kept if name not in self.source)]
 
     def find(self, name: str) -> str | None:
@@ -106,10 +106,6 @@ class Catalog:
     def schema(self) -> Schema:
         """Return what names mean to a query."""
         return Schema(self.table, self.view, self.names)
-
-
-def _is_inner(name: str) -> bool:
-    return name == ONE or "$" in name or ":part" in name
 
 
 def _find(name: str, names: Any) -> str | None:

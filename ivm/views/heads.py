@@ -61,11 +61,10 @@ class Head:
     def copies(self) -> list[tuple[str, str, list[int]]]:
         """For each head, the tree that bindings edit, how (PLAIN, SUPPORT, SUM or FALLING), and the columns they copy.
 
-        Empty if some head does more; the plan's `sure` filters are applied before, if it scans a relation.
+        Empty if some head does more; the plan's `sure` filters are applied before.
         """
-        steps = self._late_steps if self._plan.is_scan else self._steps
         found = [self._copying(number) for number in range(len(self._rule.heads))]
-        return [] if steps or not all(columns for _, _, columns in found) else found
+        return [] if self._late_steps or not all(columns for _, _, columns in found) else found
 
     def _copying(self, number: int) -> tuple[str, str, list[int]]:
         """Return what `copies` has of a head; without columns if it does more."""

@@ -268,8 +268,3 @@ def written_atom(atom: Atom, predicate: Predicate) -> str:
     values = ", ".join(map(show, terms[keys:]))
     given = ", ".join(map(show, terms[:keys]))
     return f"{show_name(atom.predicate)}[{given}] = {f'({values})' if len(terms) > keys + 1 else values}"
-
-
-def is_helper(name: str) -> bool:
-    """Return whether a view was made for another one: by a rewriting, or for a clause of SQL."""
-    return "$" in name or ":part" in name

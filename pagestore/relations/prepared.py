@@ -16,9 +16,9 @@ INSERT, DELETE, SET = "insert", "delete", "set"
 class Prepared:
     """Collected edits; `commit` makes them one transaction, in their order, and begins anew."""
 
-    def __init__(self, begin: Callable[[], Any], edits_of: Callable[[Any], Any]) -> None:
-        """`begin` begins a transaction, and `edits_of` returns its methods `insert`, `delete` and `set` of rows."""
-        self._begin, self._edits_of = begin, edits_of
+    def __init__(self, begin: Callable[[], Any], edit: Callable[[Any, str, list[tuple[Any, ...]]], None]) -> None:
+        """`begin` begins a transaction, and `edit` makes its edits of one kind, a method of a relation."""
+        self._begin, self._edit = begin, edit
         self._runs: list[tuple[str, list[tuple[Any, ...]]]] = []  # rows that follow each other with one action
         self._action = ""
 
@@ -55,9 +55,8 @@ class Prepared:
         """
         runs = self._runs
         with self._begin() as txn:
-            edits = self._edits_of(txn)
             for action, rows in runs:
-                getattr(edits, action)(rows)
+                self._edit(txn, action, rows)
             version: int = txn.commit()
         if self._runs is runs:
             self.clear()
@@ -65,7 +64,7 @@ class Prepared:
 
     async def commit_async(self) -> int:
         """Commit the edits collected so far in a thread; more may be collected meanwhile, for the next commit."""
-        taken = Prepared(self._begin, self._edits_of)
+        taken = Prepared(self._begin, self._edit)
         taken._runs = self._runs
         self.clear()
         try:

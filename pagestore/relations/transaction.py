@@ -29,6 +29,7 @@ from pagestore.runtime import reports
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.invalidated import Invalidated
+from pagestore.storage.kernels.record import Finish
 from pagestore.storage.mapping import Mapping
 from pagestore.storage.other_files import OverlayFile
 from pagestore.storage.pager import STORE_LINEAGE, Pager, step
@@ -43,10 +44,10 @@ from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import Column, Schema, Type, parse_columns
 from pagestore.versions.catalog import MAIN, Info
-from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
 from pagestore.versions.locks import Writer
+from pagestore.versions.short_commit import Draft, ShortCommit
 from pagestore.versions.store_state import StoreState, Version
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -69,6 +70,7 @@ class Transaction(WorkingTrees):
     def __init__(self, handle: Handle, writer: Writer, base: Version, branch: int, message: str | None):
         self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
+        self._short: ShortCommit | None = None  # a record that was laid out
         self._committer.begin(branch)
         state = self._committer.state
         self._begin(
@@ -329,6 +331,8 @@ class Transaction(WorkingTrees):
         self._handle.check()
         self.pager.work.check()
         told = let_hosts_follow(self)
+        if len(self._buffers) == 1 and self._committer.queues is not None:
+            self._flush_last(self._committer.queues)
         for name in list(self._buffers):
             self._flush(name)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions use it
@@ -339,22 +343,27 @@ class Transaction(WorkingTrees):
             return self.base.version, told
         if self._report:
             self._report.count(self.pages, self._catalog, self.base.trees, self._trees)
-        version = self._committer.commit(
-            Draft(
-                self._branch,
-                self._trees,
-                self._catalog,
-                self.base.catalog,
-                self._next_tree,
-                texts.next_id if texts else self._texts[0],
-                self._message,
-                self._rewrite_catalog,
-            )
-        )
+        version = self._committer.commit(self._draft(), self._short)
         if texts:
             texts.committed()
         self._handle.committed(version)
         return version.version, told
+
+    def _draft(self) -> Draft:
+        """Return what is to be committed."""
+        texts: DictionaryWriter | None = self.__dict__.get("dictionary")
+        return Draft(
+            self._branch, self._trees, self._catalog, self.base.catalog, self._next_tree,
+            texts.next_id if texts else self._texts[0], self._message, self._rewrite_catalog,
+        )  # fmt: skip
+
+    def _lay_out(self, page: int, trees: int, checked: np.ndarray) -> Finish | None:
+        """Lay out the record of the commit for a kernel that makes its only edits; None if it is to be made later."""
+        texts: DictionaryWriter | None = self.__dict__.get("dictionary")
+        if texts and texts.added:
+            return None
+        self._short = self._committer.lay_out(self._branch, self._draft, page, trees, checked)
+        return self._short.finish if self._short else None
 
     def _changed_nothing(self) -> bool:
         """Return whether no rows were edited, and the version would be the same as the one before."""

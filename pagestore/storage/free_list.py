@@ -115,6 +115,30 @@ class FreeList:
         self._durable += self.pending[:n]
         del self.pending[:n]
 
+    def follow(self, top: int, added: WordList, removed: WordList) -> None:
+        """Continue from a later commit of another process with the same checkpoint, by its lists; none is allocated.
+
+        O(pages in these lists and the ones before).
+        """
+        free, news = self._noted(), [np.frombuffer(pages, np.int64) for pages in (added, removed)]
+        olds = [np.frombuffer(pages, np.int64) for pages in self.difference()]
+        self.pending, self.top, self._counted = empty_list(), top, top
+        known = max(top, max(removed, default=0) + 1)
+        if known > len(self._place):
+            self._free, self._place = free, _ = widened(free, known), widened(self._place, known)
+        touched = np.unique(np.concatenate([*olds, *news]))
+        before = free[touched].sum(dtype=np.int64)
+        for not_free, is_free in (olds, news[::-1]):
+            free[not_free], free[is_free] = 0, 1
+        self._place[touched] = 0
+        self._lists[:, 0] = 0
+        self._widen(max(map(len, news)))
+        for number, pages in enumerate(news):
+            self._lists[number, 0], self._lists[number, 1 : 1 + len(pages)] = len(pages), pages
+            self._place[pages] = (1 - 2 * number) * np.arange(1, 1 + len(pages))
+        self._summary[kernel.MANY] += free[touched].sum(dtype=np.int64) - before
+        self._summary[kernel.LOWEST] = min(self._summary[kernel.LOWEST], touched.min(initial=top))
+
     def trim(self) -> int:
         """Lower `top` past the free pages at the end; return how many. O(top)."""
         taken, before = np.flatnonzero(self._noted()[: self.top] == 0), self.top
@@ -170,6 +194,26 @@ class FreeList:
         if self._room < 0:
             self._widen(len(freed) + len(used))
         return freed, used, self._lists, self._place
+
+    def make_room(self, n: int) -> tuple[WordList, np.ndarray, np.ndarray]:
+        """Return freed pages, lists and places for a kernel that may count these and up to n pages as used.
+
+        If it does so, call `counted` after it; if not, nothing has changed.
+        """
+        n += len(self._freed)
+        if self._room < n:
+            self._widen(n)
+            self._room += n
+        return self._freed, self._lists, self._place
+
+    def counted(self, n: int) -> None:
+        """Note that a kernel has counted the freed pages, and n pages as used."""
+        self._room -= n + len(self._freed)
+        self._freed = empty_list()
+
+    def uncount(self, pages: np.ndarray) -> None:
+        """Count pages int64[n] that were counted as used as free again."""
+        self._freed += to_word_list(pages)
 
     def _widen(self, n: int) -> None:
         """Extend each list to hold at least n more pages."""

@@ -182,7 +182,8 @@ class Pager:
 
     def make_room(self, top: int) -> np.ndarray:
         """Grow the file to hold pages below `top`; return the page writer for them, which several threads may use."""
-        self._grow(top)
+        if top + self.spare > len(self.mapping.pages.seen):
+            self._grow(top)
         return self.mapping.file.page_writer
 
     def page_writer(self, top: int) -> np.ndarray:
@@ -328,6 +329,16 @@ class Pager:
     def is_untouched(self) -> bool:
         """Return whether the transaction has taken and retired no page."""
         return not (self.taken() or self._released) and len(self.retired) == self._retired_before
+
+    def is_fresh(self) -> bool:
+        """Return whether the transaction has taken and retired no page, and `retract` has nothing to do at its end."""
+        if self._position > self._start or self._consumed or self._released or self.retired or self.frugal:
+            return False
+        return len(self._pool) - self._position <= SPARE_PAGES or bool(self._pool[-1] < self.free_list.top - 1)
+
+    def has_taken(self, n: int) -> bool:
+        """Return whether the transaction has taken n pages, one after the other, and given none back."""
+        return self._position - self._start == n and not (self._consumed or self._released)
 
     def taken(self) -> int:
         """Return how many pages were handed out, an upper bound of those that the transaction keeps."""

@@ -16,7 +16,7 @@ Edit queues: a few edits of several groups of trees, flushed within one call of 
 Python takes longer between two calls of kernels than the calls take. See kernels/edit_groups.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import add, attrgetter
@@ -31,6 +31,8 @@ from pagestore.runtime.parallel import together
 from pagestore.runtime.types import Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
+from pagestore.storage.kernels.record import FINISH_WORDS, Finish, RecordRun, Span
+from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL
 from pagestore.storage.pager import Pager as StorePager
 from pagestore.trees.build import append
@@ -52,6 +54,7 @@ from pagestore.trees.kernels.arguments import (
 )  # fmt: skip
 from pagestore.trees.kernels.cursor import HEIGHT, ROOT
 from pagestore.trees.kernels.edit_groups import apply_indexed_at, compose_few, compose_ordered
+from pagestore.trees.kernels.finish import flush_and_finish
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     ALL,
@@ -400,10 +403,21 @@ class EditQueue(NamedTuple):
 Flushing: TypeAlias = tuple[Pages, PageAccounts, Queues, FlushRoom, int]
 
 
+NO_WORDS, NO_TABLE = np.zeros(0, np.int64), np.zeros((2, 1), np.int64)
+NO_FINISH = Finish(
+    np.zeros(FINISH_WORDS, np.int64), NO_WORDS, NO_WORDS, NO_WORDS, NO_WORDS, NO_WORDS, Span(0, 0), NO_TABLE,
+    np.zeros(0, np.int32), RecordRun(NO_WORDS, 0, 0, NO_WORDS, NO_WORDS),
+)  # fmt: skip
+LayOut: TypeAlias = Callable[[int, int], Finish | None]  # of the page for a record, and a number of trees
+
+FLUSH = TypedKernel(flush_and_finish, Pages, PageAccounts, Queues, FlushRoom, int, int)
+
+
 class EditQueues:
     """Queues of edits for groups of trees of given shapes, and the results of flushing them."""
 
-    def __init__(self, queues: Sequence[EditQueue], specs: Sequence[Spec]) -> None:
+    def __init__(self, queues: Sequence[EditQueue], specs: Sequence[Spec], most: int = MOST) -> None:
+        """Make room for `most` edits in each queue."""
         self.numbers = [spec.tree_id for spec in specs]
         self._specs = specs
         self._ends = ends = [0, *accumulate(len(queue.names) for queue in queues)]
@@ -418,7 +432,8 @@ class EditQueues:
             places[first : first + rows, :columns] = queue.places
         shapes = np.array([(*trees, *rows, queue.visible) for trees, rows, queue in spans], np.int64)
         self._table = np.array([(0, 0, spec.keys, spec.values, spec.tree_id) for spec in specs], np.int64)
-        most = MOST if len(specs) <= MANY else MOST // SHORTER
+        self._pages = PAGES if most <= FEW else PAGES_MAX
+        most = most if len(specs) <= MANY else most // SHORTER
         self._waiting, self.waits = np.empty((len(queues), width, most), np.int64), np.zeros(len(queues), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * most), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
@@ -431,7 +446,7 @@ class EditQueues:
         moving, order = np.empty((2, width, 2 * most), np.int64), np.empty(4 * most, np.int64)
         self._reordering = Reordering(moving, order, np.empty(2 * most, bool))
         self._working: FlushRoom | None = None
-        self._written = 0  # pages that the last call wrote
+        self._written = self._records = 0  # pages of trees that the last call wrote, and of a record
 
     def clear(self) -> None:
         """Empty all queues."""
@@ -445,13 +460,17 @@ class EditQueues:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
-    def begin(self, pager: StorePager, trees: Sequence[Tree], again: bool) -> Flushing:
+    def begin(
+        self, pager: StorePager, trees: Sequence[Tree], again: bool, lay_out: LayOut | None = None
+    ) -> Flushing:  # fmt: skip
         """Return what a kernel needs to flush queues of these trees; call `end` after it.
 
-        With `again` it continues with the edits that an earlier call left, and has more pages.
+        With `again` it continues with the edits that an earlier call left, and has more pages. If `lay_out` lays out
+        the record of the commit, in a page that it is given, the kernel may write that, too.
         """
-        least, most = min(PAGES_MAX, max(PAGES, 2 * self._written)), PAGES_MAX
-        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(least, most)
+        most = self._pages
+        least = min(most, max(PAGES, 2 * self._written))
+        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(least + 1, most + 1)
         try:
             page_writer = pager.make_room(int(ids[-1]) + 1)
         except OSError as error:
@@ -459,6 +478,7 @@ class EditQueues:
             if error.errno not in FULL or not len(ids):
                 raise
             page_writer = pager.make_room(int(ids[-1]) + 1)  # on a full disk, with the pages that the file has
+        finish = lay_out(int(ids[0]), len(trees)) if lay_out and page_writer[FD] >= 0 else None
         pages, room = pager.mapping.pages, scratch()  # the map, now that it holds the pages
         room.fit(pages.page_words, *self._asked)
         if not again:
@@ -467,8 +487,12 @@ class EditQueues:
         self._taken[:] = NOTHING
         if trees != self._left:  # mostly they are as the kernel left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
-        self._left, self._ids = (), ids  # no trees until the kernel has returned
-        accounts = PageAccounts(page_writer, pager.version, pager.lineage, ids, self._taken, self._retired)
+        self._left, self._ids, self._records = (), ids, 1 if finish else 0  # no trees until the kernel has returned
+        if finish:
+            ids = ids[1:]
+        accounts = PageAccounts(
+            page_writer, pager.version, pager.lineage, ids, self._taken, self._retired, finish or NO_FINISH
+        )
         if self._working is None or self._working.arena is not room.arena or self._working.room is not room.room:
             self._working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
         return pages, accounts, self._queues, self._working, apply_indexed_at.address()
@@ -477,7 +501,7 @@ class EditQueues:
         """Report to the pager which pages the kernel took, and return the trees that it left."""
         written, gone, oldest, newest = self._taken.tolist()
         self._written = written
-        pager.took(self._ids, written, self._retired[:gone], oldest, newest)
+        pager.took(self._ids, self._records + written, self._retired[:gone], oldest, newest)
         tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
         self._changed, self._gained = tallies[DELTA], tallies[GAIN]
         counts = map(add, map(_COUNT, self.trees), self._gained)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK
+from pagestore.pages.layout import CRC, FIRST_PAGE, PAGE_MASK
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.types import Words
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
@@ -77,6 +77,10 @@ class Commit:
         record = to_word_list(np.zeros(self.length(), np.int64))
         GATHER.call(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
         return record
+
+    def dead_of_next(self) -> WordList:
+        """Return the rows of the dead list that belong to the version after this commit: those of one without any."""
+        return self.dead[:] if self.administrative else empty_list()
 
     def length(self) -> int:
         """Return the number of words of the record."""
@@ -162,6 +166,23 @@ def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
     if len(pages) != sum(counts) or len(odd) or (np.diff(pages) <= 0).any():
         raise CorruptionError("the list of free pages says what cannot be", page=commit.checkpoint.page)
     return pages
+
+
+def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
+    """Return the sum of the checksums of pages."""
+    return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
+
+
+def free_pages_of(mapping: Mapping, commit: Commit) -> np.ndarray:
+    """Return the pages that are free by a commit's checkpoint, for one that is to write. Raises CorruptionError."""
+    try:
+        return checkpoint_of(mapping, commit)
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
+            f"pagestore fsck --salvage copies it",
+            page=error.page,
+        ) from error
 
 
 _WORDS = (

@@ -22,30 +22,32 @@ the last commit when the next transaction begins.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import RLock
-from typing import NamedTuple
 
 import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
-from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
+from pagestore.pages.layout import FIRST_PAGE, HEIGHT_MAX
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.types import Bytes, Words
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.record import Counting, RecordRun, Span, write_commit
+from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager, Work
 from pagestore.storage.records import CATALOG, FREE, RecordWriter, WordList, empty_list, rows, to_word_list, word_list
 from pagestore.storage.records import SETTINGS as SETTINGS_RUN
+from pagestore.trees.edit import EditQueues
 from pagestore.trees.kernels.edit import reserve_of
-from pagestore.trees.tree import Tree
+from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
-from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within, time_now
+from pagestore.versions.commit_record import Commit, checksum_of, free_pages_of, lie_within, time_now
 from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
+from pagestore.versions.short_commit import Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
 
@@ -59,19 +61,6 @@ WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 class Interrupted(Exception):
     """The poison of a handle during a commit, in case an exception ends the commit unnoticed."""
-
-
-class Draft(NamedTuple):
-    """The result of a transaction, to be committed."""
-
-    branch: int
-    trees: dict[int, Tree]
-    catalog: Catalog
-    before: Catalog
-    next_tree: int
-    next_text: int
-    message: str
-    rewrite_catalog: bool = False
 
 
 class Committer:
@@ -101,6 +90,8 @@ class Committer:
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
         self._arrays: list[np.ndarray] = []  # room for writing a record
+        self.queues: dict[Spec, EditQueues] | None = {} if mapping.file.page_writer[FD] >= 0 else None  # of relations
+        self._short_room = ShortRoom(mapping.pages.page_words)
         self._look = 0.0  # when to check next that the file is in its place
         self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
         self.is_ready = locked  # whether the state was read while no other process could write
@@ -113,18 +104,23 @@ class Committer:
     def _open_pager(self) -> None:
         """Make a pager with the free pages of the last commit."""
         commit = self.state.commit
-        space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
+        space = FreeList(commit.top, free_pages_of(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
-        if commit.administrative:  # its dead list belongs to the next version
-            self.pager.retired = commit.dead[:]
+        self.pager.retired = commit.dead_of_next()
         self._pager_current = True
 
     def follow(self, state: StoreState, meta: Meta) -> None:
         """Continue from a commit of another process; the caller holds the writer's lock."""
         with self.lock:
             self._closed = state if meta.clean else None
-            self.state, self._slotted, self.format = state, state, meta.format
-            self.is_ready, self._pager_current = True, False
+            before, self.state, self._slotted, self.format = self.state.commit, state, state, meta.format
+            same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
+            self._pager_current = self._pager_current and self.is_ready and same
+            if self._pager_current:
+                self.pager.give_back()
+                self.pager.free_list.follow(state.commit.top, state.commit.added, state.commit.removed)
+                self.pager.retired = state.commit.dead_of_next()
+            self.is_ready = True
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -180,7 +176,8 @@ class Committer:
         try:
             with self.sync_lock:
                 if self._durable < number:
-                    self.check_failure()
+                    if self._failure:
+                        self.check()
                     self._complete()
         except BaseException as error:
             if self._durable < number:
@@ -216,17 +213,41 @@ class Committer:
             if self._file_lock:
                 self._file_lock.busy = made != self.made
 
-    def check_failure(self) -> None:
-        """Raise PoisonedError if a sync has failed."""
-        if self._failure:
-            self.check()
+    def lay_out(
+        self, branch: int, draft: Callable[[], Draft], page: int, trees: int, checked: np.ndarray
+    ) -> ShortCommit | None:
+        """Lay out the record of a small transaction, unless it drops versions; see short_commit.py."""
+        state, listed = self.state, self.sync == "commit"
+        if (listed and self._group) or excess_versions(state, self.mapping.pages, branch):
+            return None
+        commit = state, self.pager, self._short_room, self._sequence(), listed
+        return lay_out(*commit, draft(), page, trees, checked)
 
-    def commit(self, draft: Draft) -> Version:
-        """Commit the next version. O(pages written + relations), two syncs at most."""
+    def commit(self, draft: Draft, short: ShortCommit | None = None) -> Version:
+        """Commit the next version; if `short` is the record of just this, adopt that.
+
+        O(pages written + relations), two syncs at most.
+        """
+        if short and short.is_of(draft, self._sequence()):
+            record, run, catalog = short.record, self._publish_short(short), draft.catalog
+        else:
+            record, run, catalog = self._commit(draft, short)
+        if self.sync == "off":
+            try:
+                self._complete()
+            except BaseException as error:
+                self._give_up(error)
+                raise
+        return Version(
+            record.version, draft.branch, record.parent, record.timestamp, draft.message, run, draft.trees, catalog
+        )
+
+    def _commit(self, draft: Draft, short: ShortCommit | None) -> tuple[Commit, Run, Catalog]:
+        """Write the record of a draft, whatever another one says; return it with its run and the catalog."""
+        if short:
+            short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees
-        parent = state.heads[branch].version
-        version = state.last_version + 1
-        catalog = self._write_catalog(draft)
+        parent, version, catalog = state.heads[branch].version, state.last_version + 1, self._write_catalog(draft)
         timestamp = time_now(state.commit.timestamp)
         system = state.system
         if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
@@ -240,13 +261,20 @@ class Committer:
             run = self._publish_dropping(excess, parent, record, system)
         else:
             run = self._publish(record, system, {**state.heads}, state.settings)
-        if self.sync == "off":
-            try:
-                self._complete()
-            except BaseException as error:
-                self._give_up(error)
-                raise
-        return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
+        return record, run, catalog
+
+    def _publish_short(self, short: ShortCommit) -> Run:
+        """Adopt a record that a kernel has written."""
+        self.poison = Interrupted("a commit was interrupted")
+        try:
+            used = short.complete()
+        except OSError as error:
+            self.poison = None if error.errno in FULL else error
+            raise
+        if self.sync == "commit":
+            self._group.append(used)
+        self._adopt(short.record, short.heads, short.versions, self.state.system, self.state.settings, short.run)
+        return short.run
 
     def _publish_dropping(self, excess: Sequence[Entry], parent: int, record: Commit, system: dict[int, Tree]) -> Run:
         """Publish a commit that drops those of some versions that nobody reads."""
@@ -358,12 +386,19 @@ class Committer:
             full = isinstance(error, OSError) and error.errno in FULL
             self.poison = None if full else error  # None: only free pages were written
             raise
-        if record.administrative:
-            pager.retired = record.dead[:]  # of the next version
-        else:
-            pager.retired, self._dead[record.version] = empty_list(), record.dead
         for entry in doomed:
             self._dead.pop(entry.version, None)
+        self._adopt(record, heads, versions, system, settings, run)
+        return run
+
+    def _adopt(
+        self, record: Commit, heads: dict[int, Head], versions: VersionTable, system: dict[int, Tree],
+        settings: Settings, run: Run,
+    ) -> None:  # fmt: skip
+        """Continue from a commit whose record was written."""
+        self.pager.retired = record.dead_of_next()
+        if not record.administrative:
+            self._dead[record.version] = record.dead
         self.state = StoreState(
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
             heads, versions, system, settings, record, run,
@@ -373,7 +408,6 @@ class Committer:
             self._file_lock.busy = True
         self._pager_current = True
         self.poison = None
-        return run
 
     def _make_room(self, pages: int) -> None:
         """Extend the file by `pages` pages, so that a full disk is noticed here, not half-way.
@@ -525,16 +559,14 @@ class Committer:
 
     def _write_slot(self, state: StoreState) -> None:
         """Write the slot that leads to a state, and sync it."""
-        file = self.mapping.file
+        file, last = self.mapping.file, self._slotted
         before, self.format = self.format, FORMAT
-        file.pwrite(self._slot(state), SLOT_SIZE * slot_of(state.sequence))
+        slot = self.meta(state.commit, state.run, clean=False).pack()
+        file.pwrite(slot, SLOT_SIZE * slot_of(state.sequence))
         if self.sync != "off":
             file.fdatasync()
         if before != FORMAT:  # else a library for the old format would take the commit before for the newest
-            file.pwrite(self._slot(self._slotted), SLOT_SIZE * slot_of(self._slotted.sequence))
-
-    def _slot(self, state: StoreState) -> bytes:
-        return self.meta(state.commit, state.run, clean=False).pack()
+            file.pwrite(self.meta(last.commit, last.run, clean=False).pack(), SLOT_SIZE * slot_of(last.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
         """Return the meta slot that leads to a commit."""
@@ -566,19 +598,3 @@ class Committer:
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
             file.pwrite(slot.pack(), SLOT_SIZE * at)
             file.fdatasync()
-
-
-def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
-    """Return the sum of the checksums of pages."""
-    return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
-
-
-def _free(mapping: Mapping, commit: Commit) -> np.ndarray:
-    try:
-        return checkpoint_of(mapping, commit)
-    except CorruptionError as error:
-        raise CorruptionError(
-            f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
-            f"pagestore fsck --salvage copies it",
-            page=error.page,
-        ) from error

@@ -10,7 +10,8 @@ The lock of a file's one writer, for which processes queue:
 
 Each process locks a byte, its place, and waits for the lock of the place before. The system wakes it when that process
 goes on or dies. Only the first in the queue waits for the writer, and whoever finds others in the queue joins it, so
-that nobody starves. Taking the lock costs two calls of the system if nobody waits.
+that nobody starves. Whether others wait is asked once in LOOK_AGAIN seconds at most, so taking the lock mostly costs
+one call of the system, and releasing it another.
 
 The write lock of a handle: one transaction at a time, of any thread; first come, first served.
 
@@ -177,6 +178,7 @@ class VersionLocks:
 
 
 SYNCED_END = 1 << 59  # commits after which their bytes repeat
+LOOK_AGAIN = 5e-4  # seconds for which a handle takes a free lock without asking whether others wait for it
 SHORT, LONGER = 5e-5, 1e-3  # seconds between attempts to take a lock that has a time limit: at first, and at most
 
 
@@ -188,13 +190,17 @@ class FileLock:
         self.lasting = False  # whether it is held until the file is closed
         self.busy = False  # whether it must be held on, since commits were made that no slot leads to
         self.held = False
+        self._look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
 
     def take(self, end: float = inf) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
         if self.held:
             return
-        file = self._file
-        if self.is_awaited() or not file.lock(EXCLUSIVE, WRITER_LOCK):
+        file, now = self._file, time.monotonic()
+        if now >= self._look:
+            self._look = 0.0 if self.is_awaited() else now + LOOK_AGAIN
+        if not (self._look and file.lock(EXCLUSIVE, WRITER_LOCK)):
+            self._look = 0.0
             try:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
                     self._join(end)

@@ -39,8 +39,7 @@ from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, sync_all, unp
 from pagestore.storage.records import rows
 from pagestore.trees.read import read_batches
 from pagestore.values.dictionary import Dictionary
-from pagestore.versions.commit_record import Commit
-from pagestore.versions.committer import checksum_of
+from pagestore.versions.commit_record import Commit, checksum_of
 from pagestore.versions.store_state import StoreState, load_state, load_version
 
 OTHER = "name a file that pagestore.open, pagestore load or ivm install has made"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, RECORDS_A_WORD, Pages
+from pagestore.storage.kernels.record import HEIGHT_BITS
 from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
@@ -20,7 +21,6 @@ from pagestore.versions.commit_record import Commit
 from pagestore.versions.version_table import DEAD, VERSION_TREE, Entry, VersionTable
 
 SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
-HEIGHT_BITS = 8  # low bits of a word for a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 

@@ -6,7 +6,7 @@ applies its buffer first. Edits of words (`apply`) are applied at once.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
 from pagestore.pages.layout import KEYS_MAX, Pages
+from pagestore.storage.kernels.record import Finish
 from pagestore.storage.pager import Mark, Pager, step
 from pagestore.trees.build import Segment, bulk, stitch
-from pagestore.trees.edit import ALONE, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
+from pagestore.trees.edit import ALONE, FLUSH, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
 from pagestore.trees.kernels.node_buffer import ADD, ERASE
 from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
@@ -28,6 +29,9 @@ from pagestore.versions.store_state import StoreState, Version
 T = TypeVar("T")
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, to bound memory
+SINGLE = 12  # edits that make few pages
+NARROW, QUEUES_MAX = 16, 64  # words of a record, and relations, for whose last edits there are queues
+NONE_CHECKED = np.zeros(0, np.int64)
 
 
 class WorkingTrees:
@@ -170,11 +174,18 @@ class WorkingTrees:
         """
         return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
 
-    def flush(self, queues: EditQueues, call: Callable[..., int], again: bool = False) -> int:
+    def _lay_out(self, page: int, trees: int, checked: np.ndarray) -> Finish | None:
+        """Lay out the record of the commit for a kernel that makes its only edits; this transaction never commits."""
+        return None
+
+    def flush(
+        self, queues: EditQueues, call: Callable[..., int], again: bool = False, checked: np.ndarray | None = None
+    ) -> int:
         """Flush edit queues (trees/edit.py) by a kernel; take over the trees that it leaves, and return what it does.
 
         `call` gets the arguments of `flush_queue` except the number of a queue. With `again` the kernel resumes where
-        it stopped before, with more pages.
+        it stopped before, with more pages. Unless `checked` is None these are the only edits, and the kernel may finish
+        the commit if it changes none of the trees with these numbers.
         """
         for name in [*self._buffers]:
             self._flush(name)
@@ -185,10 +196,30 @@ class WorkingTrees:
             work.broken = True  # until the trees are known again
             self._edited = True
             self._grows()
-            done = call(*queues.begin(pager, [*map(trees.__getitem__, queues.numbers)], again))
+            lay_out = None if checked is None or again else partial(self._lay_out, checked=checked)
+            done = call(*queues.begin(pager, [*map(trees.__getitem__, queues.numbers)], again, lay_out))
             trees.update(zip(queues.numbers, queues.end(pager), strict=True))
             work.broken = False
         return done
+
+    def _flush_last(self, queues: dict[Spec, EditQueues]) -> None:
+        """Apply the buffered edits of one relation, the transaction's last, if a kernel can also finish the commit.
+
+        `queues` are those of relations edited so before.
+        """
+        ((name, parts),) = self._buffers.items()
+        spec, n = self._catalog.relations[name].spec, sum(len(actions) for actions, _ in parts)
+        if n > SINGLE or spec.columns > NARROW:
+            return
+        queue = queues.get(spec)
+        if queue is None:
+            if len(queues) >= QUEUES_MAX:
+                queues.clear()
+            queue = queues[spec] = EditQueues([EditQueue((name,), ALONE, spec.columns)], [spec], SINGLE)
+        del self._buffers[name]
+        queue.wait(0, *(parts[0] if len(parts) == 1 else one_batch(parts)))
+        if not self.flush(queue, lambda *given: FLUSH.call(*given, 0), checked=NONE_CHECKED):
+            self._buffers[name] = parts
 
     @step
     def replace(self, name: str, tree: Tree) -> None:

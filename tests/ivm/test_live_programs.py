@@ -11,6 +11,7 @@ import ivm
 from ivm.engine import fill
 from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RuleError, UninstallError
+from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.strategies import DECLARATIONS, FULL, Clause, edits
 
@@ -70,6 +71,30 @@ def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
         assert workspace.check() == []
 
 
+@pytest.mark.parametrize("rows", [30_000, 120_000])
+def test_one_of_a_hundred_rules_reads_its_own_pages(rows, monkeypatch):
+    counted = []
+    monkeypatch.setattr(fill.Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    others = "".join(f"v{n}(y) <- edge({n}, y). " for n in range(50))
+    others += "".join(f"w{n}(x) <- edge(x, y), y % 100 = {n}. " for n in range(49))
+    with ivm.open(":memory:", threads=1) as workspace:
+        workspace.install(EDGE + others + "u(y) <- edge(70, y).")
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(n % 3000, n) for n in range(rows)])
+        each = rows // 3000
+        for rule, most in (
+            ("u(y) <- edge(71, y).", each),
+            ("u(y) <- edge(71, y) ; edge(72, y).", 2 * each),
+            ("u(y) <- edge(71, y), y > 100 ; edge(2900, y).", 2 * each),
+        ):
+            counted.clear()
+            with Meter(workspace.store) as meter:
+                workspace.replace("main", EDGE + others + rule)
+            assert sum(counted) <= most
+            assert meter.counts["pages read"] <= 4 and meter.counts["pages written"] <= 8
+        assert workspace.check() == []
+
+
 def test_an_alternative_costs_its_own_rows(monkeypatch):
     counted = []
     monkeypatch.setattr(fill.Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
@@ -126,6 +151,20 @@ def test_a_relation_may_lose_its_rules_while_another_block_reads_it():
         with pytest.raises(UninstallError, match="p is read by q"):
             workspace.replace("below", "r(1).")
         assert workspace.check() == []
+
+
+def test_a_subscription_ends_where_rows_that_follow_were_null():
+    told, declared = [], "o[x] = v -> int(x), string?(v). p(x, v) -> int(x), string(v). "
+    with ivm.open(":memory:") as workspace:
+        workspace.install(declared + 'p(x, v) <- o[x] = v?. +o[1] = null["string"].')
+        workspace.subscribe("p", told.append)
+        workspace.replace("main", declared)
+        workspace.exec('+p(2, "b").')
+        assert told == []
+        workspace.subscribe("p", told.append)
+        workspace.replace("main", declared + "p(x, v) <- o[x] = v.")
+        workspace.exec('+o[3] = "c".')
+        assert [change["x"] for table in told for change in table.to_pylist()] == [3]
 
 
 def test_readers_never_wait(tmp_path):

@@ -39,6 +39,7 @@ from ivm.lang.ir import Edit as Stated
 from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
 from ivm.maintenance import probe
+from ivm.plan import scan
 from tests.support import naive
 from tests.support.mirror import Edit
 from tests.support.programs.compositions import (
@@ -57,10 +58,11 @@ REFUSALS = FunctionConflictError, RangeError, LimitError, ConstraintError
 ANEW, NEVER = 2, 1 << 30
 SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
 FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
+SOUGHT = [(scan, "SHARE", 0.1), (scan, "SEEK_ROWS", 0.1)]  # texts of a range, however few rows there are
 PATCHES = {
-    WAYS[1]: [(engine, "LARGE_FROM", 2), (engine.Engine, "_propagating", lambda *_: inf)],
+    WAYS[1]: [*SOUGHT, (engine, "LARGE_FROM", 2), (engine.Engine, "_propagating", lambda *_: inf)],
     WAYS[2]: [(engine, "REFILL_FROM", NEVER), (engine, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
-    WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
+    WAYS[3]: [*SOUGHT, (engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
     WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
     WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
 }
@@ -187,7 +189,7 @@ class Play:
             self.refused(lambda: self.ws.replace(name, text, rounds_max=ROUNDS_MAX))
             self.compare()
             return
-        gone = [view for view in self.told if program.predicates.get(view) != self.program.predicates[view]]
+        gone = [view for view in self.told if columns_of(program, view) != columns_of(self.program, view)]
         for view in gone:
             self.ends.pop(view)()
             del self.told[view]
@@ -323,6 +325,12 @@ class Play:
             return
         self.counts["answers"] += 1
         assert rows == wanted, differs(text, rows, wanted)
+
+
+def columns_of(program: Program, name: str) -> tuple[str, ...] | None:
+    """The types of a predicate's columns, if it exists, as those of its rows that follow are."""
+    found = program.predicates.get(name + WHOLE, program.predicates.get(name))
+    return found and found.stored_types
 
 
 def differs(name: str, rows: Counter, truth: Counter) -> str:

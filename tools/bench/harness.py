@@ -33,6 +33,7 @@ import pyarrow as pa
 import ivm
 from ivm.errors import OptionError
 
+from ..cli.answers import as_json
 from ..cli.progress import Progress
 from .graphs import read_graph
 
@@ -134,6 +135,7 @@ class Work:
         parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
         parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
         parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")
+        parser.add_argument("--json", action="store_true", help="answer in JSON on stdout, in the end")
         parser.add_argument("--quiet", action="store_true", help="no progress line")
         if self.graph:
             said = "a graph as integer columns x, y, one row an edge; by default a random one with hubs"
@@ -148,7 +150,7 @@ class Work:
             name = options.graph.stem if options.graph else "a graph made up"
             options.graph = read_graph(options.graph) if options.graph else self.graph(options.size)
             about = f"{name}: {options.graph.shape[1]:,} edges"
-            print(about, flush=True)
+            _tell(options, about)
         else:
             options.size = options.rows or options.size
         results: list[Result] = []
@@ -156,7 +158,10 @@ class Work:
             self._measure(options, results)
         finally:  # a row that fails leaves the results before it
             if options.out:
-                print("written:", *write(results, self.title.replace(" ", "-"), options.out, about))
+                files = write(results, self.title.replace(" ", "-"), options.out, about)
+                _tell(options, f"written: {' '.join(map(str, files))}")
+            if options.json:
+                print(as_json(report(results, about)))
         return 0
 
     def _measure(self, options: argparse.Namespace, results: list[Result]) -> None:
@@ -165,7 +170,7 @@ class Work:
                 if options.only in row.name:
                     results.append(measure(row, progress))
                     progress.clear()
-                    print(as_text(results[-1]), flush=True)
+                    _tell(options, as_text(results[-1]))
         if not results:
             raise OptionError(f"--only {options.only}: no row's name has this word; without it, all are shown")
 
@@ -258,6 +263,16 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
     """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{title}.json", folder / f"{title}.html"
+    found = report(results, about)
+    data.write_text(json.dumps(found, indent=1))
+    text = "\n\n".join([f"{title}  {about}", str(found["machine"]), *map(as_text, results)])
+    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+    page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
+    return data, page
+
+
+def report(results: Sequence[Result], about: str) -> dict[str, Any]:
+    """Return the results as data, with the machine and the packages that they were measured with."""
     packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
     machine = {
         "python": platform.python_version(),
@@ -270,11 +285,13 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
         asdict(result) | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
         for result in results
     ]
-    data.write_text(json.dumps({"about": about, "machine": machine, "rows": rows}, indent=1))
-    text = "\n\n".join([f"{title}  {about}", str(machine), *map(as_text, results)])
-    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-    page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
-    return data, page
+    return {"about": about, "machine": machine, "rows": rows}
+
+
+def _tell(options: argparse.Namespace, text: str) -> None:
+    """Print what is measured, for people."""
+    if not options.json:
+        print(text, flush=True)
 
 
 # -- what sides are made of

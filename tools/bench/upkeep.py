@@ -3,29 +3,42 @@
 A system is made of the edges and a folder, and maintains a listing. `change` deletes and inserts edges in one
 transaction, as does `counted`, which returns what that takes besides time; `rows` returns the number of rows of the
 listing, and `close` closes the system.
+
+Small transactions, `python -m pagestore_tools.bench small GRAPH.parquet`: one row, one edge, durable, of many threads
+and processes, and a change that reaches a watcher.
 """
 
+import argparse
+import os
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from functools import partial
-from itertools import islice
+from itertools import count, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+import ivm
+import pagestore
+
 from . import graphs
 from .graphs import changes
-from .harness import Disagreement, Row, Side, duckdb_with, installed, workspace_with
+from .harness import SPAWN, Disagreement, Row, Side, Work, duckdb_with, installed, workspace_with
 from .joins import CLIQUES, DECLARED, TRIANGLES, Task, as_columns
 from .meter import Meter
 
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
 WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
+THREADS, PROCESSES = 8, 16
+ROW_BYTES = 4 * 8192  # what one durable edge writes, about: the bytes of the sync that it is compared with
 SCHEMA = """
     create table edge(x integer, y integer, primary key(x, y)) without rowid;
     create index edge_back on edge(y, x);
@@ -58,6 +71,7 @@ DELTA = """
 
 System = Any
 Maker = Callable[[np.ndarray, Path], System]
+Put = Callable[[int], object]
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
@@ -213,3 +227,211 @@ class _DuckdbDelta:
         run("commit")
 
     rows: Any = _SqliteTriggers.rows
+
+
+# -- small transactions
+
+
+def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of small transactions beside other systems: durable or not, of threads and of processes."""
+    singles, seconds = (100, 0.5) if options.quick else (1000, 3.0)
+    given = {"the graph": options.graph, "a sparse random graph": graphs.even(20_000, 4)}
+    for name, edges in given.items():
+        yield from _edges(f"one edge under triangles, {name}", edges, folder, singles, "off")
+    yield from _edges("one edge under triangles, durable", options.graph, folder, singles // 4, "commit")
+    yield from _rows("one row, no views", folder, singles, durable=False)
+    yield from _rows("one row, no views, durable", folder, singles // 4, durable=True)
+    yield _threads(folder, seconds)
+    yield _processes(folder, seconds)
+    yield _watched(folder, 20 if options.quick else 200)
+
+
+def _edges(name: str, edges: np.ndarray, folder: Path, rounds: int, sync: str) -> Iterator[Row]:
+    """Yield the row of one edge a transaction: this project, SQLite's triggers, and a sync of as many bytes."""
+    full = {"off": "off", "commit": "full"}[sync]
+    systems: dict[str, System] = {
+        "ivm": Ours(edges, folder, sync=sync),
+        "SQLite triggers": _SqliteTriggers(edges, folder, full),
+    }
+    turns = {name: changes(edges, 1) for name in systems}
+    for name_, system in systems.items():
+        for change in islice(turns[name_], WARMING):
+            system.change(*change)
+    sides = [Side(n, lambda n=n: systems[n].change(*next(turns[n]))) for n in systems]  # type: ignore[misc]
+    if sync == "commit":
+        sides.append(Side("write and fdatasync", partial(_synced, folder / "synced", count())))
+    yield Row(name, sides, rounds, "µs", 1e6, stretch=25)
+    for system in systems.values():
+        system.close()
+
+
+def _synced(path: Path, places: "count[int]") -> None:
+    """Overwrite bytes of a file, and sync it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, os.urandom(ROW_BYTES), next(places) % 64 * ROW_BYTES)
+    os.fdatasync(fd)
+    os.close(fd)
+
+
+def _rows(name: str, folder: Path, rounds: int, durable: bool) -> Iterator[Row]:
+    """Yield the row of one row a transaction, without views."""
+    for file in folder.glob("rows*"):
+        file.unlink()
+    made = _stores(folder, durable)
+    numbers = {side: count() for side in made}
+    sides = [Side(side, lambda side=side: made[side][0](next(numbers[side])) and None) for side in made]  # type: ignore[misc]
+    yield Row(name, sides, rounds, "µs", 1e6, stretch=25)
+    for _, close in made.values():
+        close()
+
+
+def _stores(folder: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object]]]:
+    """Return what puts a row of two integers into each system, and what closes it."""
+    store, prepared = (_opened(folder / f"rows-{n}.pages", durable) for n in range(2))
+    put = prepared.prepare("r")
+
+    def ours(n: int) -> None:
+        with store.transaction() as txn:
+            txn["r"].insert([(n * 7919 % 100_003, n)])
+
+    def ready(n: int) -> None:
+        put.insert(n * 7919 % 100_003, n)
+        put.commit()
+
+    db = _sqlite(folder / "rows.sqlite", durable)
+    found: dict[str, tuple[Put, Callable[[], object]]] = {
+        "pagestore": (ours, store.close),
+        "pagestore, prepared": (ready, prepared.close),
+        "SQLite": (lambda n: db.execute("insert into r values(?, ?)", (n * 7919 % 100_003, n)), db.close),
+    }
+    return found | (_lmdb(folder / "rows.lmdb", durable) if installed("lmdb") else {})
+
+
+def _lmdb(path: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object]]]:
+    """Return LMDB's side."""
+    import lmdb
+
+    peer = lmdb.open(str(path), map_size=1 << 30, subdir=False, sync=durable, metasync=durable, writemap=not durable)
+
+    def put(n: int) -> None:
+        with peer.begin(write=True) as txn:
+            txn.put((n * 7919 % 100_003).to_bytes(8, "big") + n.to_bytes(8, "big"), b"")
+
+    return {"LMDB": (put, peer.close)}
+
+
+def _opened(path: Path, durable: bool) -> pagestore.Store:
+    store = pagestore.open(path, sync="commit" if durable else "off", threads=1)
+    with store.transaction() as txn:
+        txn.create("r", "x: int64, y: int64", if_not_exists=True)
+    return store
+
+
+def _sqlite(path: Path, durable: bool) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
+    db.execute("pragma journal_mode=wal")
+    db.execute(f"pragma synchronous={'full' if durable else 'off'}")
+    db.execute("create table if not exists r(x integer, y integer, primary key(x, y)) without rowid")
+    return db
+
+
+def _threads(folder: Path, seconds: float) -> Row:
+    """Return the row of durable transactions of one thread, and of several."""
+
+    def rate(threads: int) -> float:
+        path = folder / f"threads-{threads}.pages"
+        path.unlink(missing_ok=True)
+        with closing(_opened(path, durable=True)) as store, ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(partial(_put_for, seconds, store), range(threads))) / seconds
+
+    sides = [Side(f"pagestore, {n} {'thread' if n == 1 else 'threads'}", partial(rate, n)) for n in (THREADS, 1)]
+    return Row("durable rows of threads", sides, 3, "a second", told=True)
+
+
+def _put_for(seconds: float, store: pagestore.Store, thread: int) -> int:
+    """Put rows for some time, one a transaction; return how many."""
+    end = time.monotonic() + seconds
+    for n in count():
+        if time.monotonic() >= end:
+            return n
+        with store.transaction() as txn:
+            txn["r"].insert([(thread, n)])
+    raise AssertionError
+
+
+def _processes(folder: Path, seconds: float) -> Row:
+    """Return the row of durable transactions of many processes; counts say how many the slowest made."""
+    slowest: dict[str, int] = {}
+
+    def rate(name: str, write: Callable[..., None]) -> float:
+        path = folder / f"processes-{name}"
+        path.unlink(missing_ok=True)
+        (_opened if name == "pagestore" else _sqlite)(path, durable=True).close()
+        ends = [SPAWN.Pipe() for _ in range(PROCESSES)]
+        processes = [SPAWN.Process(target=write, args=(path, seconds, n, end)) for n, (_, end) in enumerate(ends)]
+        for process in processes:
+            process.start()
+        for here, _ in ends:
+            here.recv()
+        for here, _ in ends:
+            here.send("go")
+        found = [here.recv() for here, _ in ends]
+        for process in processes:
+            process.join()
+        slowest[name] = min(found)
+        return float(sum(found) / seconds)
+
+    sides = [
+        Side(name, partial(rate, name, write), counts=lambda name=name: {"slowest process": slowest[name] / seconds})  # type: ignore[misc]
+        for name, write in (("pagestore", _write_ours), ("SQLite", _write_sqlite))
+    ]
+    return Row(f"durable rows of {PROCESSES} processes", sides, 2, "a second", told=True)
+
+
+def _write_ours(path: Path, seconds: float, number: int, end: Connection) -> None:
+    with closing(_opened(path, durable=True)) as store:
+        end.send("ready")
+        end.recv()
+        end.send(_put_for(seconds, store, number))
+
+
+def _write_sqlite(path: Path, seconds: float, number: int, end: Connection) -> None:
+    db, made = _sqlite(path, durable=True), 0
+    end.send("ready")
+    end.recv()
+    stop = time.monotonic() + seconds
+    while time.monotonic() < stop:
+        with suppress(sqlite3.OperationalError):  # it was locked for longer than its limit
+            db.execute("insert into r values(?, ?)", (number, made))
+            made += 1
+    end.send(made)
+
+
+def _watched(folder: Path, rounds: int) -> Row:
+    """Return the row of a change that reaches a watcher in another process: from before its commit to its arrival."""
+    path = folder / "watched.pages"
+    workspace = ivm.open(path, sync="off", threads=1)
+    workspace.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).", name="view")
+    here, there = SPAWN.Pipe()
+    watcher = SPAWN.Process(target=_watch, args=(path, there), daemon=True)
+    watcher.start()
+    here.recv()
+    numbers = count()
+
+    def reach() -> None:
+        n = next(numbers)
+        with workspace.transaction() as txn:
+            txn.insert("edge", [(2 * n, 2 * n + 1), (2 * n + 1, 2 * n + 2)])
+        here.recv()
+
+    return Row("a change reaches a watcher in another process", [Side("ivm", reach)], rounds, stretch=rounds)
+
+
+def _watch(path: Path, end: Connection) -> None:
+    with ivm.open(path, mode="r") as workspace:
+        end.send("ready")
+        for _ in workspace.changes("two"):
+            end.send("seen")
+
+
+SMALL = Work("small transactions", small_rows, 1000, 300, graphs.skewed)

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Container
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +9,6 @@ import pyarrow as pa
 
 import ivm
 from ivm.errors import IvmError
-from ivm.sql import ONE
 
 from .answers import number
 
@@ -20,12 +18,6 @@ CHANGE = "_change_type"
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "rw", create: bool = False) -> ivm.Workspace:
     """Open the workspace of a command's file, which must exist unless `create`."""
     return ivm.open(options.file, mode=mode, create=create)
-
-
-def is_of_users(name: str, blocks: Container[str]) -> bool:
-    """Return whether a user made a relation, and not SQL or the rewriting of rules, given the names of blocks."""
-    block, part, _ = name.partition(":part")
-    return "$" not in name and name != ONE and not (part and block in blocks)
 
 
 def text_of(path: str) -> str:

@@ -20,6 +20,7 @@ import pagestore
 from ivm.transaction import Transaction
 from pagestore.tooling import library
 
+from ..cli.answers import as_json
 from ..loading.agreement import open_dataset
 from ..loading.dataset import Reading
 from ..loading.load import load
@@ -49,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--thorough", action="store_true", help="compare each view with its rules after each change: it takes a minute"
     )
     parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files, too, and the store, in this folder")
+    parser.add_argument("--json", action="store_true", help="answer in JSON on stdout, in the end")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
 
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """Tell the whole story; exit code 1 if a view or a page is wrong."""
     began = time.perf_counter()
     kept = _new_name() if options.keep is None else Path(options.keep) / "flights.pages"
-    with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
+    with _folder(options.keep) as folder, Narrator("demo", options.quiet, options.json) as tell:
         tell.title("A year of flights out of New York, and views that follow every change")
         with _kernels_compiled(folder, tell):
             make_parquet(folder, options.spark, tell)
@@ -76,9 +78,11 @@ def run(options: argparse.Namespace) -> int:
             sound = spark_reads(file, folder, tell) and sound
         if options.keep is None:
             shutil.copyfile(file, kept)
-    tell.say(f"{time.perf_counter() - began:.0f} s in all. The store is {kept}; look inside:")
-    name = shlex.quote(str(kept))
+    took, name = time.perf_counter() - began, shlex.quote(str(kept))
+    tell.say(f"{took:.0f} s in all. The store is {kept}; look inside:")
     tell.quote("\n".join(line.format(name) for line in NEXT))
+    if options.json:
+        print(as_json({"store": str(kept), "sound": sound, "seconds": took, "told": tell.told}))
     return 0 if sound else 1
 
 

@@ -10,7 +10,14 @@ WIDTH = 100
 
 
 class Narrator(Progress):
-    """A progress line that is erased before text is printed: `narrator("step 2 of 3")`, `narrator.say("Done.")`."""
+    """A progress line that is erased before text is printed: `narrator("step 2 of 3")`, `narrator.say("Done.")`.
+
+    What is told is kept in `told`, as a list of texts; if it is `kept` only, for an answer in JSON, nothing is printed.
+    """
+
+    def __init__(self, what: str, quiet: bool = False, kept: bool = False) -> None:
+        super().__init__(what, quiet)
+        self._prints, self.told = not kept, list[str]()
 
     def title(self, text: str) -> None:
         """Print the title of the story, underlined."""
@@ -36,5 +43,7 @@ class Narrator(Progress):
         self._print("", textwrap.indent(lines, "  "), "")
 
     def _print(self, *lines: str) -> None:
-        self.clear()
-        print(*lines, sep="\n", flush=True)
+        self.told.append("\n".join(lines).strip())
+        if self._prints:
+            self.clear()
+            print(*lines, sep="\n", flush=True)

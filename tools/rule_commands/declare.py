@@ -2,6 +2,8 @@
 
 import argparse
 
+from ivm.sql import is_helper
+
 from ..cli.answers import answer, common
 from ..cli.workspace_options import opened
 
@@ -14,7 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a declaration a line, or a comment if rules cannot read a relation; return the exit code."""
     with opened(options, "r") as workspace:
-        found = workspace.declarations()
+        blocks, declarations = workspace.blocks, workspace.declarations()
+        found = {name: declared for name, declared in declarations.items() if not is_helper(name, blocks)}
         with workspace.store.snapshot() as snapshot:
             others = {name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found}
         answer(options, found, "\n".join(declared or others[name] for name, declared in found.items()))

@@ -4,10 +4,11 @@ import argparse
 from typing import Any
 
 from ivm import Workspace
+from ivm.sql import is_helper
 
 from ..cli.answers import answer, common, plain, table, version_or_name
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import is_of_users, opened
+from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,7 @@ def contents(workspace: Workspace) -> dict[str, Any]:
         there = [*(name for name in known if name in snap), *(name for name in snap if name not in known)]
         predicates = {
             name: {"kind": "view" if name in known and not known[name].extensional else "relation", "rows": len(rows)}
-            for name, rows in ((name, workspace[name]) for name in there if is_of_users(name, workspace.blocks))
+            for name, rows in ((name, workspace[name]) for name in there if not is_helper(name, workspace.blocks))
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 

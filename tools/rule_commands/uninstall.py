@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator
 
 from ivm.installation import Removal
+from ivm.sql import is_helper
 
 from ..cli.answers import answer, common, counted, plain, tell
 from ..cli.workspace_options import opened
@@ -41,7 +42,7 @@ def said(removal: Removal) -> str:
 
 
 def _lines(removal: Removal) -> Iterator[str]:
-    for name, rows in removal.views.items():
+    for name, rows in ((name, rows) for name, rows in removal.views.items() if not is_helper(name, removal.views)):
         yield f"goes: {plain(name)}, a view of {counted(rows, 'row')}"
     for name, rows in removal.relations.items():
         yield f"goes: {plain(name)}, a relation of {counted(rows, 'row')}"

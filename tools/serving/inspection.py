@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import edits_rows, reads_only, statement_of
+from ivm.sql import edits_rows, is_helper, reads_only, statement_of
 from pagestore import Relation
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import MAIN
 from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted, spelt
-from ..cli.workspace_options import CHANGE, changes, is_of_users
+from ..cli.workspace_options import CHANGE, changes
 from ..rule_commands.explain import parts
 from ..rule_commands.shell import is_edit, is_sql
 
@@ -37,6 +37,7 @@ COUNTED_MAX = 1_000_000  # changed rows that are counted
 TEXT_MAX = 20_000  # characters of a text outside of rows
 KEPT = 4  # answers whose further pages may be read
 PENDING = 64  # previews that may be committed
+NODES = 80  # names in the picture of what reads what
 WIDE = "changed; it has more columns than one relation, so its rows are not listed"
 
 Data = dict[str, Any]
@@ -101,6 +102,32 @@ class Inspector:
                 "read_by": sorted(other for other, names in reads.items() if name in names and name != other),
                 "block": own.name if own else None,
                 "text": (statement_of(own.text) or own.text) if own else None,
+            }
+
+    def dependencies(self, name: str = "", at: int | None = None) -> Data:
+        """Return which names read which, as nodes with levels and edges: all, or those that a name depends on or feeds.
+
+        A relation is on level 0, and a view above all that it reads, except what reads it in turn.
+        """
+        with self._at(at) as past:
+            installed = self.workspace.rules_of(past.snapshot)
+            names = _names(past.snapshot, installed)
+            read_by = _read_by(installed)
+            reads = {one: read_by.get(one, set()) & {*names} for one in names}
+            below = {one: _reached(one, reads) for one in names}
+            levels: dict[str, int] = {}
+            for one in sorted(names, key=lambda one: len(below[one])):
+                levels[one] = max((1 + levels.get(r, 0) for r in reads[one] if one not in below[r]), default=0)
+                levels[one] = max(levels[one], int(_kind(one, installed) == "view"))
+            wanted = [
+                one for one in names if not name or one == name or one in below.get(name, ()) or name in below[one]
+            ]
+            shown = wanted[:NODES]
+            return {
+                "version": past.snapshot.version,
+                "nodes": [{"name": one, "kind": _kind(one, installed), "level": levels[one]} for one in shown],
+                "edges": [[r, one] for one in shown for r in sorted(reads[one]) if r in shown],
+                "more": len(wanted) - len(shown),
             }
 
     def explain(self, text: str) -> Data:
@@ -278,7 +305,7 @@ def _stored(name: str, snapshot: Any) -> list[str]:
 
 
 def _is_shown(name: str, installed: Any) -> bool:
-    return is_of_users(name, [block.name for block in installed.blocks])
+    return not is_helper(name, [block.name for block in installed.blocks])
 
 
 def _kind(name: str, installed: Any) -> str:
@@ -307,6 +334,18 @@ def _read_by(installed: Any) -> Mapping[str, set[str]]:
     for shown, name in parts:
         if "$" not in shown:
             found.setdefault(shown, set()).update(visible(name, frozenset({name})))
+    return found
+
+
+def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
+    """Return all that a name depends on; itself only if it is recursive."""
+    found: set[str] = set()
+    waiting = [*reads[name]]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += reads[one]
     return found
 
 

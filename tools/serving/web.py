@@ -39,8 +39,8 @@ FILES = {"": "index.html", "studio.css": "studio.css", "studio.js": "studio.js"}
 CALLS = {
     name: getattr(Inspector, name)
     for name in (
-        "overview", "describe", "explain", "rows", "statement", "why", "why_row", "history", "differences", "preview",
-        "commit",
+        "overview", "describe", "dependencies", "explain", "rows", "statement", "why", "why_row", "history",
+        "differences", "preview", "commit",
     )
 }  # fmt: skip
 BODY_MAX = 1 << 20  # bytes

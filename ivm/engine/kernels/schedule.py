@@ -12,6 +12,9 @@ too many bindings is left to Python, and so are all later steps.
 A plan that scans a relation needs no probe: SCAN finds the changed rows that its conditions let pass, for one plan
 after the other, and these are its bindings.
 
+A view of the first or last records of ranges is followed by seeks (RANGED, ranges.py). Whether the keys of a function
+have one value is only counted (CHECK): a transaction in which they do not is refused as a whole.
+
 A view of least values has a state, whose queue is flushed first; FOLD then seeks the first record of each group that
 changed there:
 
@@ -22,6 +25,7 @@ Groups of arguments of the kernel that takes the steps of a schedule (see pagest
 
 from typing import NamedTuple
 
+from ivm.engine.kernels.ranges import BROKEN, Ranged, RangeRoom, follow_range
 from ivm.engine.recursion.kernels.facts import (
     DONE,
     EXAMINED,
@@ -54,6 +58,7 @@ from pagestore.compiled import (
     HEIGHT,
     INSERT,
     KEYS,
+    LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
     ROOT,
@@ -66,19 +71,21 @@ from pagestore.compiled import (
     Table,
     Words,
     field,
+    finish_commit,
     flush_queue,
     kernel,
+    next_leaf,
     seek,
     tree_at,
 )
 
-# columns of `steps`: its kind, and the number of its group, plan, fold or stratum
-FLUSH, FOLLOW, SCAN, FOLD, RECUR = range(5)
+# columns of `steps`: its kind, and the number of its group, plan, fold, stratum, range or function
+FLUSH, FOLLOW, SCAN, FOLD, RECUR, RANGED, CHECK = range(7)
 STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
 # columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
-# of its heads; how many columns a binding has
-PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS = range(9)
+# of its heads; how many columns a binding has; its conditions, of bindings or of the rows of a relation that it scans
+PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS, CONDITIONS = range(10)
 # columns of `heads`: its group, what a binding does there, which columns of it are copied
 GROUP, HOW, COPIED, COPIED_END = range(4)
 # a binding is a row, or is counted; its last column is added up, or is complemented, so that the greatest is the first
@@ -86,6 +93,9 @@ ROWS, COUNTED, SUMMED, FALLING = range(4)
 # columns of `folds`: the tree of the state, the words of a group's key in it, whether values are complemented, and the
 # group of the view
 STATE, KEY_WORDS, COMPLEMENTED, VIEW = range(4)
+EXCESS_FREE = 50_000  # operations, some milliseconds: a plan that takes more may be made anew (replan.py)
+# columns of `functions`: the tree of a view whose keys may get two values, and how many words a key has
+FUNCTION, ARGUMENTS = range(2)
 
 
 @kernel
@@ -93,14 +103,15 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
     """Run the steps of a schedule from step `begin` on; return how many are done, including those before `begin`.
 
     accounts, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
-    `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P] count the
-    iterator operations of each plan's probes.
+    `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P + R] count the
+    iterator operations of each plan's probes, and the points computed for each range.
     """
     if begin == 0:
         remember(queues.trees, working.before)
         working.operations[:] = 0
         working.recursion[:] = 0
         working.gains[:] = 0
+        working.conflicts[0] = 0
     for s in range(begin, schedule.steps.shape[0]):
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
@@ -117,9 +128,30 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
             flushing = Flushing(accounts, queues, room, apply)
             if not recur(pages, flushing, schedule, working, Probing(run, found, composing, probe), of):
                 return s
+        elif schedule.steps[s, KIND] == RANGED:
+            ranged = Ranged(pages, working.before, queues.trees, schedule.ranges[of], schedule.copies)
+            n = follow_range(ranged, queues, working.ranges)
+            if n == BROKEN:
+                return s
+            working.operations[schedule.plans.shape[0] + of] = n
+        elif schedule.steps[s, KIND] == CHECK:
+            working.conflicts[0] += count_conflicts(pages, queues, schedule, working, of)
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
+    if is_cheap(working) and working.conflicts[0] == 0:
+        finish_commit(pages, accounts, queues)
     return schedule.steps.shape[0]
+
+
+@kernel
+def is_cheap(working):
+    """Return whether the plans took so few operations that none of them can be one that Python should plan anew."""
+    total = 0
+    for count in working.operations:
+        total += count
+    for s in range(working.recursion.shape[0]):
+        total += working.recursion[s, 0]
+    return total <= EXCESS_FREE
 
 
 @kernel
@@ -160,7 +192,7 @@ def scan(queues, schedule, working, p):
     if not has_room(plan, schedule, n, rows, queues):
         return False
     for i in range(n):
-        if not holds(schedule.conditions, plan[PROBES], rows, i):
+        if not holds(schedule.conditions, plan[CONDITIONS], rows, i):
             continue
         for h in range(plan[HEADS], plan[HEADS_END]):
             put(schedule.heads[h], schedule.copies, rows, i, actions[i], queues)
@@ -195,6 +227,29 @@ def fold(pages, queues, schedule, working, f):
         at += 1
     queues.waits[view] = at
     return True
+
+
+@kernel
+def count_conflicts(pages, queues, schedule, working, f):
+    """Return how many rows that function f gained have a key with another value, too, or are in a corrupt page."""
+    t, keys = schedule.functions[f, FUNCTION], schedule.functions[f, ARGUMENTS]
+    actions, rows, n = queues.deltas[t, 0], queues.deltas[t, 1:], 0
+    tree, key, cursor = tree_at(pages, queues.trees[t], 0), working.key, working.cursor
+    for i in range(queues.tallies[t, CHANGES]):
+        if actions[i] != INSERT:
+            continue
+        for c in range(keys):
+            key[c] = rows[c, i]
+        found = seek(tree, key, keys, cursor, 0)
+        if found == 1:
+            cursor[LEAF_SLOT] += 1
+            if cursor[LEAF_SLOT] == cursor[LEAF_ENTRIES]:
+                found = next_leaf(tree, cursor, 0)
+        same = found == 1
+        for c in range(keys if same else 0):
+            same &= field(pages.words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) == key[c]
+        n += same or found < 0
+    return n
 
 
 @kernel
@@ -307,7 +362,8 @@ def queue(plan, schedule, n, found, queues):
         return False
     for h in range(plan[HEADS], plan[HEADS_END]):
         for i in range(n):
-            put(schedule.heads[h], schedule.copies, found.bindings, i, found.signs[i], queues)
+            if holds(schedule.conditions, plan[CONDITIONS], found.bindings, i):
+                put(schedule.heads[h], schedule.copies, found.bindings, i, found.signs[i], queues)
     return True
 
 
@@ -346,9 +402,10 @@ def put(head, copies, bindings, i, action, queues):
 class ScheduleTable(NamedTuple):
     """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
 
-    steps[S, 2], plans[P, 9] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words `static`
-    are those of all plans, indices and sources are numbers of trees, copies are columns of bindings, folds[F, 4] are
-    views with a state, and conditions are those of the plans that scan.
+    steps[S, 2], plans[P, 10] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words
+    `static` are those of all plans, indices and sources are numbers of trees, copies are columns of bindings,
+    folds[F, 4] are views with a state, ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are
+    checked, and conditions are those of plans.
     """
 
     static: Words
@@ -361,6 +418,8 @@ class ScheduleTable(NamedTuple):
     copies: Words
     folds: Table
     conditions: Conditions
+    ranges: Table
+    functions: Table
     strata: Strata
 
 
@@ -368,8 +427,8 @@ class ScheduleRoom(NamedTuple):
     """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
 
     before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
-    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P] count those of each plan. key[K] and
-    cursor[CURSOR_WORDS] are of a look-up.
+    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count those of each plan and
+    range. key[K] and cursor[CURSOR_WORDS] are of a look-up, conflicts[1] counts keys with two values.
 
     For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the records that trees
     gained, `taken` the pages taken before; the others are what `maintain` takes, and its address.
@@ -382,6 +441,8 @@ class ScheduleRoom(NamedTuple):
     operations: Words
     key: Words
     cursor: Words
+    conflicts: Words
+    ranges: RangeRoom
     recursion: Table
     facts: FactsRoom
     recursive_spans: Table

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from pagestore.compiled import Table, kernel
 
-# columns of `tests`: a column of the relation, the least and the greatest word, whether the words outside pass
-COLUMN, LOW, HIGH, OUTSIDE, TEST = range(5)
+# columns of `tests`: a column of the relation, the least and the greatest word, whether the words outside pass, and
+# the column with which it is compared (-1 for none), where the word is -1, 0 or 1 if it is less, the same or greater
+COLUMN, LOW, HIGH, OUTSIDE, OTHER, TEST = range(6)
 
 
 class Conditions(NamedTuple):
@@ -31,6 +32,9 @@ def holds(conditions, p, rows, i):
         t, end = options[o, 0], options[o, 1]
         while t < end:
             word = rows[tests[t, COLUMN], i]
+            if tests[t, OTHER] >= 0:
+                other = rows[tests[t, OTHER], i]
+                word = int(word > other) - int(word < other)
             if (tests[t, LOW] <= word <= tests[t, HIGH]) == (tests[t, OUTSIDE] != 0):
                 break
             t += 1

@@ -8,7 +8,7 @@ It is so where the join seeks by x in any case: x is the first column of an atom
 Elsewhere the condition filters rows.
 
 In a query, the same is done for the texts of a range, whose ids are not in the order of the texts: the dictionary
-lists those between two others, which stay in the rule as comparisons.
+lists those between two others, which stay in the rule as comparisons. (A view is filled by scans of these: scan.py.)
 
     q(x, y) <- name(x, y), x >= "m", x < "n".       q(x, y) <- q$among0(x), name(x, y), x >= "m", x < "n".
 """
@@ -16,17 +16,14 @@ lists those between two others, which stay in the rule as comparisons.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from re import split
 from typing import Protocol
 
 import numpy as np
 
-from ivm.lang.ir import MIRRORED, Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
+from ivm.lang.ir import Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
 from ivm.lang.program import Program
 from ivm.plan.plan import AMONG, is_membership
-
-SHARE = 8  # the texts of a range are sought in a relation that has at least so many rows for each of them
-Range = tuple[bytes, bytes | None]  # from a text up to another, or to the last
+from ivm.plan.scan import SHARE, text_ranges
 
 
 class Store(Protocol):
@@ -53,7 +50,7 @@ def seek_texts(program: Program, known: Program, store: Store) -> Program:
     stored = {*known.predicates, *program.stored}
 
     def sought(rule: Rule, disjunct: Disjunct) -> Iterator[Atom]:
-        for x, (low, high) in _ranges(rule, disjunct).items():
+        for x, (low, high) in text_ranges(disjunct, rule.types).items():
             sizes = [store.rows(a.predicate) for a in _holding(x, disjunct) if a.predicate in stored]
             if not sizes or not _is_sought(x, disjunct):
                 continue
@@ -71,30 +68,6 @@ def seek_texts(program: Program, known: Program, store: Store) -> Program:
         for rule in program.rules
     )
     return replace(program, predicates=predicates, rules=rules, seeds=seeds, notes=tuple(notes))
-
-
-def _ranges(rule: Rule, disjunct: Disjunct) -> dict[Var, Range]:
-    """Return the ranges outside which comparisons with constants exclude a variable's texts."""
-    found = dict[Var, Range]()
-    high: bytes | None
-    for literal in disjunct:
-        match literal:
-            case Compare("=", Call("string:starts_with", (Var() as x, Const(str() as text))), Const(True)):
-                low, high = text.encode(), text.encode() + b"\xff"  # no text has this byte
-            case Compare("=", Call("string:like", (Var() as x, Const(str() as text))), Const(True)):
-                low = split(r"[%_\\]", text)[0].encode()
-                high = low + b"\xff"
-            case Compare(op, Var() as x, Const(str() as text)) | Compare(op, Const(str() as text), Var() as x):
-                own = op if literal.left is x else MIRRORED.get(op, op)
-                if own not in ("<", "<=", ">", ">="):
-                    continue
-                low, high = (text.encode(), None) if own in (">", ">=") else (b"", text.encode() + b"\0")
-            case _:
-                continue
-        if rule.types[x.name] == "string":
-            least, most = found.get(x, (b"", None))
-            found[x] = max(least, low), min((one for one in (most, high) if one is not None), default=None)
-    return found
 
 
 def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:

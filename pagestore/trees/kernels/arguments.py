@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from pagestore.pages.layout import Pages
 from pagestore.runtime.types import Flags, Table, Tables, Words
+from pagestore.storage.kernels.record import Finish
 
 
 class TreeRef(NamedTuple):
@@ -116,7 +117,8 @@ class PageAccounts(NamedTuple):
     """Pages that a host's kernel writes, and its records of pages written and replaced.
 
     Pages ids[n] may be written through `writer`, from ids[taken[MADE]] on; rows (lineage, page, birth) of replaced
-    pages go to `retired`, from row taken[GONE] on. The pages have the birth `birth`.
+    pages go to `retired`, from row taken[GONE] on. The pages have the birth `birth`. `finish` is the record of the
+    commit that the kernel may write at its end.
     """
 
     writer: Words
@@ -125,6 +127,7 @@ class PageAccounts(NamedTuple):
     ids: Words
     taken: Words
     retired: Table
+    finish: Finish
 
 
 class Queues(NamedTuple):

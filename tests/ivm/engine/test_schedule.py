@@ -38,7 +38,8 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "a function": ("v[x, y] = t <- edge(x, y), cost[y] = t. w[x] = m <- agg<<m = sum(t)>> v[x, _] = t.", 5, 5),
     "a count above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 5, 5),
     "scans of a relation": ("u(x) <- edge(x, y), y < 9, x != 3. v[x] = n <- agg<<n = count()>> edge(x, 9).", 5, 5),
-    "a filter of what is joined": ("v(x, y) <- edge(x, y), cost[x] = t, t != y.", 0, 3),
+    "a value that is left out": ("v(x, y) <- edge(x, y), cost[x] = t, t != y.", 0, 3),
+    "filters of what is joined": ("v(x) <- edge(x, y), cost[x] = t, cost[y] = s, s < t, t >= 4, s != 9.", 3, 3),
     "a scan of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(z) <- u(x, z), x > 4.", 5, 5),
     "a scan whose filter may fail": ("v(y) <- edge(x, y), x * y > 4.", 0, 3),
     "a filter above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x * y < 9.", 3, 5),
@@ -48,6 +49,17 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     ),
     "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
 }  # fmt: skip
+RANGES = {  # rules of ranges, of which the first or the last record is wanted
+    "the next": "v[x] = n <- agg<<n = min(y)>> mark(x), mark(y), y > x.",
+    "the one before": "v[x] = n <- agg<<n = max(y)>> mark(x), mark(y), y < x.",
+    "the first of a window": "v[x] = n <- agg<<n = min(y)>> mark(x), mark(y), y >= x + 2, y <= x + 5.",
+    "the last of a window": "v[x] = n <- agg<<n = max(y)>> mark(x), mark(y), y < x, y > x - 4.",
+    "the last of others": "v[x] = n <- agg<<n = max(y)>> cost[x] = t, mark(y), y <= x + 1.",
+    "of a group": "v[x, y] = n <- agg<<n = max(z)>> edge(x, y), edge(x, z), z < y.",
+    "the first of a group": "v[x, y] = n <- agg<<n = min(z)>> edge(x, y), edge(x, z), z > y.",
+    "of those with a value": "v[x] = n <- agg<<n = max(z)>> cost[x] = t, cost[z] = t, z < x.",
+    "a view above": "v[x] = n <- agg<<n = min(y)>> mark(x), mark(y), y > x. w(n) <- v[x] = n, edge(x, n).",
+}
 
 
 @pytest.fixture
@@ -64,9 +76,9 @@ def taken(monkeypatch):
     return found
 
 
-def opened(path, rules, edges=()):
+def opened(path, rules, edges=(), maintenance="probe"):
     workspace = ivm.open(path, sync="off", page_size=4096, threads=1)
-    workspace.install(EDGES + rules, maintenance="probe")
+    workspace.install(EDGES + rules, maintenance=maintenance)
     with workspace.transaction() as txn:
         txn.insert("mark", [(x,) for x in range(0, 40, 2)])
         txn.insert("cost", [(x, x * x) for x in range(40)])
@@ -78,13 +90,13 @@ def views(workspace):
     return [name for name, predicate in workspace.predicates.items() if not predicate.extensional]
 
 
-def churn(workspace, seed, rounds=25):
+def churn(workspace, seed, rounds=25, values=range(40)):
     """Few edits of each relation, and of all; every view is compared with its rules."""
     random = np.random.default_rng(seed)
     for _ in range(rounds):
         with workspace.transaction() as txn:
             for name in random.choice(["edge", "edge", "mark", "cost"], random.integers(1, 3)):
-                rows = random.integers(0, 40, (int(random.integers(1, 9)), len(workspace.predicates[name].columns)))
+                rows = random.choice(values, (int(random.integers(1, 9)), len(workspace.predicates[name].columns)))
                 if name == "cost":
                     txn.set(name, [*rows.T])
                 elif random.random() < 0.5:
@@ -107,6 +119,18 @@ def test_views_are_right_however_far_the_kernel_goes(program, tmp_path, taken):
         with workspace.transaction() as txn:
             getattr(txn, change)("edge", edge)
     assert taken == [(0 if config.DISABLE_JIT else kernel, steps)] * 2
+    workspace.close()
+
+
+@pytest.mark.parametrize("program", RANGES)
+def test_ranges_are_followed_by_the_kernel(program, tmp_path, taken):
+    """Also at the ends of what a word holds, where a range or a step to the next prefix would leave it."""
+    workspace = opened(tmp_path / "s.pages", RANGES[program], skewed(40), "auto")
+    taken.clear()
+    few = np.array([*range(-6, 7), *(end + i for end in (-(2**63), 2**63 - 7) for i in range(7))])
+    for values in (range(40), few):
+        churn(workspace, len(program), 20, values)
+    assert {done for done, _ in taken} == {0} if config.DISABLE_JIT else all(done == steps for done, steps in taken)
     workspace.close()
 
 
@@ -162,12 +186,14 @@ def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monk
 
 
 @compiled
-def test_both_ways_come_to_the_same(tmp_path, monkeypatch):
+@pytest.mark.parametrize("program", ["triangles", "a function", "filters of what is joined", "recursion", *RANGES])
+def test_both_ways_come_to_the_same(program, tmp_path, monkeypatch):
     """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
     sizes, accounts = [], []
+    rules, maintenance = (RANGES[program], "auto") if program in RANGES else (PROGRAMS[program][0], "probe")
     for few in (tuples.FEW, 0):
         monkeypatch.setattr(schedule, "FEW", few)
-        workspace = opened(tmp_path / f"{few}.pages", PROGRAMS["triangles"][0], skewed(60))
+        workspace = opened(tmp_path / f"{few}.pages", rules, skewed(60), maintenance)
         for seed in range(3):
             churn(workspace, seed)
             accounts.append({k: v for k, v in workspace.stats("v").items() if k != "maintain_seconds"})

@@ -330,3 +330,39 @@ def test_few_orders_of_a_cycle_of_ten_are_tried(monkeypatch):
     plan = plan_of(body, even)
     assert len(plan.probes) == 10
     assert len(tried) < 900 + 10 * 200
+
+
+def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
+    """As a view of SQL with many aggregates has them, which reads each by the columns of its groups."""
+
+    def calls(atoms):
+        body, count = [f"r{i}(k, v{i})" for i in range(atoms)], Counter()
+
+        def note(frame, event, _):
+            count[event] += frame.f_code.co_filename == join_order.__file__
+
+        sys.setprofile(note)
+        try:
+            plan_of(body, even)
+        finally:
+            sys.setprofile(None)
+        return count["call"]
+
+    assert calls(20) < 4 * calls(10)
+
+
+def test_atoms_in_key_order_are_probed_without_another_index(tmp_path):
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        ws.install("a(x, y) -> int(x), int(y). b(x) -> int(x). v(x, y) <- a(x, y), !b(x).", name="p")
+        assert "probed: all tries follow the key order" in ws.explain("v")
+        assert [name for name in ws.store.stat().relations if "@" in name or "sens" in name] == []
+        with ws.transaction() as txn:
+            txn.insert("a", [(1, 2), (1, 3), (2, 4)])
+        with ws.transaction() as txn:
+            txn.insert("b", [(1,)])
+        assert list(ws["v"]) == [(2, 4)]
+        with ws.transaction() as txn:
+            txn.delete("b", [(1,)])
+            txn.delete("a", [(1, 2)])
+        assert list(ws["v"]) == [(1, 3), (2, 4)]
+        ws.verify("v")

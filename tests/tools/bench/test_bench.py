@@ -177,6 +177,9 @@ def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, t
 def test_a_row_of_a_benchmark_needs_none_before_it(alone, capsys) -> None:
     assert ivm_command(["bench", "--quick", "--quiet", "--only", "first answer"]) == 0
     assert "kernels cached" in capsys.readouterr().out
+    assert ivm_command(["bench", "--quick", "--quiet", "--only", "first answer", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["rows"]) == 1 and "edges" in found["about"] and found["machine"]["python"]
 
 
 def test_recursive_programs_have_the_answers_of_their_peers(tmp_path) -> None:

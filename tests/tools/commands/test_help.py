@@ -76,3 +76,12 @@ def test_options_stand_anywhere(tmp_path, capsys):
         assert capsys.readouterr().out.startswith("k\n1\n2 rows, 1 shown")
     assert main.ivm(["sql", store, "--json", "SELECT count(*) AS n FROM t"]) == 0
     assert capsys.readouterr().out == '{"n": 2}\n'
+
+
+@pytest.mark.parametrize(("program", "name"), ALL)
+def test_every_command_answers_in_json(program, name):
+    """`completion` alone does not: a shell reads what it prints."""
+    parser = argparse.ArgumentParser()
+    main._module(program, name).arguments(parser)
+    assert ("--json" in parser._option_string_actions) == (name != "completion")
+    assert "--quiet" in parser._option_string_actions or name == "completion"

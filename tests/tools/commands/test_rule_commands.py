@@ -536,3 +536,24 @@ def test_why_not_of_a_view_of_sql_names_no_helpers(tmp_path, capsys):
     assert command(["why", store, 'total("eve", 12)']) == 1
     said = capsys.readouterr().out
     assert said.splitlines()[::2] == ['total("eve", 12) is not in version 3', '   fails at paid[_] = ("eve", _)']
+
+
+def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
+    """As a list `parts` in JSON makes it; helper views of SQL are v:part1 and so on."""
+    store = str(tmp_path / "s.pages")
+    with ivm.open(store, sync="off") as ws:
+        with ws.store.transaction() as txn:
+            txn.create("order:parts", "order: int64, n: int64", key=("order", "n")).insert([(1, 2)])
+            txn.create("paid", "who: string, cents: int64", key="who")
+        ws.install("many(o) <- order:parts(o, n), n > 1.")
+        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT cents, count(*) AS n FROM paid GROUP BY cents")
+        assert "order:parts(1, 2)" in str(ws.why("many(1)"))
+        assert "fails at order:parts(3, n)" in str(ws.why("many(3)"))
+        with pytest.raises(ivm.IvmError, match="order:parts"):
+            ws.sql("SELECT * FROM nothing")
+    assert command(["uninstall", store, "total", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "goes: total, a view of 0 rows"
+    assert command(["print", store, "--json"]) == 0
+    assert {*json.loads(capsys.readouterr().out)["predicates"]} == {"order:parts", "paid", "many", "total"}
+    assert command(["declare", store, "--json"]) == 0
+    assert {*json.loads(capsys.readouterr().out)} == {"order:parts", "paid"}

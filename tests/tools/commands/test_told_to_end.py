@@ -237,3 +237,46 @@ def test_a_signal_while_a_generator_is_closed_is_not_lost(number: signal.Signals
     """
     done = subprocess.run([sys.executable, "-c", text, str(int(number))], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
+PAIRS = "q[] = n <- agg<<n = count()>> f(a, _), f(b, _), f(c, _), a + b < c."
+LONG = {  # each takes minutes, if it ends at all
+    "install": ["ivm", "install", "long.pages", "long.ivm"],
+    "query": ["ivm", "query", "long.pages", PAIRS],
+    "sql": ["ivm", "sql", "long.pages", "SELECT count(*) FROM f a, f b, f c WHERE a.x + b.x < c.x"],
+    "kept by sql": ["ivm", "sql", "long.pages", "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM f a, f b, f c "
+                    "WHERE a.x + b.x < c.x"],
+    "watch": ["ivm", "watch", "long.pages", "f"],
+    "shell": ["ivm", "shell", "long.pages"],
+    "mcp": ["ivm", "mcp", "long.pages"],
+    "studio": ["ivm", "studio", "long.pages"],
+    "bench": ["pagestore", "bench"],
+    "joins": ["ivm", "bench"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_long_command_ends_at_a_signal(name: str, tmp_path: Path) -> None:
+    """Within half a second where nothing else runs; and the process adds no file."""
+    with ivm.open(tmp_path / "long.pages", sync="off") as ws:
+        ws.install("f(x, y) -> int(x), int(y).")
+        ws.insert("f", [(n, n) for n in range(3000)])
+    (tmp_path / "long.ivm").write_text(PAIRS)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    program, *words = LONG[name]
+    start = (
+        "import sys, ivm; from pagestore_tools.cli import main, rows, workspace_options; print('ready', flush=True); "
+    )
+    command = [sys.executable, "-c", f"{start} sys.exit(main.{program}())", *words]
+    number = (signal.SIGINT, signal.SIGTERM)[[*LONG].index(name) % 2]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=-1, stdout=-1, stderr=-1) as process:
+        assert process.stdout and process.stdout.readline() == b"ready\n"
+        time.sleep(2)
+        assert process.poll() is None
+        process.send_signal(number)
+        _, said = process.communicate(timeout=10)
+    assert process.returncode == 128 + number and b"Traceback" not in said
+    assert sorted(tmp_path.rglob("*")) == before

@@ -78,7 +78,8 @@ def test_pages_allow_no_script_but_their_own(shown):
         assert status == 200 and body == (PAGE / (name or "index.html")).read_bytes()
         assert "unsafe" not in policy and "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
-        assert not re.search(rb"https?://|<style|style=|onclick", body)
+        loaded = body.replace(b"http://www.w3.org/2000/svg", b"")  # the name of a namespace, which nothing loads
+        assert not re.search(rb"https?://|<style|style=|onclick", loaded)
     script = (PAGE / "studio.js").read_text()
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\.style\b", script)
     assert shown.ask("GET", f"{shown.prefix}../inspection.py")[0] == 404
@@ -102,6 +103,25 @@ def test_what_there_is(shown):
     ]  # fmt: skip
     for name in ("path", "wide", "turnover"):
         assert "An edit costs" in " ".join(shown.call("explain", text=name)["sentences"])
+
+
+def test_what_reads_what(shown, studio):
+    found = shown.call("dependencies")
+    levels = {one["name"]: (one["kind"], one["level"]) for one in found["nodes"]}
+    assert levels == {
+        "sale": ("relation", 0), "edge": ("relation", 0), HOSTILE: ("relation", 0), LONG: ("relation", 0),
+        "turnover": ("view", 1), "hop": ("view", 1), "path": ("view", 1), "lonely": ("view", 1), "wide": ("view", 1),
+    }  # fmt: skip
+    assert sorted(found["edges"]) == [
+        ["edge", "hop"], ["edge", "lonely"], ["edge", "path"], ["path", "path"], ["sale", "turnover"], ["sale", "wide"],
+    ]  # fmt: skip
+    own = shown.call("dependencies", name="sale")
+    assert [one["name"] for one in own["nodes"]] == ["sale", "turnover", "wide"] and own["more"] == 0
+    with ivm.open(studio.call("overview")["file"]) as ws:
+        chain = [f"c{n}(x) <- c{n - 1}(x). c{n}(x) <- c{n + 1}(x)." for n in range(1, 3)]
+        ws.install(f"c0(x) <- edge(x, _). {' '.join(chain)} c3(x) <- c2(x). top(x) <- c0(x), c3(x).", name="more")
+    levels = {one["name"]: one["level"] for one in studio.call("dependencies", name="c0")["nodes"]}
+    assert levels == {"edge": 0, "c0": 1, "c1": 2, "c2": 1, "c3": 1, "top": 2}
 
 
 def test_rows_come_in_pages(shown):

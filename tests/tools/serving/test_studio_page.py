@@ -120,6 +120,28 @@ def test_an_edit_by_keyboard_alone(studio, path, opened):
     page.wait_for_selector(f"#status:text-is('version {version + 1}')")
 
 
+def test_the_picture_of_what_reads_what(studio, path, opened):
+    """Its boxes are links, inside of the picture and next to each other, and their names are texts."""
+    name = '"<img src=x onerror=alert(1)>"'
+    with ivm.open(path) as ws:
+        ws.sql(f'CREATE TABLE {name} (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW "<b>v</b>" AS SELECT k FROM {name}')
+    page = opened(studio.url, 640)
+    boxes = page.eval_on_selector_all(
+        ".picture rect", "all => all.map(one => [one.x, one.y, one.width, one.height].map(side => side.baseVal.value))"
+    )
+    width, height = page.evaluate(
+        "['width', 'height'].map(n => +document.querySelector('.picture > svg').getAttribute(n))"
+    )
+    assert len(boxes) == len(set(map(tuple, boxes))) == 9
+    assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in boxes)
+    assert len(page.query_selector_all(".picture path")) == 6
+    assert "<b>v</b>" in page.inner_text("#view") and not page.query_selector_all("#view img, #view b")
+    page.focus(".picture a[aria-label='view path']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h2:text-is('path')")
+    assert page.eval_on_selector_all(".picture .own text", "all => all.map(one => one.textContent)") == ["path ↻"]
+
+
 def test_rows_by_keyboard_alone(shown, opened):
     page = opened(f"{shown.url}#{urlencode({'view': 'rows', 'name': 'path'})}")
     page.focus("tbody th button")

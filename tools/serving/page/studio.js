@@ -132,14 +132,65 @@ function pager(page, route) {
     make("span", { class: "soft" }, `rows ${number(page.offset + 1)} to ${number(to)} of ${number(page.total)}`));
 }
 
+// -- the picture of what reads what
+
+const SVG = "http://www.w3.org/2000/svg";
+const BOX = { width: 168, height: 30, across: 232, down: 44, edge: 4 };
+
+function shape(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, visible(String(value)));
+  node.append(...children.map((child) => (child instanceof Node ? child : visible(child))));
+  return node;
+}
+
+/** Draw names as boxes, in a column for each level, and a line from each to those that read it. */
+function picture(found, route) {
+  if (!found.edges.length) return null;
+  const linked = new Set(found.edges.flat());
+  const nodes = found.nodes.filter((one) => linked.has(one.name));
+  const heights = [];
+  const places = new Map(nodes.map((one) => {
+    heights[one.level] = (heights[one.level] ?? 0) + 1;
+    return [one.name, { x: BOX.edge + one.level * BOX.across, y: BOX.edge + (heights[one.level] - 1) * BOX.down }];
+  }));
+  const lines = found.edges.filter(([from, to]) => from !== to).map(([from, to]) => {
+    const [a, b] = [places.get(from), places.get(to)];
+    const [x1, y1, x2, y2] = [a.x + BOX.width, a.y + BOX.height / 2, b.x, b.y + BOX.height / 2];
+    const bend = Math.max(24, (x2 - x1) / 2);
+    return shape("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+  });
+  const boxes = nodes.map((one) => {
+    const { x, y } = places.get(one.name);
+    const own = one.name === route.name;
+    const recursive = found.edges.some(([from, to]) => from === to && from === one.name) ? " ↻" : "";
+    const shown = shape("svg", { x: x + 8, y, width: BOX.width - 16, height: BOX.height },
+      shape("text", { x: 0, y: 20 }, short(one.name, 60) + recursive));
+    const box = shape("rect", { x, y, width: BOX.width, height: BOX.height, rx: one.kind === "view" ? 15 : 3 });
+    const to = new URLSearchParams({ view: "rules", name: one.name, ...at(route) });
+    const label = `${one.kind} ${short(one.name, 300)}`;
+    return shape("a", { href: `#${to}`, class: own ? `${one.kind} own` : one.kind, "aria-label": label },
+      shape("title", {}, label), box, shown);
+  });
+  const width = Math.max(...nodes.map((one) => one.level)) * BOX.across + BOX.width + 2 * BOX.edge;
+  const height = Math.max(...heights.filter(Boolean)) * BOX.down - (BOX.down - BOX.height) + 2 * BOX.edge;
+  return [
+    make("h3", {}, "What reads what"),
+    make("div", { class: "scroll picture", role: "region", tabindex: 0, "aria-label": "What reads what" },
+      shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...lines, ...boxes)),
+    found.more ? make("p", { class: "soft" }, `and ${number(found.more)} more`) : null,
+  ];
+}
+
 // -- views of the page
 
 const views = {
-  start: async () => [
+  start: async (route) => [
     make("h2", { tabindex: -1 }, "What is in this store"),
     make("p", {}, "Choose a relation or a view, or ask above. Some beginnings:"),
     make("ul", {}, examples().map((text) =>
       make("li", {}, link({ view: "ask", text }, make("code", {}, short(text)))))),
+    picture(await call("dependencies", at(route)), route),
   ],
 
   rows: async (route) => {
@@ -158,6 +209,7 @@ const views = {
         [make("dt", {}, short(one.name)), make("dd", {}, one.type, one.key ? ", key" : "")])),
       flow(found.reads, "reads"),
       flow(found.read_by, "is read by"),
+      picture(await call("dependencies", { name: route.name, ...at(route) }), route),
       found.text && [make("h3", {}, `Rules of the block ${short(found.block)}`), make("pre", { class: "box" }, found.text)],
       plan && [
         make("h3", {}, "How it is kept"),

@@ -1,0 +1,147 @@
+"""Finish a commit in the call that makes its edits: what they decide goes into the record that was laid out before.
+
+    said     HEAD words   roots    ...   dead     ...   added   removed   message
+                            │             │               │       │
+                          new roots    pages replaced    pages written, no longer free
+
+Nothing leads to the record yet: Python adopts it, or writes another one, before it writes a slot.
+"""
+
+import numpy as np
+
+from pagestore.pages.layout import BIRTH_AT, CRC, PAGE_MASK
+from pagestore.runtime.kernel import kernel
+from pagestore.storage.kernels.record import (
+    CHECKSUM,
+    DEAD,
+    EXTENT_WORDS,
+    HEAD,
+    HEIGHT_BITS,
+    LISTED,
+    LISTS,
+    MADE_PAGES,
+    ORIGIN,
+    PAGES_OF,
+    READY,
+    RECORDED,
+    ROOT_ROWS,
+    ROOTS,
+    WIDTHS,
+    Counting,
+    Span,
+    write_commit,
+)
+from pagestore.storage.kernels.write import FD
+from pagestore.trees.kernels.cursor import HEIGHT, ROOT, TREE_ID
+from pagestore.trees.kernels.edit_groups import CHANGES, GONE, MADE, NEWEST, OLDEST, flush_queue
+from pagestore.trees.kernels.node_buffer import GAIN
+
+
+@kernel
+def flush_and_finish(pages, accounts, queues, room, apply, g):
+    """Flush the queue of group g, then finish the commit; return whether the queue was flushed."""
+    if not flush_queue(pages, accounts, queues, room, apply, g):
+        return False
+    finish_commit(pages, accounts, queues)
+    return True
+
+
+@kernel
+def finish_commit(pages, accounts, queues):
+    """Write the record of the commit, unless it was not laid out or does not fit; `finish.state` says what was done.
+
+    Until it is known to fit, nothing is changed that Python needs to write another record.
+    """
+    finish, taken = accounts.finish, accounts.taken
+    state, said = finish.state, finish.said
+    if not state[READY] or accounts.writer[FD] < 0 or not is_plain(accounts, queues):
+        return
+    made = accounts.ids[: taken[MADE]]
+    state[ROOT_ROWS] = place_roots(queues.trees, queues.tallies, finish.roots, state[ROOT_ROWS])
+    set_list(said, ROOTS, np.int64(finish.roots.ctypes.data), WIDTHS[ROOTS] * state[ROOT_ROWS])
+    set_list(said, DEAD, np.int64(accounts.retired.ctypes.data), WIDTHS[DEAD] * taken[GONE])
+    state[MADE_PAGES] = made.shape[0]
+    if state[LISTED]:
+        state[EXTENT_WORDS] = list_extents(made, finish.extents)
+        set_list(said, PAGES_OF, np.int64(finish.extents.ctypes.data), state[EXTENT_WORDS])
+        said[CHECKSUM] = sum_of_checksums(pages, made)
+    if length_of(finish, made.shape[0]) > finish.run.record.shape[0]:
+        return
+    used = finish.used[: 1 + made.shape[0]]
+    used[0] = finish.run.page
+    for i in range(made.shape[0]):
+        used[1 + i] = made[i]
+    counting = Counting(finish.freed, used, finish.lists, finish.place)
+    span = Span(np.int64(said.ctypes.data), said.shape[0])  # type: ignore[arg-type]
+    state[RECORDED] = write_commit(accounts.writer, span, counting, finish.run, pages.page_words, pages.seen)
+
+
+@kernel
+def is_plain(accounts, queues):
+    """Return whether the dead list is the pages replaced, and no tree changed whose rows Python checks."""
+    finish, taken = accounts.finish, accounts.taken
+    if taken[GONE] and (taken[NEWEST] >= accounts.birth or taken[OLDEST] <= finish.state[ORIGIN]):
+        return False
+    for t in finish.checked:
+        if queues.tallies[t, CHANGES] + queues.tallies[t, GAIN] > 0:
+            return False
+    return True
+
+
+@kernel
+def set_list(said, number, address, length):
+    """Say where a list of the commit is."""
+    said[HEAD + 2 * number], said[HEAD + 2 * number + 1] = address, length
+
+
+@kernel
+def place_roots(trees, tallies, roots, n):
+    """Bring n rows (tree, root, height and birth, count) up to date with the trees that changed; return how many."""
+    for t in range(trees.shape[0]):
+        number, pointer, at = trees[t, TREE_ID], trees[t, ROOT], 0
+        while at < n and roots[4 * at] != number:
+            at += 1
+        if at == n:
+            roots[4 * at + 3] = 0
+            n += 1
+        row = roots[4 * at : 4 * at + 4]
+        row[0], row[1], row[3] = number, pointer & PAGE_MASK, row[3] + tallies[t, GAIN]
+        row[2] = trees[t, HEIGHT] | pointer >> BIRTH_AT << HEIGHT_BITS
+        if pointer == 0:  # an empty tree has no row
+            n -= 1
+            for c in range(4):
+                row[c] = roots[4 * n + c]
+    return n
+
+
+@kernel
+def list_extents(pages, extents):
+    """Write ascending pages as rows (first, count); return how many words these are."""
+    n = 0
+    for i in range(pages.shape[0]):
+        if i > 0 and pages[i] == pages[i - 1] + 1:
+            extents[n - 1] += 1
+        else:
+            extents[n], extents[n + 1] = pages[i], 1
+            n += 2
+    return n
+
+
+@kernel
+def sum_of_checksums(pages, ids):
+    """Return the sum of the checksums of pages."""
+    total = 0
+    for page in ids:
+        total += pages.words[page * pages.page_words + CRC]
+    return total
+
+
+@kernel
+def length_of(finish, made):
+    """Return how many words the record has at most."""
+    said = finish.said
+    words = HEAD + len(WIDTHS) + said.shape[0] - LISTS + finish.freed.length + made + finish.run.ids.shape[0]
+    words += finish.lists[0, 0] + finish.lists[1, 0]
+    for number in range(len(WIDTHS) - 2):
+        words += said[HEAD + 2 * number + 1]
+    return words
