@@ -74,7 +74,7 @@ class Engine(JoiningFiller):
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated from scratch
-    erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
+    erased: dict[str, Any] = field(default_factory=dict)  # of watched views, for their subscribers (ivm/rope.py)
 
     @within_memory("applying edits")
     def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
