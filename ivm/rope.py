@@ -21,6 +21,7 @@ from ivm.lang.ir import ROPE
 from ivm.maintenance.surgery import Delta
 from ivm.views.layouts import Fold
 from ivm.views.rope import ConcatRope, texts_of
+from ivm.wide import changed_in
 from pagestore.host import (
     INSERT,
     Column,
@@ -119,7 +120,7 @@ class Before(NamedTuple):
 
 
 def note_erased(engine: Engine, names: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
-    """Read, before the commit, the texts of rows erased from watched concats.
+    """Read, before the commit, the texts of rows erased from watched concats, and the changes of watched wide views.
 
     `other_changes` as for `Maintainer.committed`.
     """
@@ -131,6 +132,8 @@ def note_erased(engine: Engine, names: Iterable[str], other_changes: Mapping[str
             if change and fold:
                 rows = change.rows[:, change.actions != INSERT]
                 engine.erased[name] = texts_of(Before(engine.txn), rows, name, fold)
+        elif name not in predicates and (found := changed_in(engine.txn, name)):
+            engine.erased[name] = found
 
 
 def _concats_before(txn: Transaction) -> Mapping[str, Fold]:

@@ -1,7 +1,7 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from ivm.plan.expression import Encoder, finder
 from ivm.rope import note_erased, texts_of_changes
 from ivm.subscriptions import Subscriptions, changes
 from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
+from ivm.wide import Wide, read
 from pagestore.errors import ClosedError
 from pagestore.host import (
     ERASE,
@@ -113,21 +114,32 @@ class Maintainer:
         self.evaluated = frozenset(evaluated)
         if not self.subscriptions:
             return
-        names = {n: engine.installed.whole(n) for n in self.subscriptions}
+        known = engine.installed.program.predicates
+        names = {n: engine.installed.whole(n) for n in self.subscriptions if n in known}
+        tables = {n: engine.erased[n] for n in self.subscriptions if n not in known and n in engine.erased}
         deltas = {
             n: delta
             for n, whole in names.items()
             if (delta := other_changes[whole] if whole in other_changes else engine.change_of(whole))
         }
-        if not deltas:
+        if not deltas and not tables:
             return
         with self.store.snapshot() as snap:
-            tables = {}
             for name, delta in deltas.items():
-                predicate = engine.installed.program.predicates[names[name]]
+                predicate = known[names[name]]
                 texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
+
+    def forget(self, installed: Installed, gone: Container[str]) -> None:
+        """Drop the statistics and subscriptions of predicates that are not installed, or are made anew, `gone`."""
+        with self.store.snapshot() as snap:
+            for name in [*self.accounts, *self.subscriptions]:
+                found = None if name in installed.program.predicates else read(snap, name)
+                names = [part.name for part in found.relations] if isinstance(found, Wide) else [name]
+                if any(one in gone or one not in installed.program.predicates for one in names):
+                    self.accounts.pop(name, None)
+                    self.subscriptions.drop(name)
 
 
 class _Found(Exception):

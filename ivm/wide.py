@@ -11,11 +11,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pagestore.host import Frames, Relation, printable
+from pagestore.errors import MissingError, SchemaError
+from pagestore.host import (
+    Delta,
+    Frames,
+    Pages,
+    Relation,
+    Snapshot,
+    Transaction,
+    Tree,
+    as_inserted,
+    changes_table,
+    distinct,
+    first_from,
+    pages_of_both,
+    printable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +76,66 @@ class Wide(Frames):
         found = side_by_side([relation.to_arrow() for relation in self.relations], self.keys, self.weighs)
         return as_shown(repeated(found) if self.weighs else found, self.types)
 
+    def changes(self, pages: Pages, before: Sequence[Tree]) -> pa.Table:
+        """Return how the rows differ from those of older trees of its relations, as `Store.diff` does.
+
+        `pages` has those of both.  O(changes log rows).
+        """
+        import pyarrow as pa
+
+        now = [relation.tree for relation in self.relations]
+        size = self.keys or len(self.relations[0].schema.columns) - self.weighs
+        keys = _changed_keys(pages, before, now, size)
+        old, new = (self._found(pages, trees, keys) for trees in (before, now))
+        alike = [(a[:end] == b[:end]).all(axis=0) for a, b, end in zip(old.words, new.words, self._ends, strict=True)]
+        kept = np.minimum(old.counts, new.counts) * np.logical_and.reduce(alike)
+        erased, inserted = (np.repeat(np.arange(len(kept)), one.counts - kept) for one in (old, new))
+        rows = pa.concat_tables([self._shown(old.words, erased), self._shown(new.words, inserted)])
+        kinds = pa.array(np.repeat(["delete", "insert"], [len(erased), len(inserted)]), pa.string())
+        rows = rows.append_column(pa.field("_change_type", pa.string(), nullable=False), kinds)
+        return rows.take(np.argsort(np.concatenate([erased, inserted]), kind="stable"))
+
+    @property
+    def _ends(self) -> list[int]:
+        """For each relation, how many of its columns are before the multiplicity."""
+        return [len(relation.schema.columns) - self.weighs for relation in self.relations]
+
+    def _found(self, pages: Pages, trees: Sequence[Tree], keys: np.ndarray) -> _Found:
+        """Return the rows with keys int64[K, n] in a version of the relations."""
+        words, counts = list[np.ndarray](), np.ones(keys.shape[1], np.int64)
+        for tree, end in zip(trees, self._ends, strict=True):
+            found, records = first_from(pages, tree, keys)
+            counts[~(found & (records[: len(keys)] == keys).all(axis=0))] = 0
+            words.append(records[: end + self.weighs])
+        return _Found(words, counts * words[0][-1] if self.weighs else counts)
+
+    def _shown(self, words: Sequence[np.ndarray], places: np.ndarray) -> pa.Table:
+        import pyarrow as pa
+
+        tables = [
+            pa.Table.from_batches(relation.record_batches(part[:, places]), relation.schema.arrow)
+            for relation, part in zip(self.relations, words, strict=True)
+        ]
+        found = side_by_side(tables, self.keys, self.weighs)
+        return as_shown(found.drop_columns([MULTIPLICITY]) if self.weighs else found, self.types)
+
     def __repr__(self) -> str:
         return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")
+
+
+class _Found(NamedTuple):
+    """Rows by their keys: for each relation words int64[columns, n], and how often a row occurs, 0 for none."""
+
+    words: list[np.ndarray]
+    counts: np.ndarray
+
+
+def _changed_keys(pages: Pages, before: Sequence[Tree], now: Sequence[Tree], size: int) -> np.ndarray:
+    """Return the keys int64[size, n] of records that differ, sorted."""
+    parts = [np.empty((size, 0), np.int64)]
+    for old, new in zip(before, now, strict=True):
+        parts += [words[:size] for _, words in Delta(pages, old, new)]
+    return distinct(np.concatenate(parts, axis=1))
 
 
 def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
@@ -88,6 +161,49 @@ def read(source: Any, name: str) -> Any:
         return None
     types = [type_ for _, type_, _ in kept["columns"]]
     return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"], types)
+
+
+def wide_names(source: Any) -> list[str]:
+    """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
+    saved = source.properties.get(CATALOG)
+    return [name for name, kept in json.loads(saved).get("kept", {}).items() if kept.get("wide")] if saved else []
+
+
+def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:
+    """Return how a relation or view differs in a newer version, as `Store.diff` does; None if it is in neither.
+
+    All its rows, if the older one does not have it.  Raises MissingError, SchemaError.
+    """
+    before, after = read(old, name), read(new, name)
+    if before is None and after is None:
+        return None
+    if not isinstance(before, Wide) and not isinstance(after, Wide):
+        return changes_table(old, new, name)
+    if after is None:
+        raise MissingError(f"there is no view {name!r} in version {new.version}")
+    if before is None:
+        return as_inserted(after.to_arrow())
+    if not (isinstance(before, Wide) and isinstance(after, Wide)) or _form(before) != _form(after):
+        raise SchemaError(
+            f"{name!r} was made anew between version {old.version} and version {new.version}; "
+            "read both versions instead"
+        )
+    return after.changes(pages_of_both(old, new), [relation.tree for relation in before.relations])
+
+
+def _form(wide: Wide) -> list[Any]:
+    return [wide.types, *((relation.name, relation.schema) for relation in wide.relations)]
+
+
+def changed_in(txn: Transaction, name: str) -> pa.Table | None:
+    """Return what a transaction has changed in a view of several relations; None if it is none, or was made anew."""
+    wide = read(txn, name)
+    if not isinstance(wide, Wide):
+        return None
+    before = [txn.base.catalog.relations.get(relation.name) for relation in wide.relations]
+    trees = [txn.base.trees[info.spec.tree_id] for info in before if info]
+    alike = [info and info.schema for info in before] == [relation.schema for relation in wide.relations]
+    return wide.changes(txn.pages, trees) if alike else None
 
 
 def statement_of(text: str) -> str | None:

@@ -9,7 +9,7 @@ with ivm.open("graph.pages") as ws:
 
 import os
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -25,7 +25,7 @@ from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
+from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
@@ -40,7 +40,7 @@ from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.wide import Wide, read
+from ivm.wide import Wide, changes, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
@@ -196,14 +196,10 @@ class Workspace(WorkspaceEdits):
             saved = save(txn, engine.installed, engine.built)
         self._remember(saved, engine.installed)
 
-    def _remember(self, saved: str, installed: Installed, gone: Container[str] = ()) -> None:
+    def _remember(self, saved: str, installed: Installed, gone: frozenset[str] = frozenset()) -> None:
         """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
-        kept = self._maintainer
-        kept.rules.remember(saved, installed)
-        for name in [*kept.accounts, *kept.subscriptions]:
-            if name in gone or name not in installed.program.predicates:
-                kept.accounts.pop(name, None)
-                kept.subscriptions.drop(name)
+        self._maintainer.rules.remember(saved, installed)
+        self._maintainer.forget(installed, gone)
 
     @property
     def strict(self) -> bool:
@@ -535,23 +531,26 @@ class Workspace(WorkspaceEdits):
             return Asker(self.store, self.rules_of, snap.version, self.threads)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
-        """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
+        """Call `on_change` after each commit of this workspace that changed a view, with the changes as an Arrow table.
 
-        The table has the view's columns and `_change_type` (insert or delete).  Returns a function that ends the
-        subscription; so does uninstalling the view.  If `on_change` raises, the commit raises that error once every
-        other subscriber has been called, and is still committed.  Raises ReadOnlyError with mode="r".
+        Commits of other processes and handles are left out: `changes` has those, too.  The table has the view's columns
+        and `_change_type` (insert or delete).  Returns a function that ends the subscription; so does uninstalling the
+        view.  If `on_change` raises, the commit raises that error once every other subscriber has been called, and is
+        still committed.  Raises ReadOnlyError with mode="r".
         """
         if self.store.mode == "r":
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
-        self._rules_now().predicate(name)
+        with self.store.snapshot() as snap:
+            if not isinstance(read(snap, name), Wide):
+                self.rules_of(snap).predicate(name)
         return self._maintainer.subscriptions.add(name, on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
         """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
 
-        Raises UnknownViewError, EditError for a view whose columns are in several relations, and as `at`.
+        Raises UnknownViewError, and as `at`.
 
         >>> import ivm, tempfile
         >>> with ivm.open(tempfile.mkdtemp() + "/w.pages") as ws:
@@ -562,12 +561,9 @@ class Workspace(WorkspaceEdits):
         [{'x': 1, 'y': 2, 'z': 3, '_change_type': 'insert'}]
         """
         with self.store.snapshot() as snap:
-            found = read(snap, name)
-            if found is None:
+            if read(snap, name) is None:
                 self.rules_of(snap).predicate(name)  # raises an error that lists what exists
-            if isinstance(found, Wide):
-                raise EditError(f"{name} has more columns than one relation holds: watch a view of fewer of them")
-        return self.store.changes(name, since)
+        return self.store.changes(name, since, read=changes)
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:

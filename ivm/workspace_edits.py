@@ -25,6 +25,7 @@ from ivm.lang.program import DerivedEdit, Program
 from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
 from ivm.transaction import Transaction
+from ivm.wide import changed_in, is_helper, wide_names
 from pagestore.host import MAIN, Store
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ class WorkspaceEdits:
             self._make(edits, txn)
             engine = Engine(sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch))
             engine.apply_edits(txn.composed())
-            changes = {name: sketch.changes(name) for name in sketch if "$" not in name}
+            blocks = [block.name for block in installed.blocks]
+            changes = {name: sketch.changes(name) for name in sketch if not is_helper(name, blocks)}
+            changes |= {name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))}
         found = {name: table for name, table in changes.items() if table.num_rows}
         return Preview(version, found, partial(self.commit_at, version, edits))
 

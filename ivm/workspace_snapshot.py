@@ -1,14 +1,17 @@
 """A workspace as of one version: its relations and views, and queries over them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ivm.answer import Answer
 from ivm.errors import WHOLE, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.wide import read
+from ivm.wide import changes, read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class WorkspaceSnapshot:
@@ -36,6 +39,13 @@ class WorkspaceSnapshot:
             return self.snapshot[name] if found is None else found
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
+
+    def changes(self, name: str, since: "WorkspaceSnapshot") -> "pa.Table | None":
+        """Return how a relation or view differs from an older version, as the table of a `Change`; None if in neither.
+
+        Raises MissingError if it is only in the older one, SchemaError if it was made anew.
+        """
+        return changes(since.snapshot, self.snapshot, name)
 
     def rope(self, name: str, *key: Any) -> Rope:
         """Return the text of a concat's group as of that version.  Raises as Workspace.rope."""

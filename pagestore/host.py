@@ -26,7 +26,7 @@ from pagestore.relations.bags import row_changes
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
-from pagestore.relations.snapshot import Snapshot, as_inserted, differing, pages_of_both
+from pagestore.relations.snapshot import Snapshot, as_inserted, changes_table, differing, pages_of_both
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
@@ -119,6 +119,7 @@ __all__ = [
     "begins",
     "bulk",
     "bulk_all",
+    "changes_table",
     "coding_within",
     "columns_of",
     "compose_edits",

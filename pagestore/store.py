@@ -21,7 +21,7 @@ from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
-from pagestore.relations.changes import Changes, Commits
+from pagestore.relations.changes import Changes, Commits, Differences
 from pagestore.relations.prepared import Prepared
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
@@ -335,12 +335,18 @@ class Store:
         """
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
-    def changes(self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN) -> Changes:
+    def changes(
+        self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN,
+        read: Differences | None = None,
+    ) -> Changes:  # fmt: skip
         """Return an iterator over what commits change in a relation, in any process, that waits for the next one.
 
         It begins after version `since`, as named in `at`, or after the newest one; it holds its version, so that none
         of the changes is lost. Commits whose versions were dropped before they were read are in one change with the
         next. Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
+
+        A host whose rows are in several relations passes a function `read(old, new, relation)` of two snapshots that
+        returns the changes as one table, or None if neither has such rows.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store:
@@ -351,7 +357,7 @@ class Store:
         >>> change.since, change.version, change.rows.to_pylist()
         (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
         """
-        return Changes(self._handle, relation, since, branch)
+        return Changes(self._handle, relation, since, branch, read)
 
     def commits(self, since: int | str | datetime | None = None, branch: str = MAIN) -> Commits:
         """Return an iterator over the versions that commits of any process make, that waits for the next one.

@@ -10,6 +10,7 @@ wait until the first rule reads the head, or until the end. So all trees that a 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import starmap
 from math import inf
 from typing import Any
@@ -19,25 +20,23 @@ import numpy as np
 from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
+from ivm.engine.joined import HUB, INDEXED, READ, JoiningFiller
 from ivm.engine.kept import Kept
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
-from ivm.engine.replan import PlanningFiller
 from ivm.engine.rows import check_sums
 from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import RecomputeError
-from ivm.join.join import within_memory
+from ivm.join.join import Budget, Stopped, within_memory
 from ivm.maintenance.maintain import maintain
 from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
-from ivm.plan.columns import ColumnJoin
-from ivm.plan.join_tree import is_exchangeable
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.layouts import INVERTED, SUM, State
 from ivm.views.ranges import Side, ranged_edits
 from ivm.views.rope import text_edits
 from pagestore.errors import EditError
-from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, delta, one_batch
+from pagestore.host import ALONE, INSERT, Edits, Tree, delta, one_batch
 
 # A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
 # iterator operation of a probe, about 30 ns.
@@ -47,9 +46,7 @@ SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
 PROBED = 14  # the cost of a row of a delta, without its operations
 EDITED = 17  # of a binding that changes a row of a view
 ADDED = 5  # of a binding that changes an aggregate, which many share
-INDEXED = 10  # of a row of a relation for which an index is built
 JOINED = 0.2  # of an operation of an evaluation in full
-READ = 2.4  # of a row that passes by in columns
 STORED = 3  # of a row of a view that is built
 SORTED = 10  # of such a row that columns yield, in another order
 MATCHED_SHARE = 0.15  # of a relation's rows; more are not matched with sensitivity indices, for one trie of a plan
@@ -65,20 +62,19 @@ REFILL_SHARE_MAX = 0.25  # of the rows of a relation that it reads: if more have
 
 
 @dataclass
-class Engine(PlanningFiller):
+class Engine(JoiningFiller):
     """Fill and maintain the views of one transaction.
 
-    `before` holds the old trees of all indices that have changed so far, `deltas` their changes.
+    `before` holds the old trees of all indices that have changed so far.
     """
 
     watched: Container[str] = ()  # the predicates whose `change_of` will be called
     before: dict[Index, Tree] = field(default_factory=dict)
-    deltas: dict[Index, Delta] = field(default_factory=dict)
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated from scratch
-    erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
+    erased: dict[str, Any] = field(default_factory=dict)  # of watched views, for their subscribers (ivm/rope.py)
 
     @within_memory("applying edits")
     def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
@@ -438,15 +434,22 @@ class Engine(PlanningFiller):
         if self.deltas.keys().isdisjoint(indices):
             return
         needed = self.installed.probed_in(plan, self.deltas)
-        if needed and (name := self._joined_in_columns(plan, needed)):
-            yield from self._join_rows(rule, plan, name)
+        if needed and self.puts_off(plan, needed):
+            yield from self.join_rows(rule, plan)
             return
         self._build_deferred(needed)
         new = dict(zip(indices, map(self.tree, indices), strict=True))
         old = {**new, **self.before}
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
-        change = maintain(self.txn.pages, plan, old, new, self.deltas, trees, rule.granularity, self.threads)
+        budget = Budget(HUB, partial(self.most_probed, rule, plan))
+        try:
+            change = maintain(
+                self.txn.pages, plan, old, new, self.deltas, trees, rule.granularity, self.threads, budget
+            )
+        except Stopped:
+            yield from self.join_rows(rule, plan)
+            return
         if change is None:
             return
         if change.renewals:
@@ -460,35 +463,6 @@ class Engine(PlanningFiller):
             account.matched += change.matched
         if change.delta:
             yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
-
-    def _joined_in_columns(self, plan: Plan, needed: Iterable[Index]) -> str | None:
-        """Return the only relation that has changed, if its rows are to be joined with the others by columns.
-
-        A few times that is cheaper than building the deferred indices that are needed; each time counts.
-        """
-        names = {trie.index.predicate for trie in plan.tries}
-        changed = [name for name in names if self.installed.stored[name].indices[0] in self.deltas]
-        keys = {name: self.installed.layouts[name].keys for name in names}
-        marks = [f"$joined:{tree_name(index)}" for index in needed]
-        times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
-        if len(changed) > 1 or times >= INDEXED / READ or not is_exchangeable(plan, changed[0], keys):
-            return None
-        self.built |= dict.fromkeys(marks, (times + 1, 0))
-        return changed[0]
-
-    def _join_rows(self, rule: InstalledRule, plan: Plan, name: str) -> Iterable[tuple[str, Edits]]:
-        """Yield the head edits of one plan for the changed rows of a relation, joined with the others by columns."""
-        head, change = self.installed.heads[plan], self.deltas[self.installed.stored[name].indices[0]]
-        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
-        for action in (ERASE, INSERT):
-            rows = {name: change.rows[:, change.actions == action]}
-            if rows[name].shape[1]:
-                types = rule.definition.types
-                for batch, times in ColumnJoin(
-                    self.txn.pages, plan, trees, head.needed, types, self.encode, rows
-                ).parts():
-                    yield from head.insertions(batch, self.encode, times, action).items()
-                self.note_operations(rule, sum(tree.count for tree in trees.values()))
 
     # -- views evaluated anew
 

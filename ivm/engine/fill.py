@@ -125,7 +125,8 @@ class Filler:
             stratum = self.installed.recursion.get(rule)
             if stratum and filled.issuperset(stratum.recursive):
                 continue
-            FILLING.info("filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules))
+            said = {"expected": sum(plan.estimates[-1] for plan in rule.plans if plan.estimates)}
+            FILLING.info("filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules), extra=said)
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting)

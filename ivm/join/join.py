@@ -123,7 +123,8 @@ class MemoryUse:
         Raises RoomError if they take too large a share of the memory, or more than is left.
         """
         if FILLING.isEnabledFor(logging.DEBUG):
-            FILLING.debug("%s", f"{self.rows + rows:,} rows")
+            found = self.rows + rows
+            FILLING.debug("%s", f"{found:,} row{'s' * (found != 1)}", extra={"rows": found})
         with self._lock:
             self.rows += rows
             self._size += size

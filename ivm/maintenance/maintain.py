@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.join import Join
+from ivm.join.join import Budget, Join
 from ivm.join.plan_arrays import change_oracle
 from ivm.maintenance import surgery
 from ivm.maintenance.kernels.probe import mark_lone
@@ -50,17 +50,18 @@ def maintain(
     indices: Sequence[Tree],
     granularity: int = 1,
     threads: int = 1,
+    budget: Budget | None = None,
 ) -> Change | None:
     """Return the change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
     A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas` holds the changes of
     every index that changed, `indices` the sensitivity index of each of plan.sensors. Raises CorruptionError,
-    RangeError. O(trace distance * granularity * log n).
+    RangeError, and Stopped by a budget of bindings that probes find. O(trace distance * granularity * log n).
     """
     if len(plan.tries) == 1 and not plan.bounds:
         return maintain_single_atom(pages, plan, old, new, deltas)
     if plan.probes:
-        return maintain_by_probing(pages, plan, old, new, deltas, threads)
+        return maintain_by_probing(pages, plan, old, new, deltas, threads, budget)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
@@ -107,15 +108,16 @@ def maintain_by_probing(
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
     threads: int = 1,
+    budget: Budget | None = None,
 ) -> Change | None:
-    """Return the change found by probing (see probe.py); None if no branch changed."""
+    """Return the change found by probing (see probe.py); None if no branch changed.  Raises Stopped by a budget."""
     changed = [
         surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NO_CHANGE
         for index, depth in probed(plan)
     ]
     if not any(changed):
         return None
-    found, operations = probe_all(plan, pages, old, new, changed, threads)
+    found, operations = probe_all(plan, pages, old, new, changed, threads, budget)
     return Change(found, [], operations, 0)
 
 

@@ -6,11 +6,12 @@ for a negated trie it is the other way round.  Needs no sensitivity index.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.join import MemoryUse, within_memory
+from ivm.join.join import Budget, MemoryUse, within_memory
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.maintenance.kernels import probe
@@ -46,22 +47,24 @@ class Found(NamedTuple):
 @within_memory("finding rows that change")
 def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
-    changed: Sequence[Delta], threads: int = 1,
+    changed: Sequence[Delta], threads: int = 1, budget: Budget | None = None,
 ) -> tuple[Delta, int]:  # fmt: skip
     """Return the change of bindings (rows as Plan.columns) that contain changed branches, and iterator operations.
 
     `changed` are the branches erased and inserted, for each entry of `probed`; many are divided among threads.  Raises
-    CorruptionError, RoomError.
+    CorruptionError, RoomError, and Stopped by a `budget`, of which each binding takes one.
     """
-    memory = MemoryUse().begin()
+    memory, budget = MemoryUse().begin(), budget or Budget(inf, float)
     given = _probe_input(probes_of(plan), old, new, changed)
     threads = max(1, min(threads, given.work // SHARE))
     if threads == 1:
-        alone = prober(plan).run(pages, given, iter([given.spans]), memory, compose=True)
+        alone = prober(plan).run(pages, given, iter([given.spans]), memory, budget, compose=True)
         delta = Delta(*one_batch(alone.parts))
         return delta if alone.composed else net_changes(*delta), alone.operations
     shares = iter(_shares(given.spans, SHARES_PER_THREAD * threads))
-    found = together([partial(prober(plan, number).run, pages, given, shares, memory) for number in range(threads)])
+    found = together(
+        [partial(prober(plan, number).run, pages, given, shares, memory, budget) for number in range(threads)]
+    )
     parts = [part for one in found for part in one.parts]
     return net_changes(*one_batch(parts)), sum(one.operations for one in found)
 
@@ -174,8 +177,9 @@ class Prober:
         self._composing = probe.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
     def run(
-        self, pages: Pages, given: ProbeInput, shares: Iterator[np.ndarray], memory: MemoryUse, compose: bool = False
-    ) -> Found:
+        self, pages: Pages, given: ProbeInput, shares: Iterator[np.ndarray], memory: MemoryUse, budget: Budget,
+        compose: bool = False,
+    ) -> Found:  # fmt: skip
         """Probe the shares that no other thread takes; if `compose`, sort and compose the bindings if they are few."""
         laid, composing = self._laid, self._composing
         if self._run.runs.shape[1] < 2 * pages.page_words:
@@ -196,6 +200,7 @@ class Prober:
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
+                budget.spend(n)
             operations += int(progress[kernel.OPERATIONS])
         return Found(parts, operations, composed)
 

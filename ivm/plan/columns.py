@@ -24,6 +24,7 @@ from copy import copy
 from functools import cache, cached_property
 from itertools import chain, repeat
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,32 +38,52 @@ from ivm.lang.ir import Type, Var
 from ivm.plan.expression import Batch, Encoder
 from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, sources_of
 from ivm.plan.plan import Index, Plan, Trie
-from ivm.plan.scan import EVERY_KEY, Range, prefixes, text_keys, text_ranges
+from ivm.plan.scan import EVERY_KEY, Range, after_prefix, prefixes, text_keys, text_ranges
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
+FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
+ACTION = ""  # the column of bindings with the action of the changed row that is in each
 
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
+
+
+class Changed(NamedTuple):
+    """Rows int64[C, n] of a relation that bindings have instead of all its rows, and the action of each, int64[n]."""
+
+    predicate: str
+    rows: np.ndarray
+    actions: np.ndarray
+
+
+Sorted = tuple[Sequence[int], Tree]  # the columns of a relation in the order of a tree that has its rows
 
 
 class ColumnJoin:
     """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have.
 
-    Instead of a relation's tree, some rows int64[C, n] of it may be `given`.
+    Of a relation that has `changed` only those rows are joined, and bindings have a column ACTION.  `indices` are other
+    trees of relations, of which ranges are read where that saves reading the relation.
     """
 
     def __init__(
         self, pages: Pages, plan: Plan, trees: Mapping[str, Tree], needed: frozenset[str],
-        types: Mapping[str, Type], encode: Encoder, given: Mapping[str, np.ndarray] = {},
+        types: Mapping[str, Type], encode: Encoder, changed: Changed | None = None,
+        indices: Mapping[str, Sequence[Sorted]] = {},
     ) -> None:  # fmt: skip
-        self._pages, self._trees, self._needed, self._rows = pages, trees, needed, given
+        self._pages, self._trees, self._needed, self._indices = pages, trees, needed, indices
         self._negated = [s for s in sources_of(plan) if s.negated]
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
         self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
         self._read = [0]  # shared with the joins that this one is made of
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
+        self._rows = dict[str, np.ndarray]()
+        if changed:
+            self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
+            self._needed |= {ACTION}
+            self.tree = self.tree.having(changed.predicate, ACTION, len(changed.rows))
 
     def parts(self) -> Iterator[Part]:
         """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
@@ -85,6 +106,16 @@ class ColumnJoin:
         names = frozenset().union(*(s.places for s in self.tree.sources))
         others = [s.predicate for n, s in enumerate(self.tree.sources) if n != self.root]
         return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
+
+    def whole(self) -> int:
+        """Return how many rows are read of relations that are read whole."""
+        found = 0
+        for node, source in enumerate(self.tree.sources):
+            near = (n for n in self.tree.near[node] if self.tree.sources[n].predicate in self._rows)
+            ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near if n != self.root)
+            if source.predicate not in self._rows and not ranges:
+                found += self._trees[source.predicate].count
+        return found + sum(self._trees[source.predicate].count for source in self._negated)
 
     def _unfit(self, node: int) -> tuple[int, int]:
         name = self.tree.sources[node].predicate
@@ -167,7 +198,7 @@ class ColumnJoin:
         children.sort(key=lambda child: child.share)
         local = [c for c in self._conditions if c.names <= source.places.keys()]
         columns = needed.union(*(c.names for c in local), *(child.sought for child in children))
-        for batch in self._blocks(source, columns, local):
+        for batch in self._blocks(source, columns, local, children):
             self.met[node] += batch.n
             parts: Iterable[Part] = [(batch, None)]
             for place, child in enumerate(children):
@@ -176,16 +207,15 @@ class ColumnJoin:
             for found, times in parts:
                 yield _passing(late, found, times)
 
-    def _blocks(self, source: Source, columns: frozenset[str], conditions: Sequence[Condition]) -> Iterator[Batch]:
-        """Yield the rows of a relation that pass conditions; one batch at least."""
-        tree, cut = self._trees[source.predicate], self.tree.is_cut(source)
+    def _blocks(
+        self, source: Source, columns: frozenset[str], conditions: Sequence[Condition], children: Sequence["Child"] = ()
+    ) -> Iterator[Batch]:
+        """Yield the rows of a relation that pass conditions and may find some in `children`; one batch at least."""
+        cut = self.tree.is_cut(source)
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        batches = (read_batches(self._pages, tree, lo, hi, tuple(read)) for lo, hi in self._ranges(source, tree))
-        blocks: Iterator[np.ndarray] = chain.from_iterable(batches)
-        if source.predicate in self._rows:
-            blocks = iter([self._rows[source.predicate][read]])
+        blocks = self._rows_found(source, read, children)
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
@@ -194,6 +224,29 @@ class ColumnJoin:
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
+
+    def _rows_found(self, source: Source, columns: Sequence[int], children: Sequence["Child"]) -> Iterator[np.ndarray]:
+        """Yield blocks of columns of a relation: ranges of keys that constants leave, or few that a child has."""
+        if source.predicate in self._rows:
+            return iter([self._rows[source.predicate][[*columns]]])
+        tree = self._trees[source.predicate]
+        ranges = self._ranges(source, tree)
+        for child in children if not all(lo and hi for lo, hi in ranges) else ():
+            found = None if child.few is None else self._leading(source, child.sought, columns)
+            if found and child.few is not None:
+                order, index = found
+                sought = [source.places[name] for name in child.sought]
+                keys = child.few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
+                at = tuple(map(order.index, columns))
+                among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(keys))
+                return chain.from_iterable(among)
+        return chain.from_iterable(read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges)
+
+    def _leading(self, source: Source, names: Sequence[str], columns: Sequence[int] = ()) -> Sorted | None:
+        """Return a tree of a relation with some columns whose order begins with those of some variables, if any."""
+        tree, first = self._trees[source.predicate], {source.places[name] for name in names}
+        trees = [(range(tree.spec.columns), tree), *self._indices.get(source.predicate, ())]
+        return next(((o, t) for o, t in trees if first and {*o[: len(first)]} == first and {*columns} <= {*o}), None)
 
     def _ranges(self, source: Source, tree: Tree) -> list[Range]:
         """Return the ranges of keys of a relation that constants leave."""
@@ -330,7 +383,12 @@ def _cyclic(tables: Sequence[tuple[Sequence[str], np.ndarray]], listed: frozense
 
 
 class Child:
-    """The table of a subtree, which rows of the relation above look up by the variables `sought`."""
+    """The table of a subtree, which rows of the relation above look up by the variables `sought`.
+
+    `few` are its distinct keys int64[K, n], if they are few.
+    """
+
+    few: np.ndarray | None = None
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
         self.sought, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
@@ -338,6 +396,8 @@ class Child:
 
     def _hold(self, rows: np.ndarray, times: np.ndarray | None) -> None:
         self.lookup = Lookup(rows[: len(self.sought)])
+        if rows.shape[1] <= FEW_KEYS:
+            self.few = distinct(rows[: len(self.sought)])
         self._columns = rows[len(self.sought) :].take(self.lookup.order, axis=1)
         self._times = None if times is None else times[self.lookup.order]
 

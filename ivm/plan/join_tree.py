@@ -277,6 +277,14 @@ class JoinTree:
         edges = ((a, b) for a in left for b in left.intersection(self.near[a]))
         return sorted(left) if all(self.shared(a, b) for a, b in edges) else []
 
+    def having(self, predicate: str, name: str, column: int) -> "JoinTree":
+        """Return the tree with another column for the relation of a predicate, by the name of a variable."""
+        other = copy(self)
+        other.sources = [
+            s._replace(places={**s.places, name: column}) if s.predicate == predicate else s for s in self.sources
+        ]
+        return other
+
     def without(self, core: Sequence[int]) -> "JoinTree":
         """Return the trees that are left when the edges between some relations go."""
         other = copy(self)

@@ -155,9 +155,9 @@ def prefixes(intervals: Iterable[tuple[int, int]]) -> Range:
             nothing = (*lo, min(least, WORD_MAX))
             return nothing, nothing
         if least < most:
-            return (*lo, *([least] if least > WORD_MIN else ())), _behind([*lo, most])
+            return (*lo, *([least] if least > WORD_MIN else ())), after_prefix([*lo, most])
         lo.append(least)
-    return (*lo,), _behind(lo)
+    return (*lo,), after_prefix(lo)
 
 
 def _interval(plan: Plan, name: str, encode: Encoder) -> tuple[int, int]:
@@ -209,7 +209,7 @@ def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
         yield op, right
 
 
-def _behind(prefix: list[int]) -> tuple[int, ...]:
+def after_prefix(prefix: Sequence[int]) -> tuple[int, ...]:
     """Return the least prefix after all keys with this one; () if there is none."""
     while prefix and prefix[-1] == WORD_MAX:
         prefix = prefix[:-1]

@@ -96,11 +96,11 @@ class Head:
         return self._edits_of(self._steps, delta.actions, batch, encode, times)
 
     def insertions(
-        self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int = INSERT
+        self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int | np.ndarray = INSERT
     ) -> dict[str, Edits]:
         """Return the edits that insert or erase bindings which pass the plan's `sure` filters; otherwise like `edits`.
 
-        The batch has a column for each of `needed`.  Raises RangeError.
+        `action` says which, for all or each of them.  The batch has a column for each of `needed`.  Raises RangeError.
         """
         return self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
 

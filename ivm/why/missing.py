@@ -10,11 +10,11 @@ views are looked into in turn.  A value that nothing determines stays a variable
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Rule, Type, Var, variables
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Rule, Var, renamed, variables
 from ivm.why.derivations import Derivations, Values, results_of, with_values
 from ivm.wide import is_helper
 
@@ -139,13 +139,16 @@ class Missing:
             unchecked = [one for one in others if one not in rest]
             for _, values in self.derivations.bindings(rest, rule.types, terms, [row]):
                 lacking = [with_values(one, values, rule.types) for one in left_out]
-                for named, chosen in _identified(lacking, rule.types):
-                    conditions = [with_values(one, {**values, **chosen}, rule.types) for one in unchecked]
+                for number, names in enumerate(_identified(lacking)):
+                    if number >= SUBSETS_MAX:
+                        self.complete = False
+                        break
+                    conditions = [_replaced(with_values(one, values, rule.types), names) for one in unchecked]
                     decided = [one for one in conditions if not variables(one)]
                     if any(map(_never_holds, conditions)):
                         continue
                     if not decided or self.derivations.bindings([*rest, *decided], rule.types, terms, [row]):
-                        yield (*dict.fromkeys(named),)
+                        yield (*dict.fromkeys(_replaced(one, names) for one in lacking),)
 
 
 def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:
@@ -184,33 +187,44 @@ def _never_holds(literal: Literal) -> bool:
     return isinstance(literal, Compare) and literal.op in ("!=", "<", ">") and literal.left == literal.right
 
 
-def _identified(atoms: Sequence[Atom], types: Mapping[str, Type]) -> Iterator[tuple[list[Atom], dict[str, Any]]]:
-    """Yield the atoms, and with their variables replaced by values or each other if two of them become one.
+def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
+    """Yield what variables are replaced by so that some of the atoms become one, in each way; first nothing."""
 
-    With them come the values that variables are replaced by.
-    """
-    yield [*atoms], {}
-    unknown = variables(*atoms)
-    if len(atoms) < 2 or not unknown:
-        return
-    known = {term.value: term for atom in atoms for term in atom.terms if isinstance(term, Const)}
-    choices: list[list[Var | Const]] = []
-    for place, v in enumerate(unknown):
-        same = [c for c in known.values() if c.type == types[v.name]]
-        choices.append([v, *same, *(w for w in unknown[:place] if types[w.name] == types[v.name])])
-    for number, chosen in enumerate(product(*choices)):
-        if number > SUBSETS_MAX:
+    def merged(rest: Sequence[Atom], kept: Sequence[Atom], names: Mapping[Var, Var | Const]) -> Iterator[Any]:
+        if not rest:
+            yield names
             return
-        names = dict(zip(unknown, chosen, strict=True))
-        made = [_replaced(atom, names) for atom in atoms]
-        if len({*made}) < len({*atoms}):
-            yield made, {v.name: term.value for v, term in names.items() if isinstance(term, Const)}
+        first, *others = rest
+        yield from merged(others, [*kept, first], names)
+        for one in kept:
+            more = _unified(_replaced(one, names), _replaced(first, names))
+            if more is not None:
+                yield from merged(others, kept, {**{v: _replaced(term, more) for v, term in names.items()}, **more})
+
+    yield from merged(atoms, [], {})
 
 
-def _replaced(atom: Atom, names: Mapping[Var, Var | Const]) -> Atom:
-    args = tuple(names.get(term, term) if isinstance(term, Var) else term for term in atom.args)
-    value = names.get(atom.value, atom.value) if isinstance(atom.value, Var) else atom.value
-    return replace(atom, args=args, value=value)
+def _unified(one: Atom, other: Atom) -> dict[Var, Var | Const] | None:
+    """Return what variables must be replaced by so that two atoms are equal; None if they cannot be."""
+    names: dict[Var, Var | Const] = {}
+    if one.predicate != other.predicate:
+        return None
+    for pair in zip(one.terms, other.terms, strict=True):
+        a, b = (_replaced(term, names) for term in pair)
+        if a != b:
+            old, new = (a, b) if isinstance(a, Var) else (b, a)
+            if not isinstance(old, Var):
+                return None
+            names = {v: new if term == old else term for v, term in names.items()} | {old: new}
+    return names
+
+
+def _replaced(node: Any, names: Mapping[Var, Var | Const]) -> Any:
+    """Return a literal with variables replaced by others or by constants."""
+    constants = {v.name: term for v, term in names.items() if isinstance(term, Const)}
+    types = {name: constant.type for name, constant in constants.items()}
+    node = renamed(node, {v: term for v, term in names.items() if isinstance(term, Var)})
+    return with_values(node, {name: constant.value for name, constant in constants.items()}, types)
 
 
 def _shares_unknown(goals: Sequence[Atom]) -> bool:

@@ -15,7 +15,7 @@ import asyncio
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from math import inf
@@ -52,6 +52,7 @@ class Change(NamedTuple):
 
 
 Found = TypeVar("Found")
+Differences = Callable[[Snapshot, Snapshot, str], "pa.Table | None"]  # of a relation in two versions
 
 
 class Watch(Generic[Found]):
@@ -192,15 +193,20 @@ class Commits(Watch[int]):
 class Changes(Watch[Change]):
     """The changes of a relation from a version on, an iterator that waits for commits; also asynchronous."""
 
-    def __init__(self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN) -> None:
+    def __init__(
+        self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN,
+        read: Differences | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(handle, since, branch)
-        self._name = name
-        if since is None and name not in self._at:
+        self._name, self._read = name, read or _differences
+        if since is None and self._read(self._at, self._at, name) is None:
             self.close()
             raise MissingError(f"there is no relation {name!r} to watch; with since=0 it may be made later")
 
     def _found(self, old: Snapshot, new: Snapshot) -> Change | None:
-        if self._name not in old and self._name not in new:
-            return None
-        rows = changes_table(old, new, self._name)
-        return Change(old.version, new.version, rows) if rows.num_rows else None
+        rows = self._read(old, new, self._name)
+        return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
+
+
+def _differences(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:
+    return changes_table(old, new, name) if name in old or name in new else None

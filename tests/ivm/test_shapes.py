@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import engine, installed
+from ivm.engine import engine, installed, joined, schedule
 from ivm.errors import RangeError
 from ivm.join import slices
 from ivm.plan import columns, planner
@@ -37,7 +37,15 @@ FORCED = {
     "by blocks of ranges": [(planner, "lists_pairs", lambda *_: False), (slices, "NEAR", 0)],
     "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
     "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
-    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (engine, "INDEXED", 0)],
+    "hubs": [
+        (planner, "lists_pairs", lambda *_: False),
+        (planner, "COLUMN_ROWS", 1e9),
+        (schedule, "FEW", 0),
+        (engine, "HUB", 0),
+        (joined, "PROBING", 1e9),
+        (joined, "INDEXED", 0),
+    ],
+    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (joined, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])
 
@@ -224,13 +232,13 @@ def test_comparisons_of_two_relations_are_slices(rule, star, monkeypatch):
     star.verify("s")
 
 
-SOCIAL = {  # rows of relations that pass by, and bindings that are found on the way, for each person and at most
+SOCIAL = {  # rows that are read for all atoms, and bindings that are found on the way, for each person and at most
     "q[] = n <- agg<<n = count()>> country[c] = _, city[x] = c, member(f, x), post[m] = f, reply[r] = m, tagged(r, t), "
     "class[t] = _.": (27, 50),
-    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), !knows(a, c).": (2, 15),  # 194 if each is looked up
-    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, _), a != c, !knows(a, c).": (5, 45),  # 196
-    "q[t] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, t), a != c, !knows(a, c).": (5, 80),
-    "q[] = s <- agg<<s = sum(t)>> knows(a, b), knows(b, c), interest(c, t), !knows(a, c), !member(a, c).": (7, 100),
+    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), !knows(a, c).": (9, 15),  # 194 if each is looked up
+    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, _), a != c, !knows(a, c).": (16, 45),  # 196
+    "q[t] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, t), a != c, !knows(a, c).": (16, 80),
+    "q[] = s <- agg<<s = sum(t)>> knows(a, b), knows(b, c), interest(c, t), !knows(a, c), !member(a, c).": (27, 100),
 }
 
 
@@ -275,9 +283,75 @@ def test_a_change_that_lacks_an_index_is_joined_by_columns_at_first(star):
     assert star.check() == []
 
 
+@pytest.mark.parametrize("part", ["", ", db(b, _)", ", db(b, 3)", ", da(b, _)"])
+def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
+    """A third of all facts follow from one row: they are read once, in columns, and not probed one by one."""
+    monkeypatch.setattr(joined, "INDEXED", 0)  # an index is built at once
+    with star.transaction() as txn:
+        txn.insert("fact", [N + np.arange(N // 2), np.full(N // 2, 7), np.arange(N // 2) % 100, np.arange(N // 2) % 10])
+    star.install(f"s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y){part}.", "sums")
+    star.install(f"l(i, y) <- fact(i, a, b, _), da(a, y){part}.", "list")
+    hub = N // 2 + N // 100
+    for number, (gone, new) in enumerate([(0, 3), (3, 0), (0, 5)]):
+        with Meter(star.store) as meter, star.transaction() as txn:
+            txn.delete("da", [(7, gone)])
+            txn.insert("da", [(7, new)])
+        if "da(b" not in part:
+            assert hub * 0.95 < star.stats("s")["operations"] < hub * 1.05
+            assert not number or meter.counts["pages read"] < 900
+        star.verify("s")
+        star.verify("l")
+    with star.transaction() as txn:  # a row with few partners is probed
+        txn.delete("da", [(8, 1)])
+    assert star.stats("s")["operations"] < hub / 2
+    assert star.check() == []
+
+
+HUBS = """
+    listed(k, y) <- r(k, a, _, _), d(a, y, _).
+    summed[y] = t <- agg<<t = sum(k)>> r(k, a, b, _), d(a, y, _), h[b] = _.
+    least[y] = t <- agg<<t = min(k)>> r(k, a, b, _), d(a, y, z), z != 3.
+    shown(y) <- e(_, a), d(a, y, _).
+    lacking[w] = n <- agg<<n = count()>> e(x, a), d(a, y, _), g(y, w), !f(x, w).
+    linked[u] = n <- agg<<n = count()>> r(_, a, b, c), d(a, y, u), h[b] = w, w <= y, c > 0.
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monkeypatch):
+    """Each transaction changes one relation, so that its rows are joined with the others; what follows is the truth."""
+    for place, name, value in FORCED["hubs"]:
+        monkeypatch.setattr(place, name, value)
+    joins, join = [], joined.JoiningFiller.join_rows
+    monkeypatch.setattr(joined.JoiningFiller, "join_rows", lambda *given: joins.append(given) or join(*given))
+    drawn = np.random.default_rng(seed)
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        for name, (width, keys) in RELATIONS.items():
+            columns = [f"c{i}" for i in range(width)]
+            txn.create(name, ", ".join(f"{c}: int64" for c in columns), key=tuple(columns[:keys]))
+    mirror = Mirror(tmp_path / "s.pages", DECLARATIONS)
+    rows = {name: {} for name in RELATIONS}  # the whole row of each key
+    for number in range(30):
+        name = [*RELATIONS][number] if number < len(RELATIONS) else str(drawn.choice(["d", "d", "g", "h", "r"]))
+        width, keys = RELATIONS[name]
+        size = (60, *[6] * (width - 1)) if name == "r" else [6] * width
+        drawn_rows = drawn.integers(0, size, (40 if number < len(RELATIONS) else 2, width)).tolist()
+        new = {(*row[:keys],): (*row,) for row in drawn_rows}
+        gone = [rows[name][key] for key in new if key in rows[name]]
+        kept = [row for row in new.values() if drawn.random() < 0.8]
+        mirror.change([(name, row, False) for row in gone] + [(name, row, True) for row in kept])
+        rows[name] = {key: row for key, row in rows[name].items() if key not in new}
+        rows[name] |= {row[:keys]: row for row in kept}
+        if number == len(RELATIONS):
+            mirror.install("views", HUBS)
+    assert len(joins) > 20
+    assert mirror.workspace.check() == []
+    mirror.close()
+
+
 def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
     """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
-    monkeypatch.setattr(engine, "INDEXED", 0)  # no change is joined by columns
+    monkeypatch.setattr(joined, "INDEXED", 0)  # no change is joined by columns
     star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
     star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
     assert not indices(star) and star.explain("s").count("$index:fact") == 2

@@ -20,7 +20,7 @@ import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.tooling import PAGE_SIZE_DEFAULT, beside, empty_store, sync_folder
 
-from .answers import plain
+from .answers import counted, plain
 
 ERASE_LINE = "\r\x1b[K"
 SOON = 0.5  # seconds after which progress is shown of what is mostly done before
@@ -73,8 +73,13 @@ def pace(rows: int, share: float, seconds: float) -> str:
     '3,000,000 rows, 25 %, 1,500,000 rows/s, 6 s left'
     """
     rate = f"{rows / seconds:,.0f} rows/s" if seconds > 0 else ""
-    left = f"{seconds * (1 - share) / share:.0f} s left" if 0 < share < 1 and seconds > 0 else ""
-    return ", ".join(filter(None, [f"{rows:,} rows", f"{share:.0%}".replace("%", " %"), rate, left]))
+    done = counted(rows, "row"), f"{share:.0%}".replace("%", " %")
+    return ", ".join(filter(None, [*done, rate, _left(share, seconds)]))
+
+
+def _left(share: float, seconds: float) -> str:
+    """Describe the time left, given the fraction that is done and the time that it took; empty if nothing says."""
+    return f"{seconds * (1 - share) / share:.0f} s left" if 0 < share < 1 and seconds > 0 else ""
 
 
 @contextmanager
@@ -91,19 +96,25 @@ def compiling_shown() -> Iterator[None]:
 
 @contextmanager
 def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
-    """Show which view is filled while the block runs, and how many rows were found for it, after SOON seconds of it."""
-    began, view = 0.0, ""
+    """Show which view is filled while the block runs, and how many rows were found for it, after SOON seconds of it.
+
+    With the time left for it, if the plan estimates how many rows there will be, and these are not reached.
+    """
+    began = begun = expected = 0.0  # when the first view was begun, and this one; how many rows it is to have
+    view = ""
 
     def show(record: logging.LogRecord) -> None:
-        nonlocal began, view
-        said, is_view = record.getMessage(), record.levelno >= logging.INFO
+        nonlocal began, begun, expected, view
+        said, is_view, now = record.getMessage(), record.levelno >= logging.INFO, time.monotonic()
         if is_view:
-            began = began if view else time.monotonic()
+            began, begun, expected = began if view else now, now, getattr(record, "expected", 0.0)
             view = "" if said == FILLED else said
         if not view:  # the answer is printed now
             progress.clear()
-        elif (now := time.monotonic()) >= began + SOON:
-            progress(f"{view}{'' if is_view else f', {said}'}, {now - began:.0f} s")
+        elif now >= began + SOON:
+            share = 0.0 if is_view else getattr(record, "rows", 0) / max(expected, 1.0)
+            left = f"{_left(share, now - begun) or f'{now - began:.0f} s'}"
+            progress(f"{view}{'' if is_view else f', {said}'}, {left}")
 
     with Progress(what, quiet) as progress, _listening("ivm.filling", logging.DEBUG, show):
         yield

@@ -151,9 +151,9 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _value_at(values: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path through structs; None if it ends before."""
+    """Return the value at a path through structs, or the list in which it ends; None if it ends before."""
     for name in path:
-        values = values.get(name) if isinstance(values, Mapping) else None
+        values = values.get(name) if isinstance(values, Mapping) else values if isinstance(values, list) else None
     return values
 
 
@@ -306,7 +306,8 @@ def cast_or_report(
         bad = bad_rows(array, kind, requested, supposed, len(array) if aside else FOUND_MAX)
         if aside:
             for row in bad:
-                problems.add_rows(where, fact, _remedy(array.slice(row, 1), kind), [first_row + row], path=path)
+                of_row = row if rows is None else int(rows[row])
+                problems.add_rows(where, fact, _remedy(array.slice(row, 1), kind), [first_row + of_row], path=path)
             return cast_to(without(array, bad), kind, requested, supposed)
         of = first_row + (np.array(bad) if rows is None else np.asarray(rows)[bad])
         first = array.slice(bad[0], 1)

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from ..cli.answers import counted
 from .casts import REFUSALS, Aside, DatasetError, Problems, cast_or_report, cast_to, is_string, rows_beyond, said
 from .csv_files import Dialect
 from .files import CSV, Part
+from .fill import Doubles
 from .formats import open_part
 from .opened import Contradicted, Opened, Wanted, is_nested, value_at
 from .texts import dated
@@ -40,7 +41,8 @@ class Reading(NamedTuple):
     `nulls` says how a null is treated: "keep" keeps it in nullable columns, "drop" drops its row, "refuse" ends the
     load. `fill` has texts of values that replace nulls in some columns. With `empty_is_null` an empty text in a CSV
     file is a null. Unless `thorough`, files without types are read only once, with types guessed from the first rows;
-    later rows may raise Contradicted. `dialect` is that of CSV files. Bad rows go `aside`, if it is given.
+    later rows may raise Contradicted. `dialect` is that of CSV files. Bad rows go `aside`, if it is given; with
+    `doubles`, so do later rows of these keys.
     """
 
     columns: Sequence[str] = ()
@@ -54,6 +56,7 @@ class Reading(NamedTuple):
     thorough: bool = True
     dialect: Dialect = Dialect()
     aside: Aside | None = None
+    doubles: Doubles | None = None
 
 
 class _Where(NamedTuple):
@@ -75,6 +78,13 @@ class Column(NamedTuple):
     type: pa.DataType
 
 
+class Check(Protocol):
+    """Add the bad elements of lists, whose first row in the file is given, to the problems."""
+
+    def __call__(self, lists: pa.Array, where: str, first_row: int, problems: Problems) -> None:
+        """Check a column of lists."""
+
+
 @dataclass
 class Dataset:
     """The files of some sources, with one Arrow type per column. `notes` are warnings for the user.
@@ -93,6 +103,7 @@ class Dataset:
     unopened: set[Path] = field(default_factory=set)  # files that a problem names
     required: dict[str, str] = field(default_factory=dict)
     wanted: dict[str, pa.DataType] = field(default_factory=dict)  # types of a relation or casts
+    checked: dict[str, Check] = field(default_factory=dict)  # lists whose bad elements put their rows aside
     dropped: int = 0
     aside: int = 0  # rows read so far that are bad
     rows: int = 0  # read so far
@@ -140,6 +151,8 @@ class Dataset:
         self.rows, self.dropped, self.aside, self.share, self._empty = 0, 0, 0, 0.0, {}
         if self.problems.aside:
             self.problems.aside.restart()
+        if self.reading.doubles:
+            self.reading.doubles.restart()
         self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
@@ -159,7 +172,8 @@ class Dataset:
 
     def _batches_of(self, part: Part) -> Iterator[tuple[pa.RecordBatch, float]]:
         opened = self._open(part)
-        places = {name: column for name, column in self._columns_of(part, opened).items() if name in self.columns}
+        read = {*self.columns, *(self.checked if self.problems.aside else ())}
+        places = {name: column for name, column in self._columns_of(part, opened).items() if name in read}
         first_row, self.problems.line_of, aside = 0, opened.line_of, self.problems.aside
         if aside:
             aside.begin(str(part.file), opened.records() if opened.records else None)
@@ -170,6 +184,8 @@ class Dataset:
                 array = self._typed(self._values(part, raw, name, places), name, opened.untyped, where)
                 if array is not None:
                     found[name] = array if is_nested(kind) else self._look_for_nulls(name, array, where)
+            if aside:
+                self._look_further(part, raw, found, places, first_row)
             bad = aside.take(first_row, raw) if aside else []
             self.rows, self.aside = self.rows + len(raw), self.aside + len(bad)
             first_row += len(raw)
@@ -182,6 +198,25 @@ class Dataset:
                 yield kept, opened.share()
         if aside:
             aside.finish()
+
+    def _look_further(
+        self, part: Part, raw: pa.RecordBatch, found: Mapping[str, pa.Array], places: Mapping[str, Column], first: int
+    ) -> None:
+        """Put rows aside for elements of their lists, then for keys that came before with other values."""
+        for name, check in self.checked.items():
+            check(value_at(raw, places[name].path), f"{part.file}: column {name}", first, self.problems)
+        doubles, aside = self.reading.doubles, self.problems.aside
+        if not doubles or not aside:
+            return
+        plain = {name: array for name, array in found.items() if not is_nested(self.columns[name])}
+        dropped = self.reading.nulls == DROP
+
+        def left_out(row: int) -> bool:
+            return first + row in aside.found or (dropped and any(not one[row].is_valid for one in plain.values()))
+
+        of = places[doubles.names[0]].path or (doubles.names[0],)
+        for row, reason in doubles.later(plain, left_out):
+            aside.add([first + row], of, reason)
 
     def _typed(self, array: pa.Array, name: str, untyped: bool, where: "_Where") -> pa.Array | None:
         """Cast values of a column to its type; add those that do not fit to the problems and return None.

@@ -7,7 +7,7 @@ import numpy as np
 from pagestore.host import ERASE, INSERT, SET, Transaction, WritableRelation, get, read_batches
 from pagestore.tooling import LARGE_WORDS, batch_rows, end_words, read
 
-from .fill import Conflicts
+from .fill import CONFLICTS_SHOWN, Conflicts
 
 FEW_KEYS = 10_000  # that are looked up one by one
 PUT_IN_PLACE = "keep one of them, or put the new values in place with --upsert"
@@ -31,13 +31,15 @@ def append(
     words: Iterable[np.ndarray],
     source: str,
     remedy: str = PUT_IN_PLACE,
+    most: int = CONFLICTS_SHOWN,
 ) -> Edited:
     """Insert rows, int64[C, n] in any order; rows that exist already change nothing.
 
-    Raises DatasetError, with the number of such keys, if a key exists with other values. O(rows * height).
+    Raises RepeatedKeys, with the number of such keys and at most `most` of them, if a key exists with other values.
+    O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
-    conflicts = Conflicts()
+    conflicts = Conflicts(most)
     for rows in _large(words):
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)

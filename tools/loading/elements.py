@@ -22,6 +22,7 @@ from .casts import Problems, cast_or_report, held_as, may_hold
 from .dataset import DROP, KEEP, REFUSE, Dataset, flattened
 
 POSITION, KEY, VALUE = "position", "key", "value"
+FILL_IN = "fill them in, or drop them with --nulls drop"
 
 
 @dataclass
@@ -35,7 +36,9 @@ class Elements:
 
     def __post_init__(self) -> None:
         columns = {**self.rows_of.columns, self.column: self.kind}
-        self.rows_of = replace(self.rows_of, columns=columns, nested={}, problems=Problems())
+        self.rows_of = replace(
+            self.rows_of, columns=columns, nested={}, problems=Problems(aside=self.rows_of.problems.aside)
+        )
         self._fields = self._named_fields()
         self.held = pa.schema([])  # the columns of the existing relation of elements, if any
         self.given = self.left_out = 0  # elements yielded so far, and those dropped for a null
@@ -128,7 +131,7 @@ class Elements:
                     and nulls != DROP
                     and (nulls == REFUSE or name in self.required)
                 ):
-                    problems.add(f"{where} is null in some elements", "fill them in, or drop them with --nulls drop")
+                    problems.add(f"{where} is null in some elements", FILL_IN)
                 found[name] = cast
             if not problems:
                 made = pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
@@ -137,6 +140,20 @@ class Elements:
                 self.given += len(kept)
                 yield kept
         problems.refuse()
+
+    def check(self, lists: pa.Array, where: str, first_row: int, problems: Problems) -> None:
+        """Put the rows aside whose lists, the first in the file's row `first_row`, have elements that do not fit."""
+        if pa.types.is_null(lists.type):
+            return
+        of, values = _elements(lists)
+        nulls, columns = self.rows_of.reading.nulls, self.columns
+        for name, (path, _) in self._fields.items():
+            array, column = pc.struct_field(values, list(path)) if path else values, (self.column, name)
+            requested = self.rows_of.untyped or name in self.casts
+            cast = cast_or_report(array, columns[name], where, first_row, problems, requested, rows=of, path=column)
+            if cast is not None and nulls != DROP and (nulls == REFUSE or name in self.required):
+                lacking = np.setdiff1d(of[np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))], ())
+                problems.add_rows(where, "is null in some elements", FILL_IN, first_row + lacking, path=column)
 
     def _named_fields(self) -> dict[str, tuple[tuple[str, ...], pa.DataType]]:
         """Return the columns of an element by name: the path of each within it, and its type."""

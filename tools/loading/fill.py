@@ -3,9 +3,13 @@
 A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pagestore.host import Transaction, WritableRelation, external_sort
 
@@ -14,6 +18,7 @@ from .casts import DatasetError
 
 CONFLICTS_SHOWN = 3
 KEEP_ONE = "keep one of them, or make a column that tells them apart part of the key"
+LATER = "mend the source, or take the last row of a key with --upsert"
 
 
 class Disorder(Exception):
@@ -21,7 +26,11 @@ class Disorder(Exception):
 
 
 class RepeatedKeys(DatasetError):
-    """A key is repeated with different values."""
+    """Keys of a relation are repeated with different values; `keys` has as many of them as were asked for."""
+
+    def __init__(self, problem: str, relation: str = "", keys: Sequence[tuple[Any, ...]] = ()) -> None:
+        super().__init__(problem)
+        self.relation, self.keys = relation, keys
 
 
 class Filled:
@@ -33,20 +42,20 @@ class Filled:
 
 def fill(
     txn: Transaction, relation: WritableRelation, words: Callable[[], Generator[np.ndarray, None, None]], memory: int,
-    source: str, storing: Callable[[int], None], remedy: str = KEEP_ONE,
+    source: str, storing: Callable[[int], None], remedy: str = KEEP_ONE, most: int = CONFLICTS_SHOWN,
 ) -> Filled:  # fmt: skip
     """Fill an empty relation with batches of words int64[C, n], which each call of `words()` yields from the start.
 
     `storing` is called with the number of rows stored so far, if rows had to be sorted.
 
-    Raises DatasetError for keys that have two different values, naming `source` and the `remedy`. O(rows) in bounded
-    memory for rows that ascend by key, else O(rows log rows). Texts in a key are always sorted, as they are stored by
-    their ids.
+    Raises RepeatedKeys for keys that have two different values, with at most `most` of them, naming `source` and the
+    `remedy`. O(rows) in bounded memory for rows that ascend by key, else O(rows log rows). Texts in a key are always
+    sorted, as they are stored by their ids.
     """
     filled, keys = Filled(), len(relation.schema.key)
 
     def stored(batches: Iterable[np.ndarray]) -> None:
-        conflicts = Conflicts()
+        conflicts = Conflicts(most)
         filled.rows = txn.bulk(relation.info, rising(batches, keys, filled, conflicts))
         conflicts.refuse(txn, relation, source, remedy)
 
@@ -118,37 +127,75 @@ def _steps(keys: np.ndarray) -> np.ndarray:
 
 
 class Conflicts:
-    """Keys that have two different values: their number, and the first of them as words."""
+    """Keys that have two different values: their number, and the first `most` of them as words."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, most: int = CONFLICTS_SHOWN) -> None:
+        self.count, self.most = 0, most
         self.pairs: list[tuple[np.ndarray, np.ndarray]] = []  # int64[C] each
 
     def add(self, one: np.ndarray, other: np.ndarray) -> None:
         """Add pairs of rows, int64[C, n] each, with the same keys and different values."""
         self.count += one.shape[1]
-        room = CONFLICTS_SHOWN - len(self.pairs)
+        room = self.most - len(self.pairs)
         if room > 0:
             self.pairs += zip(one[:, :room].T.copy(), other[:, :room].T.copy(), strict=True)
 
     def join(self, more: "Conflicts") -> None:
         """Add the conflicts of another."""
         self.count += more.count
-        self.pairs = [*self.pairs, *more.pairs][:CONFLICTS_SHOWN]
+        self.pairs = [*self.pairs, *more.pairs][: self.most]
 
     def refuse(self, txn: Transaction, relation: WritableRelation, source: str, remedy: str = KEEP_ONE) -> None:
-        """Raise DatasetError if there is a conflict."""
+        """Raise RepeatedKeys if there is a conflict."""
         if not self.count:
             return
         keys = len(relation.schema.key)
-        rows = np.array([row for pair in self.pairs for row in pair]).T
+        rows = np.array([row for pair in self.pairs[:CONFLICTS_SHOWN] for row in pair]).T
         texts = _texts(txn, relation, rows)
         shown = [
             f"key ({', '.join(one[:keys])}) has both ({', '.join(one[keys:])}) and ({', '.join(other[keys:])})"
             for one, other in zip(texts[::2], texts[1::2], strict=True)
         ]
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
-        raise RepeatedKeys(f"{source}: {'; '.join([*shown, *more])}: {remedy}")
+        columns = zip(relation.schema.stored[:keys], np.array([one for one, _ in self.pairs]).T, strict=False)
+        found = [txn.decode(column.type, words).to_pylist() for column, words in columns]
+        problem = f"{source}: {'; '.join([*shown, *more])}: {remedy}"
+        raise RepeatedKeys(problem, relation.name, [*dict.fromkeys(zip(*found, strict=True))])
+
+
+class Doubles:
+    """Keys that have several values, of which the first row stays and later ones are put aside.
+
+    `keys` are tuples of values of the columns `names`. `kept` has rows of the relation, by column, that stay whatever
+    the files have.
+    """
+
+    def __init__(
+        self, names: Sequence[str], keys: Sequence[tuple[Any, ...]], kept: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.names, self.keys = tuple(names), {*keys}
+        self._kept = {tuple(row[name] for name in names): row for row in kept}
+        self._values = [[*{key[place] for key in keys}] for place in range(len(names))]
+        self._first: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+
+    def restart(self) -> None:
+        """Forget which rows came first, since the files are read again."""
+        self._first = {**self._kept}
+
+    def later(self, columns: Mapping[str, pa.Array], left_out: Callable[[int], bool]) -> Iterator[tuple[int, str]]:
+        """Yield the rows of a batch whose key has other values before, each with the reason. O(rows).
+
+        Rows for which `left_out` is true are not loaded, so they do not count.
+        """
+        keys = ((columns[name], values) for name, values in zip(self.names, self._values, strict=True))
+        near = functools.reduce(pc.and_, (pc.is_in(array, pa.array(values, array.type)) for array, values in keys))
+        for place in np.flatnonzero(near.to_numpy(zero_copy_only=False)).tolist():
+            row = {name: array[place].as_py() for name, array in columns.items()}
+            key = tuple(row[name] for name in self.names)
+            if key in self.keys and not left_out(place) and (first := self._first.setdefault(key, row)) != row:
+                shown = ", ".join(f"{name}={value}" for name, value in first.items() if name not in self.names)
+                of = ", ".join(f"{name}={value}" for name, value in zip(self.names, key, strict=True))
+                yield place, f"the key ({of}) has other values already, ({shown}): {LATER}"
 
 
 def _texts(txn: Transaction, relation: WritableRelation, rows: np.ndarray) -> list[Sequence[str]]:

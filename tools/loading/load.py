@@ -9,6 +9,7 @@
 Views that read the relation are maintained in the same commit. A load is atomic.
 """
 
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -44,7 +45,7 @@ from .edit import (
 )  # fmt: skip
 from .elements import Elements, list_types, lists_of
 from .files import PARQUET
-from .fill import Filled, RepeatedKeys, fill
+from .fill import CONFLICTS_SHOWN, Doubles, Filled, RepeatedKeys, fill
 from .manifest import verified
 from .opened import Contradicted
 
@@ -135,21 +136,38 @@ def load(
     """
     began = time.perf_counter()
     _refuse_mode(txn, relation, mode)
-    sources, reading = [sources] if isinstance(sources, str | Path) else list(sources), reading or Reading()
-    once = not spread
-    one = _opened(txn, relation, sources, key, mode, reading._replace(thorough=not once), progress)
-    supposing = once and one.dataset.untyped
-    try:
-        with txn.savepoint() if supposing else nullcontext():
-            report = _loaded(txn, one, memory, progress, spread)
-    except (Contradicted, WordError):
-        if not supposing:
-            raise
-        progress("reading again, for types that fit all rows")
-        one = _opened(txn, relation, sources, key, mode, reading._replace(thorough=True), progress)
-        report = _loaded(txn, one, memory, progress, spread)
+    sources = [sources] if isinstance(sources, str | Path) else list(sources)
+    reading, report = (reading or Reading())._replace(thorough=bool(spread)), None
+    while report is None:
+        one = _opened(txn, relation, sources, key, mode, reading, progress)
+        supposing = one.dataset.untyped and not reading.thorough
+        try:
+            with txn.savepoint() if supposing or reading.aside else nullcontext():
+                report = _loaded(txn, one, memory, progress, spread)
+        except (Contradicted, WordError):
+            if not supposing:
+                raise
+            progress("reading again, for types that fit all rows")
+            reading = reading._replace(thorough=True, doubles=None)
+        except RepeatedKeys as error:
+            if not reading.aside or reading.doubles or error.relation != relation:
+                raise
+            progress("reading again, to put rows of double keys aside")
+            reading = reading._replace(doubles=_doubles(txn, one, error))
     report.seconds = time.perf_counter() - began
     return report
+
+
+def _doubles(txn: Transaction, one: "_Opened", error: RepeatedKeys) -> Doubles:
+    """Return the keys that have several values; those that an appended relation has already keep these."""
+    if one.mode != APPEND or one.relation not in txn:
+        return Doubles(one.key, error.keys, ())
+    held = txn[one.relation]
+    names, kept = [column.name for column in held.schema.stored], []
+    for key in error.keys:
+        if (values := held.get(key, held)) is not held:
+            kept.append(dict(zip(names, (*key, *(values if isinstance(values, tuple) else (values,))), strict=True)))
+    return Doubles(one.key, error.keys, kept)
 
 
 class _Opened(NamedTuple):
@@ -177,9 +195,8 @@ def _opened(
     _check_columns(dataset, held, key, mode)
     dataset.required = _required(relation, schema, key)
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
-    if reading.aside and lists and mode != DELETE:
-        raise DatasetError(f"{dataset.name}: bad rows with lists ({', '.join(dataset.nested)}) cannot be put aside: "
-                           "leave these out with --columns, or load without --bad")  # fmt: skip
+    if mode != DELETE:
+        dataset.checked.update({one.column: one.check for one in lists.values() if one})
     return _Opened(relation, mode, key, dataset, lists)
 
 
@@ -239,7 +256,7 @@ class _Loading:
             report.collapsed, report.sorted = filled.collapsed, filled.sorted
             return Edited()
         if mode == APPEND:
-            edited = append(txn, relation, self.words(), self.dataset.name)
+            edited = append(txn, relation, self.words(), self.dataset.name, most=self._most)
         elif mode == UPSERT:
             edited = upsert(txn, relation, self.words(), keep_keys)
         else:
@@ -260,7 +277,12 @@ class _Loading:
         """Fill the relation, in this process or by the tasks of a cluster."""
         if self.spread and isinstance(self.dataset, Dataset):
             return distributed.fill(self.txn, self.relation, self.dataset, *self.spread, self.progress)
-        return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing)
+        return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing, most=self._most)
+
+    @property
+    def _most(self) -> int:
+        """How many keys with several values an error must have: all, if their rows are to go aside."""
+        return sys.maxsize if isinstance(self.dataset, Dataset) and self.dataset.reading.aside else CONFLICTS_SHOWN
 
     def _delete(self, keep_keys: bool) -> Edited:
         """Delete the rows with the given columns' values; by key, if the columns are a prefix of it."""
@@ -295,6 +317,7 @@ def _lists(
         name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
         if name in there:
             elements.held = txn[name].schema.arrow
+            elements.required |= {*_required(name, txn[name].schema, elements.keys)}
         known = elements.names_of_casts.values()
         for one in dataset.reading.casts:
             if one.startswith(f"{column}:") and one not in {*known, *dataset.columns}:

@@ -21,7 +21,7 @@ import ivm
 from ivm import Answer, IvmError
 from ivm.sql import edits_rows, is_helper, reads_only, statement_of
 from pagestore import Relation
-from pagestore.errors import MissingError, SchemaError
+from pagestore.errors import SchemaError
 from pagestore.host import MAIN
 from pagestore.tooling import type_of_arrow
 
@@ -38,7 +38,6 @@ TEXT_MAX = 20_000  # characters of a text outside of rows
 KEPT = 4  # answers whose further pages may be read
 PENDING = 64  # previews that may be committed
 NODES = 80  # names in the picture of what reads what
-WIDE = "changed; it has more columns than one relation, so its rows are not listed"
 
 Data = dict[str, Any]
 
@@ -204,16 +203,16 @@ class Inspector:
                 if name not in names_before:
                     found.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
                 elif any(map(partial(_differs, before.snapshot, after.snapshot), _stored(name, after.snapshot))):
-                    found.append({**one, **self._difference(name, old, new)})
+                    found.append({**one, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
             found += [{"name": name, "kind": _kind(name, rules_before), "note": "removed"} for name in gone]
         return {"old": old, "new": new, "changes": [one for one in found if len(one) > 2]}
 
-    def _difference(self, name: str, old: int, new: int) -> Data:
+    def _difference(self, name: str, before: Any, after: Any) -> Data:
+        store, (old, new) = self.workspace.store, (one.snapshot.version for one in (before, after))
         try:
-            return _summary(self.workspace.store.diff(old, new, name))
-        except MissingError:
-            return {"note": WIDE}
+            whole = name in after.snapshot
+            return _summary(store.diff(old, new, name) if whole else after.changes(name, before).to_reader())
         except SchemaError:
             return {"note": "made anew, with other columns"}
 
@@ -226,10 +225,8 @@ class Inspector:
         with self._at(preview.version) as past:
             installed = self.workspace.rules_of(past.snapshot)
             for name in _names(past.snapshot, installed):
-                if preview.changes.keys() & _stored(name, past.snapshot):
-                    table = preview.changes.get(name)
-                    changed = {"note": WIDE} if table is None else _summary(table.to_reader())
-                    found.append({"name": name, "kind": _kind(name, installed), **changed})
+                if (table := preview.changes.get(name)) is not None:
+                    found.append({"name": name, "kind": _kind(name, installed), **_summary(table.to_reader())})
         token = secrets.token_urlsafe(16)
         with self._guard:
             self._pending[token] = Pending(preview.version, text)

@@ -178,8 +178,18 @@ def test_syncs_of_one_edge(sync, syncs, tmp_path):
     assert counts["writes"].max() <= 12, "neighbours go in one call"
 
 
+@pytest.mark.parametrize(("rules", "writes"), [("q(x) <- edge(x, _), x < 0.", 3), (TRIANGLE, 6)])
+def test_runs_of_pages_that_one_edge_writes(rules, writes, tmp_path):
+    """Free pages lie so that a row is two runs of pages and the slot, in the median; a view adds some."""
+    with ivm.open(tmp_path / "runs.pages", sync="commit", threads=1) as workspace:
+        workspace.install(FACTS + rules, name="view", maintenance="probe")
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(EDGES))
+        assert np.median(changed(workspace, 1, 120)["writes"][40:]) <= writes
+
+
 CALLS = {  # functions of Python that a transaction of one row calls: in the median, and in one that drops versions
-    "no view": ("", 174, 252),
+    "no view": ("", 174, 256),
     "triangles": (TRIANGLE, 179, 256),
     "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 178, 256),
     "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 217, 290),

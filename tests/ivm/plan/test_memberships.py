@@ -138,4 +138,5 @@ def test_a_range_of_texts_takes_steps_for_its_texts_only(monkeypatch, body):
             counted.clear()
         seek_texts_from(monkeypatch, 1 << 40)
         assert [*workspace.query(f"q(n, x) <- {body}.")] == found
-    assert found and sought < 5_000 < sum(counted)
+    assert found and sought < 5_000
+    assert sum(counted) > 5_000 or "u(n)" in body  # the rows of t are sought by those of u that are left

@@ -17,7 +17,7 @@ import pytest
 import ivm
 import pagestore
 from ivm.errors import UnknownViewError
-from pagestore.errors import ClosedError, MissingError, VersionError
+from pagestore.errors import ClosedError, MissingError, SchemaError, VersionError
 
 CONTEXT = multiprocessing.get_context("fork")
 RULES = """
@@ -81,6 +81,112 @@ def test_changes_add_up_to_what_there_is(path, name):
                 if i < 2 or step % 20 == 19:
                     assert rows[i] == Counter(workspace[name]), (step, i)
         assert rows[0]
+
+
+WIDE = "whole", "pairs", "lists", "equal"  # of two relations; with multiplicities, too; with lists; that are a bag
+
+
+def wide_views(workspace):
+    names = [f"c{n}" for n in range(70)]
+    workspace.sql(f"CREATE TABLE w (id INTEGER PRIMARY KEY, {', '.join(f'{n} INTEGER' for n in names)})")
+    workspace.sql("CREATE TABLE g (k INTEGER, x VARCHAR)")
+    for name, query in zip(WIDE, [
+        "SELECT * FROM w",
+        "SELECT w.*, g.x FROM w JOIN g ON g.k = w.c1",
+        "SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k",
+        "SELECT g.k, xs FROM g JOIN (SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k) q ON q.k = g.k",
+    ], strict=True):  # fmt: skip
+        workspace.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+
+def edit_wide(random):
+    """Return a statement that changes a row of the wide table, or of the bag."""
+    key, value = random.randrange(4), random.choice(["1", "2", "NULL"])
+    return random.choice([
+        f"DELETE FROM w WHERE id = {key}",
+        f"INSERT OR REPLACE INTO w VALUES ({key}, {', '.join([value] * 70)})",
+        f"UPDATE w SET c{random.choice([0, 1, 30, 69])} = {value} WHERE id = {key}",
+        f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
+        f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
+        "DELETE FROM g WHERE k = 2",
+    ])  # fmt: skip
+
+
+def bag_of(rows):
+    return Counter(tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows)
+
+
+def hashable(change):
+    """Return a change whose lists are tuples."""
+    columns = [bag_of([row]).popitem()[0] for row in zip(*(c.to_pylist() for c in change.rows.columns), strict=True)]
+    return [(row[:-1], row[-1]) for row in columns]
+
+
+def plus(rows, changes):
+    rows = Counter(rows)
+    for row, kind in changes:
+        rows[row] += 1 if kind == "insert" else -1
+        assert rows[row] >= 0
+    return +rows
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(2))
+def test_views_in_several_relations_are_watched_previewed_and_subscribed_to(path, seed):
+    random = Random(seed)
+    with ivm.open(path, sync="off", retain=5) as workspace, ivm.open(path, mode="r") as reader:
+        wide_views(workspace)
+        told = {name: [] for name in WIDE}
+        ends = [
+            workspace.subscribe(name, lambda rows, name=name: told[name].append(pagestore.Change(0, 0, rows)))
+            for name in WIDE
+        ]
+        watched = {name: (workspace.changes(name), reader.changes(name)) for name in WIDE}
+        seen, most = {name: [Counter(), Counter()] for name in WIDE}, dict.fromkeys(WIDE, 0)
+        for step in range(30):
+            statement = edit_wide(random)
+            preview = workspace.preview(lambda txn, statement=statement: txn.sql(statement))
+            assert not any(":part" in name for name in preview.changes)
+            before = {name: bag_of(workspace[name]) for name in WIDE}
+            workspace.sql(statement) if step % 3 else preview.commit()
+            for name in WIDE:
+                now = bag_of(workspace[name])
+                most[name] = max(most[name], now.total())
+                changes = hashable(pagestore.Change(0, 0, preview.changes[name])) if name in preview.changes else []
+                assert plus(before[name], changes) == now
+                assert not {row for row, kind in changes if kind == "insert"} & {r for r, k in changes if k == "delete"}
+                told_now = [one for change in told[name] for one in hashable(change)]
+                assert told_now == changes, (name, step)
+                told[name].clear()
+                for place, changes in enumerate(watched[name]):
+                    while (place == 0 or step % 10 == 9) and (change := changes.next(0)):
+                        seen[name][place] = plus(seen[name][place], hashable(change))
+                    if place == 0 or step % 10 == 9:
+                        assert seen[name][place] == now, (name, place, step)
+        assert all(most.values()), most
+        for end in ends:
+            end()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_wide_view_that_is_made_anew_or_dropped_ends_its_watchers(path):
+    with ivm.open(path, sync="off", retain="all") as workspace:
+        before = workspace.store.version
+        wide_views(workspace)
+        workspace.sql("INSERT INTO g VALUES (1, 'a')")
+        with workspace.changes("lists", since=before) as changes:
+            assert hashable(next(changes)) == [((1, ("a",)), "insert")]
+        told, changes, other = [], workspace.changes("lists"), workspace.changes("pairs")
+        workspace.subscribe("lists", told.append)
+        other_query = "SELECT x, list(k ORDER BY k) AS ks FROM g GROUP BY x"
+        workspace.sql(f"CREATE OR REPLACE MATERIALIZED VIEW lists AS {other_query}")
+        workspace.sql("DROP MATERIALIZED VIEW pairs")
+        workspace.sql("INSERT INTO g VALUES (1, 'a')")
+        assert told == []
+        with pytest.raises(SchemaError, match="made anew"):
+            changes.next(5)
+        with pytest.raises(MissingError):
+            other.next(5)
 
 
 def test_a_slow_watcher_holds_one_version(path):

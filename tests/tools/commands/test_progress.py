@@ -1,6 +1,7 @@
 """Progress: a line with the rate and the time left; where there is no terminal, one line every ten seconds."""
 
 import io
+import logging
 import shlex
 import sys
 
@@ -59,6 +60,33 @@ def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(tmp_p
     assert "ivm query: filling q, 1 of 1, 0 rows, " in capsys.readouterr().err
     assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z).", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_fill_says_the_time_that_is_left_by_the_estimated_rows(clock, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "REPORT", 0.0)
+    log = logging.getLogger("ivm.filling")
+    with progress.filling_shown("ivm install"):
+        for now, said, more in [
+            (0, "filling a, 1 of 2", {"expected": 100.0}), (10, "20 rows", {"rows": 20}),
+            (20, "100 rows", {"rows": 100}), (30, "filling b, 2 of 2", {}), (34, "1 row", {"rows": 1}),
+        ]:  # fmt: skip
+            clock[0] = now
+            log.log(logging.INFO if "of" in said else logging.DEBUG, said, extra=more)
+    assert capsys.readouterr().err.splitlines() == [f"ivm install: {line}" for line in (
+        "filling a, 1 of 2, 20 rows, 40 s left", "filling a, 1 of 2, 100 rows, 20 s", "filling b, 2 of 2, 30 s",
+        "filling b, 2 of 2, 1 row, 34 s",
+    )]  # fmt: skip
+
+
+def test_rules_that_are_filled_say_how_many_rows_they_expect(tmp_path, caplog):
+    with caplog.at_level(logging.DEBUG, "ivm.filling"), ivm.open(tmp_path / "s.pages") as ws:
+        ws.install("e(x, y) -> int(x), int(y).")
+        ws.insert("e", [(x, y) for x in range(30) for y in range(30)])
+        caplog.clear()
+        ws.install("path(x, y, z) <- e(x, y), e(y, z), e(x, z).", "paths")
+    expected = [one.expected for one in caplog.records if hasattr(one, "expected")]
+    assert len(expected) == 1 and 2_700 <= expected[0] <= 270_000  # of 27,000
+    assert max(one.rows for one in caplog.records if hasattr(one, "rows")) == 27_000
 
 
 def test_what_is_left_before_anything_is_known():

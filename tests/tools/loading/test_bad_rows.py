@@ -146,12 +146,76 @@ def test_views_follow_the_good_rows_and_the_report_counts_the_bad_ones(tmp_path:
         assert list(ws["n"]) == [(3,)]
 
 
+def spoken(rows: list[tuple], held: dict) -> tuple[dict, list[int]]:
+    """Return what a relation has of rows, keys first, and which of them differ from the first row of their key."""
+    aside = []
+    for number, (key, *values) in enumerate(rows):
+        if held.setdefault(key, values) != values:
+            aside.append(number)
+    return held, aside
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("seed", range(6))
+def test_later_rows_of_a_key_are_put_aside(suffix: str, seed: int, tmp_path: Path, monkeypatch) -> None:
+    rng, held = random.Random(seed), dict[str, list]()
+    for module in csv_files, json_files:
+        monkeypatch.setattr(module, "BLOCK", rng.choice([64, 1 << 20]))
+    monkeypatch.setattr(opened, "rows_of", lambda columns: 7)
+    for mode in "", "--append", "--append", "--replace":
+        rows = [(str(rng.randrange(30)), f"2020-01-{rng.randint(1, 3):02}", "a") for _ in range(rng.choice([5, 40]))]
+        wrong = {number for number in range(len(rows)) if rng.random() < 0.1}
+        rows = [(key, "31.12." if number in wrong else day, note) for number, (key, day, note) in enumerate(rows)]
+        file = tmp_path / f"a.{suffix}"
+        lines = write(file, [dict(zip(GOOD, row, strict=True)) for row in rows])
+        good = [number for number in range(len(rows)) if number not in wrong]
+        held, later = spoken([rows[number] for number in good], {} if mode == "--replace" else held)
+        words = [str(file), "--key", "id", *CASTS, *[mode] * bool(mode), "--bad", f"{tmp_path}/bad.jsonl"]
+        assert load(tmp_path, *words) == 0
+        with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+            assert {str(a): [str(b), c] for a, b, c in store.snapshot()["r"]} == held
+        found = [one.get("line", one.get("row")) for one in entries(tmp_path)]
+        assert found == sorted(lines[number] for number in {*wrong, *(good[place] for place in later)})
+
+
+def test_the_entry_of_a_double_key_says_what_the_relation_has(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n1,a\n2,b\n1,c\n1,a\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "id", "--bad", f"{tmp_path}/bad.jsonl") == 0
+    assert entries(tmp_path) == [{
+        "file": f"{tmp_path}/a.csv", "line": 4, "column": "id", "value": "1",
+        "reason": "the key (id=1) has other values already, (v=a): mend the source, or take the last row of a key with "
+                  "--upsert",
+        "values": {"id": "1", "v": "c"},
+    }]  # fmt: skip
+
+
+def test_rows_go_aside_with_their_lists(tmp_path: Path) -> None:
+    lines = [
+        {"id": 1, "tags": ["a"], "lines": [{"sku": "x", "pieces": 2}, {"sku": "y", "pieces": 3}]},
+        {"id": 2, "tags": ["b"], "lines": [{"sku": "x", "pieces": "many"}]},
+        {"id": "z", "tags": ["c"], "lines": [{"sku": "x", "pieces": 2}]},
+        {"id": 4, "tags": [], "lines": None},
+        {"id": 5, "tags": ["d", "e"], "lines": [{"sku": "x", "pieces": 1}, {"sku": "y", "pieces": "?"}]},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ["--key", "id", "--cast", "id=int64", "--cast", "lines:pieces=int64", "--bad", f"{tmp_path}/bad.jsonl"]
+    assert load(tmp_path, f"{tmp_path}/a.jsonl", *words) == 0
+    assert [(one["line"], one["column"]) for one in entries(tmp_path)] == [
+        (2, "lines:pieces"),
+        (3, "id"),
+        (5, "lines:pieces"),
+    ]
+    assert entries(tmp_path)[0]["value"] == lines[1]["lines"]
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        held = store.snapshot()
+        assert [*held["r"]] == [(1,), (4,)]
+        assert [*held["r:tags"]] == [(1, 0, "a")]
+        assert [*held["r:lines"]] == [(1, 0, "x", 2), (1, 1, "y", 3)]
+
+
 def test_a_load_that_fails_leaves_no_file(tmp_path: Path, capsys) -> None:
-    (tmp_path / "a.csv").write_text("id,v\n1,a\n1,b\nx,c\n")
-    words = [f"{tmp_path}/a.csv", "--key", "id", "--cast", "id=int64", "--bad", f"{tmp_path}/bad.jsonl"]
+    (tmp_path / "a.csv").write_text("id,v\n1,a\nx,c\n")
+    words = [f"{tmp_path}/a.csv", "--key", "none", "--cast", "id=int64", "--bad", f"{tmp_path}/bad.jsonl"]
     assert load(tmp_path, *words) == 1
-    assert "has both" in capsys.readouterr().err
+    assert "no column none" in capsys.readouterr().err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.csv"]
-    (tmp_path / "b.jsonl").write_text('{"id": 1, "tags": ["a"]}\n')
-    assert load(tmp_path, f"{tmp_path}/b.jsonl", "--key", "id", "--bad", f"{tmp_path}/bad.jsonl") == 1
-    assert "leave these out with --columns, or load without --bad" in capsys.readouterr().err
