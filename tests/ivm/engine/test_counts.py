@@ -189,7 +189,7 @@ def test_runs_of_pages_that_one_edge_writes(rules, writes, tmp_path):
 
 
 CALLS = {  # functions of Python that a transaction of one row calls: in the median, and in one that drops versions
-    "no view": ("", 174, 252),
+    "no view": ("", 174, 256),
     "triangles": (TRIANGLE, 179, 256),
     "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 178, 256),
     "a function": ("q[x] = z <- edge(x, y), mark[y] = z.", 217, 290),
