@@ -29,7 +29,7 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom GAIN HEIGHT INSERT KEYS LEAF_ENTRIES
         LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SET TAKEN Table Tables TreeRef TypedKernel
-        VERSION WORD_MAX WORD_MIN Words allocating ascends borrowed call_operator code_of compose_few field
+        VERSION WORD_MAX WORD_MIN Words allocating ascends before borrowed call_operator code_of compose_few field
         finish_commit first flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf
         on_demand population raise_for run_end seek start_delta tree_at unpack
     """,
@@ -43,9 +43,10 @@ MODULES = {  # each public module, and the names that it offers
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages ROWS_SHOWN
         Relation Rope Runs SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
-        bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode external_sort
-        first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
-        is_operator is_semilattice last_before local_path message one_batch operator operator_code pages_of_both
+        bulk_all changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct encode
+        external_sort first_from float_values float_words fold_many get given_rows has_inverse html_table in_order
+        interval_spec is_operator is_semilattice last_before local_path message one_batch operator operator_code
+        pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,

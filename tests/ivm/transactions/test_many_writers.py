@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
@@ -16,46 +17,77 @@ RULES = """
 item[k, i] = v -> int(k), int(i), int(v).
 size[k] = n <- agg<<n = count()>> item[k, i] = _.
 total[] = n <- agg<<n = count()>> item[k, i] = _.
+weight[k] = s <- agg<<s = sum(v)>> item[k, i] = v.
+newest[k] = m <- agg<<m = max(v)>> item[k, i] = v.
+pair(i, v, w) <- item[0, i] = v, item[1, i] = w.
+full(k, i, v) <- item[k, i] = v, size[k] = n, i < n.
 """
 LISTS = 5
+THREADS = 3  # of a process whose commits are durable: they share syncs
 
 
 def lists_of(relation, keys):
     return {k: [v for key, _, v in relation if key == k] for k in keys}
 
 
+def read_all(source):
+    """Return all lists, read where the views must be those that follow from them."""
+    lists = lists_of(source["item"], range(LISTS))
+    some = {k: values for k, values in lists.items() if values}
+    assert dict(source["size"]) == {k: len(values) for k, values in some.items()}
+    assert dict(source["weight"]) == {k: sum(values) for k, values in some.items()}
+    assert dict(source["newest"]) == {k: max(values) for k, values in some.items()}
+    assert [*source["total"]] == [(n,) for n in [sum(map(len, some.values()))] if n]
+    assert [*source["pair"]] == [(i, v, w) for i, (v, w) in enumerate(zip(lists[0], lists[1], strict=False))]
+    assert [*source["full"]] == [(k, i, v) for k, values in some.items() for i, v in enumerate(values)]
+    return lists
+
+
 def read_write(workspace, random, values):
-    """Read some lists and append to some, in one transaction; return what it read and appended."""
+    """Read some lists, or views that have them, and append to some, in one transaction; return what it read and did."""
     keys = random.sample(range(LISTS), 2)
     with workspace.transaction() as txn:
-        read = lists_of(txn.inner["item"], keys)
+        source = txn.inner
+        whole = read_all(source) if random.random() < 0.5 else lists_of(source["full"], range(LISTS))
+        read, sizes = {k: whole[k] for k in keys}, dict(source["size"])
         appended = {k: [next(values) for _ in range(random.randrange(1, 3))] for k in keys[: random.randrange(3)]}
         for k, more in appended.items():
-            txn.insert("item", [(k, len(read[k]) + i, v) for i, v in enumerate(more)])
+            txn.insert("item", [(k, sizes.get(k, 0) + i, v) for i, v in enumerate(more)])
     return appended, read
 
 
 def only_read(workspace, random):
-    """Read lists and views in one snapshot, in which they must agree."""
+    """Read lists and views in one snapshot, in which they must agree, or one view alone."""
     with workspace.store.snapshot() as snap:
-        read = lists_of(snap["item"], range(LISTS))
-        assert dict(snap["size"]) == {k: len(values) for k, values in read.items() if values}
-        assert [*snap["total"]] == [(n,) for n in [sum(map(len, read.values()))] if n]
-    return {}, read
+        return {}, read_all(snap) if random.random() < 0.5 else lists_of(snap["full"], range(LISTS))
 
 
 def take_part(number, path, results, count):
-    random = Random(number)
-    values = iter(range(number * 10**6, (number + 1) * 10**6))
-    with ivm.open(path, sync=("off", "commit", "full")[number % 3]) as workspace:
-        for _ in range(count):
-            began = time.monotonic()
-            if random.random() < 0.6:
-                appended, read = read_write(workspace, random, values)
-            else:
-                appended, read = only_read(workspace, random)
-            results.put(Done(began, time.monotonic(), appended, read))
-    results.put(None)
+    """Make `count` transactions in each thread; a process whose commits are durable has several."""
+    sync = ("off", "commit", "full")[number % 3]
+    try:
+        with ivm.open(path, sync=sync) as workspace, ThreadPoolExecutor(THREADS) as pool:
+            done = [pool.submit(work, workspace, number, n, results, count) for n in range(threads_of(number))]
+            for one in done:
+                one.result()
+    finally:
+        results.put(None)
+
+
+def threads_of(number):
+    return THREADS if number % 3 else 1
+
+
+def work(workspace, number, thread, results, count):
+    random, first = Random(10 * number + thread), (10 * number + thread) * 10**6
+    values = iter(range(first, first + 10**6))
+    for _ in range(count):
+        began = time.monotonic()
+        if random.random() < 0.6:
+            appended, read = read_write(workspace, random, values)
+        else:
+            appended, read = only_read(workspace, random)
+        results.put(Done(began, time.monotonic(), appended, read))
 
 
 def run(path, processes, count, killed=()):
@@ -80,6 +112,7 @@ def run(path, processes, count, killed=()):
     with ivm.open(path) as workspace:
         lists = lists_of(workspace["item"], range(LISTS))
         assert not workspace.check() and not workspace.store.check()
+        assert read_all(workspace) == lists
     return [done for done in history if done], lists
 
 
@@ -92,14 +125,23 @@ def path(tmp_path):
 
 
 def test_transactions_of_eight_processes_are_serial(path):
-    history, lists = run(path, 8, 15)
-    assert len(history) == 120 and sum(map(len, lists.values())) > 40
+    history, lists = run(path, 8, 8)
+    assert len(history) == 8 * sum(map(threads_of, range(8))) and sum(map(len, lists.values())) > 40
     assert [*faults(history, lists)] == []
 
 
 def test_transactions_of_killed_processes_are_serial(path):
-    history, lists = run(path, 6, 25, killed=(0, 2, 4))
-    assert len(history) >= 75
+    history, lists = run(path, 6, 12, killed=(0, 2, 4))
+    assert len(history) >= 12 * sum(map(threads_of, (1, 3, 5)))
+    assert [*faults(history, lists)] == []
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(20))
+def test_longer_histories_are_serial(path, seed):
+    killed = Random(seed).sample(range(10), 5)
+    history, lists = run(path, 10, 40, killed)
+    assert len(history) >= 40 * sum(threads_of(n) for n in range(10) if n not in killed)
     assert [*faults(history, lists)] == []
 
 
