@@ -19,7 +19,7 @@ def test_statements_make_a_file_and_print_rows(tmp_path: Path, capsys: pytest.Ca
         == 0
     )
     assert run("sql", file, "SELECT k, a FROM t ORDER BY k DESC") == 0
-    assert capsys.readouterr().out.splitlines()[-4:] == ["k  a", "3  None", "1  2", "2 rows"]
+    assert capsys.readouterr().out.splitlines()[-4:] == ["k     a", "3  NULL", "1     2", "2 rows"]
     assert run("sql", file, "SELECT a FROM t", "-o", str(tmp_path / "rows.csv")) == 0
     assert (tmp_path / "rows.csv").read_text().splitlines() == ['"a"', "", "2"]
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from io import StringIO
 from shutil import get_terminal_size
 from typing import Any, Literal
@@ -118,15 +119,18 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def is_int(cell: Any) -> bool:
-    """Return whether a cell of a table is a whole number."""
-    return isinstance(cell, int)
+def is_exact(cell: Any) -> bool:
+    """Return whether a cell of a table is a whole number or a decimal, whose places line up."""
+    return isinstance(cell, int | Decimal)
 
 
 def table(
-    rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int, fits: bool = True
-) -> str:
+    rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_exact,
+    fits: bool = True, null: str = "null",
+) -> str:  # fmt: skip
     """Format rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
+
+    None is written as `null`.
 
     On a terminal that is too narrow, texts continue in a second line, and only between words, unless `fits` is False.
 
@@ -134,7 +138,7 @@ def table(
     relation  pages
     edge         12
     """
-    cells = [[plain(cell) for cell in row] for row in (head, *rows)]
+    cells = [[null if cell is None else plain(cell) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(head))]
     right = [bool(column) and all(map(is_number, column)) for column in columns]

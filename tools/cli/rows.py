@@ -45,8 +45,8 @@ def row_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def answer_rows(options: argparse.Namespace, source: Any) -> None:
-    """Print or write the rows of a relation or an answer as the options say."""
+def answer_rows(options: argparse.Namespace, source: Any, null: str = "null") -> None:
+    """Print or write the rows of a relation or an answer as the options say; a table that is printed has `null`."""
     output, form = getattr(options, "output", None), _format(options)
     if output:
         with Progress(f"write {output}", options.quiet) as progress, written(output, options.file) as out:
@@ -56,7 +56,7 @@ def answer_rows(options: argparse.Namespace, source: Any) -> None:
     elif options.quiet and not options.json:
         return
     elif form == TABLE:
-        _print_table(source, options.limit)
+        _print_table(source, options.limit, null)
     elif sys.stdout.isatty() and form in (PARQUET, ARROW):
         raise argparse.ArgumentError(None, f"{form} is not a text for a terminal: name a file with -o, or use a pipe")
     elif form == JSON:
@@ -115,7 +115,7 @@ def _untold(rows: int) -> None:
 # --- formats ------------------------------------------------------------------------------------
 
 
-def _print_table(source: Any, limit: int | None) -> None:
+def _print_table(source: Any, limit: int | None, null: str) -> None:
     if limit is None and sys.stdout.isatty():
         limit = TERMINAL_ROWS
     reader = _limited(source, limit)
@@ -123,7 +123,7 @@ def _print_table(source: Any, limit: int | None) -> None:
     rows = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in reader)
     shown = [tuple(map(cell, row)) for row in chain.from_iterable(rows)]
     count = len(source)
-    tell(table(shown, tuple(names)))
+    tell(table(shown, tuple(names), null=null))
     more = f", {len(shown):,} shown: --limit {count} shows all, -o FILE writes them" * (len(shown) < count)
     tell(f"{counted(count, 'row')}{more}")
 

@@ -202,7 +202,7 @@ class Shell:
         with self.opened(writes=not reads_only(statements)) as workspace:
             found = self.past(workspace).sql(statements)
             if found is not None:
-                answer_rows(self.options, found)
+                answer_rows(self.options, found, "NULL")
         if self.interactive and self._kept is not None and not self._kept.in_sql_transaction:
             self.close()
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         for warning in said:
             complain(str(warning.message))
         if answer is not None:
-            answer_rows(options, answer)
+            answer_rows(options, answer, "NULL")
         elif not options.quiet and not options.json:
             tell("done")
     return 0

@@ -93,6 +93,23 @@ def test_wide_letters_take_two_places(file, capsys):
     assert lines["日本語"].index("1") == lines["plain"].index("0") - 3
 
 
+def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path, capsys):
+    path = str(tmp_path / "n.pages")
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.create("owed", "who: string, amount: decimal(9,2)?", key="who")
+        txn["owed"].insert([("ada", Decimal("12.50")), ("bob", None), ("eve", Decimal("7.25"))])
+    for null, command in [
+        ("null", (main.pagestore, "print", path, "owed")),
+        ("null", (main.ivm, "print", path, "owed")),
+        ("NULL", (main.ivm, "sql", path, "SELECT * FROM owed")),
+    ]:  # fmt: skip
+        run, *words = command
+        assert run(words) == 0
+        assert [line[-5:] for line in capsys.readouterr().out.splitlines()[1:4]] == [
+            "12.50", f" {null}", " 7.25",
+        ]  # fmt: skip
+
+
 def test_without_rows_and_without_a_name(file, tmp_path, capsys):
     for form in READERS:
         assert main.ivm(["query", file, "q(x) <- says(x, _), x > 9.", "-o", str(tmp_path / f"none.{form}")]) == 0
