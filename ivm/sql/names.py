@@ -43,14 +43,8 @@ def output_name(node: exp.Expr, source: str) -> str:
 
 def text(node: exp.Expr) -> str:
     """Return DuckDB's text of an expression."""
-    if isinstance(node, exp.Like | exp.ILike) and node.args.get("negate"):
-        return f"({text(node.this)} !{_INFIX[type(node)]} {text(node.expression)})"
-    for kind, shown in _INFIX.items():
-        if type(node) is kind and "start" not in node.meta:
-            return f"({text(node.this)} {shown} {text(node.expression)})"
-    for kind, shown in ((exp.And, "AND"), (exp.Or, "OR")):
-        if isinstance(node, kind):
-            return f"({f' {shown} '.join(map(text, _flat(node, kind)))})"
+    if (shown := _operator(node)) is not None:
+        return shown
     match node:
         case exp.Paren():
             return text(node.this)
@@ -106,6 +100,19 @@ def text(node: exp.Expr) -> str:
         case exp.Func() | exp.Mod() | exp.BitwiseXor():
             return _function(node)
     return node.sql(dialect="duckdb")
+
+
+def _operator(node: exp.Expr) -> str | None:
+    """Return the text of an operator with two operands; None for any other expression."""
+    if isinstance(node, exp.Like | exp.ILike) and node.args.get("negate"):
+        return f"({text(node.this)} !{_INFIX[type(node)]} {text(node.expression)})"
+    for kind, shown in _INFIX.items():
+        if type(node) is kind and "start" not in node.meta:
+            return f"({text(node.this)} {shown} {text(node.expression)})"
+    for kind, shown in ((exp.And, "AND"), (exp.Or, "OR")):
+        if isinstance(node, kind):
+            return f"({f' {shown} '.join(map(text, _flat(node, kind)))})"
+    return None
 
 
 def _constant(node: exp.Expr) -> str:
