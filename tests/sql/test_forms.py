@@ -68,6 +68,10 @@ FORMS = {
         "SELECT corr(x, y) AS c, regr_slope(y, x) AS s, regr_r2(y, x) AS r FROM t",
         "SELECT id, corr(x, y) OVER () AS c, mean(x) OVER (PARTITION BY p) AS m FROM t",
     ],
+    "a format after and before the moment": [
+        "SELECT id, strftime(DATE '2026-01-29' + id, '%Y-%m') AS a, "
+        "strftime('%d.%m.', DATE '2026-01-29' + id) AS b FROM t",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 

@@ -122,17 +122,19 @@ def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _listening(name: str, level: int, show: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """Call a function with each message of a logger, from a level on, while the block runs."""
+    """Call a function, and nothing else, with each message of a logger, from a level on, while the block runs."""
     log, handler = logging.getLogger(name), logging.Handler()
-    before = log.level
+    before, propagated = log.level, log.propagate
     handler.emit = show  # type: ignore
     log.addHandler(handler)
     log.setLevel(level)
+    log.propagate = False  # other libraries, such as that of mcp, write what the root gets to stderr
     try:
         yield
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
+        log.propagate = propagated
 
 
 Batch = TypeVar("Batch")

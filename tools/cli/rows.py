@@ -99,7 +99,9 @@ def _first(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]
 
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    return chain.from_iterable(batch.to_pylist() for batch in reader)
+    for batch in reader:
+        columns = [_spelt(one) if pa.types.is_interval(one.type) else one for one in batch.columns]
+        yield from pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
 
 
 def _telling(progress: Progress, total: int) -> Done:
@@ -129,8 +131,24 @@ def _print_table(source: Any, limit: int | None, null: str) -> None:
 
 
 def cell(value: object) -> object:
-    """Return a value as rules write it, but without quotes."""
+    """Return a value as rules write it, but without quotes; an interval as SQL does."""
+    if isinstance(value, pa.MonthDayNano):
+        return interval(*value)
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def interval(months: int, days: int, nanoseconds: int) -> str:
+    """Return an interval as SQL writes it.
+
+    >>> interval(0, 2, -60_500_000_000), interval(0, 0, 0)
+    ('2 days -00:01:00.5', '00:00:00')
+    """
+    parts = [f"{count} {unit}{'s' * (abs(count) != 1)}" for count, unit in ((months, "month"), (days, "day")) if count]
+    if nanoseconds or not parts:
+        seconds, rest = divmod(abs(nanoseconds), 10**9)
+        time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append(f"{'-' * (nanoseconds < 0)}{time}{f'.{rest:09}'.rstrip('.0')}")
+    return " ".join(parts)
 
 
 def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
@@ -160,7 +178,8 @@ def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
 
 def _is_spelt(kind: pa.DataType) -> bool:
     """Return whether Arrow cannot write a type to CSV exactly."""
-    return bool(pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind))
+    tests = pa.types.is_decimal, pa.types.is_duration, pa.types.is_binary, pa.types.is_interval
+    return any(test(kind) for test in tests)
 
 
 def _spelt(column: pa.Array) -> pa.Array:
@@ -169,7 +188,7 @@ def _spelt(column: pa.Array) -> pa.Array:
         return column
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
-    return pa.array([None if value is None else spelt(value) for value in column.to_pylist()], pa.string())
+    return pa.array([None if value is None else spelt(cell(value)) for value in column.to_pylist()], pa.string())
 
 
 def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:

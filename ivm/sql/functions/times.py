@@ -248,11 +248,12 @@ def _months(moment: Term, unit: str) -> Term:
 
 
 def _formatted(node: exp.Expr, value: Value) -> Typed:
-    """strftime, by the codes that Python and DuckDB share."""
-    form = node.args["format"]
+    """strftime, by the codes that Python and DuckDB share; the format may also come first, as in SQLite."""
+    form, inner = node.args["format"], node.this
+    if inner.is_string and not form.is_string:
+        form, inner = inner, form
     if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]", "", form.name).count("%"):
         raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
-    inner = node.this
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
     return _named(value(inner), form.name, node)

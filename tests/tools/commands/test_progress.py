@@ -78,6 +78,13 @@ def test_a_fill_says_the_time_that_is_left_by_the_estimated_rows(clock, monkeypa
     )]  # fmt: skip
 
 
+def test_only_progress_gets_the_messages_that_it_asks_for(caplog):
+    log = logging.getLogger("ivm.filling")
+    with progress.filling_shown("ivm mcp", quiet=True):
+        log.info("filling a, 1 of 1")
+    assert not caplog.records and log.propagate
+
+
 def test_rules_that_are_filled_say_how_many_rows_they_expect(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG, "ivm.filling"), ivm.open(tmp_path / "s.pages") as ws:
         ws.install("e(x, y) -> int(x), int(y).")

@@ -110,6 +110,21 @@ def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path,
         ]  # fmt: skip
 
 
+def test_intervals_are_written_as_in_sql(tmp_path, capsys):
+    path, out = str(tmp_path / "n.pages"), tmp_path / "out.csv"
+    made = "CREATE TABLE t (k INTEGER PRIMARY KEY, a TIMESTAMP); INSERT INTO t VALUES (1, '2026-01-05 10:00:00'), "
+    assert main.ivm(["sql", path, f"{made}(2, '2026-01-05 09:00:00.5'), (3, '2026-01-07 11:00:00')"]) == 0
+    asked = "SELECT k, a - TIMESTAMP '2026-01-05 10:00:00' AS gap FROM t ORDER BY k"
+    capsys.readouterr()
+    assert main.ivm(["sql", path, asked]) == 0
+    wanted = ["00:00:00", "-00:59:59.5", "2 days 01:00:00"]
+    assert [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:4]] == wanted
+    assert main.ivm(["sql", path, asked, "--json"]) == 0
+    assert [json.loads(line)["gap"] for line in capsys.readouterr().out.splitlines()] == wanted
+    assert main.ivm(["sql", path, asked, "-o", str(out)]) == 0
+    assert out.read_text().splitlines()[1:] == [f'{k},"{gap}"' for k, gap in enumerate(wanted, 1)]
+
+
 def test_without_rows_and_without_a_name(file, tmp_path, capsys):
     for form in READERS:
         assert main.ivm(["query", file, "q(x) <- says(x, _), x > 9.", "-o", str(tmp_path / f"none.{form}")]) == 0
