@@ -292,15 +292,14 @@ def show_name(name: str) -> str:
 
 def show_predicate(predicate: Predicate) -> str:
     """Return the declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
-    variables = tuple(map(Var, predicate.columns))
-    is_function = predicate.value is not None
-    head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
+    names = [*map(show_name, predicate.columns)]
     if predicate.key_count is not None:
-        names = [show_name(name) for name in predicate.columns]
         keys, values = ", ".join(names[: predicate.key_count]), ", ".join(names[predicate.key_count :])
         shown = f"{show_name(predicate.name)}[{keys}] = ({values})"
+    elif predicate.value is not None:
+        shown = f"{show_name(predicate.name)}[{', '.join(names[:-1])}] = {names[-1]}"
     else:
-        shown = show_literal(head)
+        shown = f"{show_name(predicate.name)}({', '.join(names)})"
     columns = zip(predicate.columns, predicate.stored_types, strict=True)
     types = (f"{show_type(type_)}({show_name(name)})" for name, type_ in columns)
     return f"{shown} -> {', '.join(types)}."
@@ -314,10 +313,6 @@ def show_type(type_: Type) -> str:
     """
     text = type_.removesuffix("?")
     return (f"`{text}`" if text.startswith("timestamp(") else text) + "?" * type_.endswith("?")
-
-
-def _function(name: str, variables: tuple[Var, ...]) -> Atom:
-    return Atom(name, variables[:-1], variables[-1])
 
 
 def show_aggregate(aggregate: Aggregate) -> str:

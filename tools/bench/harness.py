@@ -156,6 +156,10 @@ class Work:
         results: list[Result] = []
         try:
             self._measure(options, results)
+        except RuntimeError as error:
+            if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
         finally:  # a row that fails leaves the results before it
             if options.out:
                 files = write(results, self.title.replace(" ", "-"), options.out, about)

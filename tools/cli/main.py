@@ -102,7 +102,7 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         with _told_by_signals(told):
             code = _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        code = 128 + signal.SIGINT
     except _ToldToEnd:
         code = 1
     except ImportError as error:  # numpy makes one of what interrupts its import

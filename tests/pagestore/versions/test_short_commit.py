@@ -54,7 +54,7 @@ def completed(monkeypatch):
 @pytest.mark.parametrize("sync", ["off", "commit", "full"])
 def test_short_commits_store_what_others_do(sync, tmp_path, completed, monkeypatch):
     short = edited(tmp_path / "short.pages", sync)
-    assert len(completed) > 60
+    assert len(completed) > 40
     completed.clear()
     monkeypatch.setattr(committers, "lay_out", lambda *_: None)
     assert edited(tmp_path / "other.pages", sync) == short
