@@ -205,8 +205,8 @@ class WorkingTrees:
     def _flush_last(self, queues: dict[Spec, EditQueues]) -> None:
         """Apply the buffered edits of one relation, the transaction's last, if a kernel can also finish the commit.
 
-        `queues` are those of relations edited so before. Deletions take another way, which asks for no page that it does
-        not need, since they must succeed on a full disk.
+        `queues` are those of relations edited so before. Deletions take another way, which asks for no page that it
+        does not need, since they must succeed on a full disk.
         """
         if self._deletes:
             return

@@ -22,7 +22,7 @@ from sqlglot import exp
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, wanted
 from ivm.sql.queries.folds.kinds import made
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
 from ivm.sql.types import INTEGER
@@ -52,7 +52,7 @@ def _collect(node: exp.Expr, found: dict[str, exp.Expr]) -> None:
             _collect(part, found)
         return
     if is_aggregate(node):
-        found.setdefault(node.sql(), node)
+        found.setdefault(text_of(node), node)
         return
     for child in node.iter_expressions():
         _collect(child, found)
@@ -104,7 +104,7 @@ class Grouping(Group):
 
     def evaluate(self, nodes: Sequence[exp.Expr]) -> tuple[Body, dict[str, Typed], list[Typed]]:
         """Return a body of one row for each group, its aggregates by their text, and the groups' columns."""
-        each = {node.sql(): self._made(node) for node in nodes}
+        each = {text_of(node): self._made(node) for node in nodes}
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]

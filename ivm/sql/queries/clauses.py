@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.scope import Needs, Scope
+from ivm.sql.queries.scope import Needs, Scope, text_of
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
 
@@ -122,7 +122,8 @@ class Clauses:
                     return value
         if self.grouped is not None and isinstance(node, exp.Column):
             for item, (_, value) in zip(self.items, columns, strict=False):
-                if isinstance(unaliased(item), exp.Column) and unaliased(item).sql().lower() == node.sql().lower():
+                plain = unaliased(item)
+                if isinstance(plain, exp.Column) and text_of(plain).lower() == text_of(node).lower():
                     return value
         return self.evaluate(node)
 

@@ -15,7 +15,7 @@ from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.literals import constant
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
 from ivm.sql.types import BOOLEAN, NULL
@@ -55,7 +55,7 @@ class Expressions:
 
     def value(self, node: exp.Expr) -> Typed:
         """Return the term of an expression.  Raises SqlError."""
-        if self.replaced and (known := self.replaced.get(node.sql())):
+        if self.replaced and (known := self.replaced.get(text_of(node))):
             return known
         if isinstance(node, exp.Column):
             return self._column(node)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import Grouping
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import union
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT
@@ -22,22 +22,22 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
     sets = _sets(select, group)
     if len(sets) > SETS_MAX:
         raise SqlError(f"GROUP BY has {len(sets)} sets, and {SETS_MAX} is the most", group)
-    keys = list({key.sql(): key for one in sets for key in one}.values())
+    keys = list({text_of(key): key for one in sets for key in one}.values())
     markers = [node for node in found if isinstance(node, exp.Grouping | exp.GroupingId)]
     found = [node for node in found if node not in markers]
     builder, scope = select.builder, select.scope
     values = [select.evaluate(key) for key in keys]
     parts = []
     for one in sets:
-        inside = {key.sql() for key in one}
-        chosen = [v for key, v in zip(keys, values, strict=True) if key.sql() in inside]
+        inside = {text_of(key) for key in one}
+        chosen = [v for key, v in zip(keys, values, strict=True) if text_of(key) in inside]
         own = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
         grouping = Grouping(builder, own, select.queries.subqueries, chosen, single=not chosen)
         body, aggregates, groups = grouping.evaluate(found)
-        listed = dict(zip([k.sql() for k in keys if k.sql() in inside], groups, strict=False))
+        listed = dict(zip([text_of(k) for k in keys if text_of(k) in inside], groups, strict=False))
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
-        row = [listed.get(key.sql(), null) for key, null in zip(keys, nulls, strict=True)]
-        row += [aggregates[node.sql()] for node in found]
+        row = [listed.get(text_of(key), null) for key, null in zip(keys, nulls, strict=True)]
+        row += [aggregates[text_of(node)] for node in found]
         row += [_marker(node, inside) for node in markers]
         parts.append((body, row))
     body, columns = union(builder, scope.body.outer, parts)
@@ -46,17 +46,17 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
     select.replaced = {}
     for key, value, new in zip(keys, values, columns, strict=False):
         grouped[builder.resolve(value.term)] = new
-        select.replaced[key.sql()] = new
+        select.replaced[text_of(key)] = new
     select.grouped = grouped
     for node, new in zip([*found, *markers], columns[len(keys) :], strict=True):
-        select.replaced[node.sql()] = new
+        select.replaced[text_of(node)] = new
 
 
 def _marker(node: exp.Expr, inside: set[str]) -> Typed:
     """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it."""
     number = 0
     for one in node.expressions:
-        number = 2 * number + (one.sql() not in inside)
+        number = 2 * number + (text_of(one) not in inside)
     return Typed(Lit(number, "int64"), BIGINT, False)
 
 

@@ -24,7 +24,7 @@ from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.known import refuse_unknown
-from ivm.sql.queries.scope import Scope, Source, needs_of, unique
+from ivm.sql.queries.scope import Scope, Source, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
 from pagestore.host import KEYS_MAX
@@ -268,7 +268,7 @@ class Select(Clauses):
             grouped[self.builder.resolve(given.term)] = grouped[variable] = new
         for key, new in zip(keys, groups, strict=False):
             if not isinstance(key, exp.Column):
-                replaced[key.sql()] = new
+                replaced[text_of(key)] = new
         self.go_on(body)
         self.replaced, self.grouped = replaced, grouped
 
@@ -277,7 +277,7 @@ class Select(Clauses):
     def _windows(self) -> None:
         clauses = [*self.items, *(self.node.args.get(k) for k in ("qualify", "order"))]
         nodes = {
-            w.sql(): w
+            text_of(w): w
             for one in clauses
             if one is not None
             for w in one.find_all(exp.Window)
@@ -344,7 +344,7 @@ class Select(Clauses):
         terms = {self.builder.resolve(old.term): value for (_, old), value in zip(columns, values, strict=True)}
         self.scope = Scope(body, [Source("", new)], self.scope.parent)
         self.replaced = {
-            unaliased(item).sql(): value for item, value in zip(self.items, values, strict=False)
+            text_of(unaliased(item)): value for item, value in zip(self.items, values, strict=False)
             if not isinstance(unaliased(item), exp.Column | exp.Star)
         } if len(self.items) == len(values) else {}  # fmt: skip
         self.grouped = terms

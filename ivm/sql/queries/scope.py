@@ -164,3 +164,8 @@ def unique(names: Sequence[str]) -> list[str]:
         seen[lower] = seen.get(lower, 0)
         found.append(shown)
     return found
+
+
+def text_of(node: exp.Expr) -> str:
+    """Return the text of an expression, by which equal ones are found. The node is not copied, which takes as long."""
+    return node.sql(copy=False)

@@ -18,7 +18,7 @@ from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
 from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, wanted
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Test, Typed, Var
@@ -35,10 +35,10 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
     for node in nodes:
         whole = _with_named(node, named)
         by, order = whole.args.get("partition_by") or [], whole.args.get("order")
-        text = f"{[p.sql() for p in by]} {order.sql() if order else ''}"
+        text = f"{[text_of(p) for p in by]} {text_of(order) if order else ''}"
         if text not in partitions:
             partitions[text] = _Partition(select, by, order.expressions if order else [])
-        select.replaced[node.sql()] = partitions[text].value(whole)
+        select.replaced[text_of(node)] = partitions[text].value(whole)
     select.builder.costs.append(
         "window functions: an edit numbers the partitions that it changes anew, O(rows of the partition)"
     )
@@ -257,7 +257,7 @@ class _Partition:
             raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
         fold = exp.Max if isinstance(function, exp.LastValue) else exp.Min
         one = Wanted(fold(this=NUMBER), _known(function), False, [])
-        place = self._whole(one, {NUMBER.sql(): number}) if low is high is None else self._framed(one, low, high)
+        place = self._whole(one, {text_of(NUMBER): number}) if low is high is None else self._framed(one, low, high)
         return self._read(value, place, self._default(function, value))
 
     def _nth_known(self, function: exp.Expr, node: exp.Window) -> Typed:
@@ -440,10 +440,10 @@ class _Partition:
         builder, groups, number = self.builder, self.groups, self.number()
         points = [builder.bound(self.body, p) for p in points]
         source = self.body.copy()
-        values = self._translator(source, {NUMBER.sql(): number})
+        values = self._translator(source, {text_of(NUMBER): number})
         if one.condition is not None:
             source.literals += values.condition(one.condition)
-        inputs = {node.sql(): builder.define(source, values.value(node)) for node in _inputs(one)}
+        inputs = {text_of(node): builder.define(source, values.value(node)) for node in _inputs(one)}
         names = [*(f"g{n}" for n in range(len(groups))), "n", *more, *(f"v{n}" for n in range(len(inputs)))]
         rows = self._relation(source, names, [*groups, number, *more.values(), *inputs.values()], len(groups) + 1)
         names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
