@@ -40,6 +40,7 @@ from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
 from ivm.transaction import Transaction
+from ivm.wide import forget
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema
 from pagestore.host import Transaction as StoreTransaction
@@ -374,6 +375,7 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
     saved = save(txn, left, rearrange(txn, before, left, kept_of(before, left)))
     for relation in dropped:
         txn.drop(relation)
+    forget(txn, name)
     return saved, left, Removal(
         {n: count for n, count in rows.items() if n not in declared},
         {n: count for n, count in rows.items() if n in dropped},

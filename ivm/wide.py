@@ -163,6 +163,13 @@ def read(source: Any, name: str) -> Any:
     return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"], types)
 
 
+def forget(txn: Any, name: str) -> None:
+    """Remove a view from those that SQL lists, if it is one of them."""
+    saved = json.loads(txn.properties.get(CATALOG) or "{}")
+    if saved.get("kept", {}).pop(name, None) is not None:
+        txn.properties[CATALOG] = json.dumps(saved)
+
+
 def wide_names(source: Any) -> list[str]:
     """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
     saved = source.properties.get(CATALOG)

@@ -437,3 +437,15 @@ def test_moments_with_a_zone_are_those_in_utc(ws: ivm.Workspace) -> None:
         assert not rows(ws, f"SELECT k FROM z WHERE NOT {test}", zoned)
     assert rows(ws, "SELECT ? AS x", zoned) == [(nine,)]
     assert rows(ws, "SELECT k FROM z WHERE z > ?", zoned) == rows(ws, "SELECT k FROM z WHERE t < ?", zoned) == []
+
+
+@pytest.mark.parametrize("query", ["SELECT a FROM t WHERE b > 1", "SELECT [a, b] AS l FROM t"])
+def test_a_view_that_is_uninstalled_may_be_created_again(query):
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 2)")
+        ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        ws.uninstall("v")
+        with pytest.raises(SqlError, match="v"):
+            ws.sql("SELECT * FROM v")
+        ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        assert len(ws["v"]) == 1

@@ -19,6 +19,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
     "scans": ("store", "SCANS", "folds over ranges, and how much they slow updates"),
     "shapes": ("shapes", "WORK", "everyday programs over tables, installed and edited, beside DuckDB"),
     "small": ("upkeep", "SMALL", "small transactions beside SQLite, LMDB and a sync: rows, edges, threads, processes"),
+    "sql": ("shapes", "SQL", "a long query translated; views of SQL installed and edited, beside the same rules"),
     "startup": ("startup", "STARTUP", "how soon a wheel answers where no compiler is installed"),
     "texts": ("texts", "TEXTS", "keys that are texts"),
     "upkeep_counts": ("counts", "UPKEEP", "operations of a view maintained and evaluated anew, drawn over sizes"),

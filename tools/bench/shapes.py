@@ -1,8 +1,8 @@
-"""Everyday programs over tables: installing a view, and changing a row, beside DuckDB's whole answer."""
+"""Everyday programs over tables, beside DuckDB's whole answer; and views of SQL beside the same rules."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from itertools import cycle
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 import ivm
+from ivm.sql.answers import finish
+from ivm.sql.session import Reader
+from ivm.sql.statements import parse
+from ivm.sql.views import translated
 
 from .graphs import skewed
 from .harness import Row, Side, Work, duckdb_with, those_installed, workspace_with
@@ -193,3 +197,112 @@ def _both(
 
 
 WORK = Work("shape bench", shapes, 1_000_000, 20_000)
+
+
+TABLES = """
+    CREATE TABLE item (id INTEGER PRIMARY KEY, kind VARCHAR NOT NULL, price INTEGER NOT NULL);
+    CREATE TABLE sale (id INTEGER PRIMARY KEY, shop INTEGER NOT NULL, item INTEGER NOT NULL, n INTEGER NOT NULL);
+    CREATE TABLE closed (shop INTEGER PRIMARY KEY);
+"""
+QUERIES = [
+    "SELECT shop, sum(n) AS s FROM sale GROUP BY shop",
+    "SELECT s.id, i.price FROM sale s JOIN item i ON i.id = s.item WHERE s.n > 2",
+    "SELECT count(*) AS c FROM sale",
+    "SELECT id, shop FROM sale WHERE shop NOT IN (SELECT shop FROM closed)",
+    "SELECT DISTINCT shop, n FROM sale",
+    "SELECT i.kind, avg(s.n) AS a FROM sale s JOIN item i ON i.id = s.item GROUP BY i.kind",
+    "SELECT s.id, c.shop FROM sale s LEFT JOIN closed c ON c.shop = s.shop",
+    "SELECT shop, max(n) AS m FROM sale GROUP BY shop HAVING max(n) > 1",
+    "SELECT id FROM sale WHERE n = 4 UNION SELECT id FROM item",
+    "SELECT id, n * 2 AS d FROM sale WHERE item < 500",
+]
+SUMS = ",\n".join(f"    sum(CASE WHEN i.kind = 'k{n}' THEN i.price * s.n ELSE 0 END) AS t{n}" for n in range(30))
+LONG = f"""
+WITH good AS (
+    SELECT id, kind, price
+    FROM item
+    WHERE price > 0
+    AND kind IS NOT NULL
+)
+SELECT s.shop,
+{SUMS},
+    count(*) AS n,
+    max(i.price) AS m
+FROM sale s
+JOIN good i
+    ON i.id = s.item
+WHERE s.n > 0
+AND s.shop NOT IN (
+    SELECT shop
+    FROM closed
+)
+GROUP BY s.shop
+HAVING count(*) > 1
+"""
+
+
+def sql_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Translate a query of 50 lines; install ten views of SQL, and edit a row under them, beside the same rules."""
+    by_sql, by_rules = (_sold(folder / f"{name}.pages", options.size) for name in ("sql", "rules"))
+    yield Row("translate a query of 50 lines", [Side("ivm", lambda: _translated(by_sql))], 15)
+    for number, query in enumerate(QUERIES):
+        by_sql.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    texts = dict(by_sql.blocks)
+
+    def drop(workspace: ivm.Workspace) -> None:
+        for name in texts.keys() & workspace.blocks.keys():
+            workspace.uninstall(name)
+
+    def create() -> list[int]:
+        for number, query in enumerate(QUERIES):
+            by_sql.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        return _lengths(by_sql)
+
+    def install() -> list[int]:
+        for name, text in texts.items():
+            by_rules.install(text, name)
+        return _lengths(by_rules)
+
+    sides = [Side("ivm, SQL", create, lambda: drop(by_sql)), Side("ivm, rules", install, lambda: drop(by_rules))]
+    yield Row("install ten views", sides, 7)
+    edits = [Side("ivm, SQL", _editing(by_sql, options.size)), Side("ivm, rules", _editing(by_rules, options.size))]
+    yield Row("one row under ten views", edits, 60)
+    by_sql.close()
+    by_rules.close()
+
+
+def _translated(workspace: ivm.Workspace) -> int:
+    """Translate the long query; return how many columns it has."""
+    with Reader(workspace).catalog() as catalog:
+        rows, query = translated(catalog, "v", parse(LONG, "duckdb")[0][0])
+        finish(query.builder, rows, "v", [name for name, _ in rows.columns])
+    return len(rows.columns)
+
+
+def _sold(file: Path, size: int) -> ivm.Workspace:
+    """Return a workspace with the tables of a shop, created by SQL."""
+    workspace = ivm.open(file, sync="off", threads=1)
+    workspace.sql(TABLES)
+    with workspace.transaction() as txn:
+        txn.insert("item", [(n, f"k{n % 30}", n % 50 + 1) for n in range(1000)])
+        txn.insert("sale", [(n, n % 100, n * 7 % 1000, n % 5) for n in range(size)])
+        txn.insert("closed", [(3,)])
+    return workspace
+
+
+def _lengths(workspace: ivm.Workspace) -> list[int]:
+    return [len(workspace[f"v{number}"]) for number in range(len(QUERIES))]
+
+
+def _editing(workspace: ivm.Workspace, size: int) -> Callable[[], int]:
+    numbers = count(size)
+
+    def edit() -> int:
+        number = next(numbers)
+        workspace.insert("sale", (number, number % 100, number % 1000, number % 5))
+        return number
+
+    return edit
+
+
+SQL = Work("SQL bench", sql_rows, 20_000, 2_000)

@@ -187,7 +187,7 @@ def test_recursive_programs_have_the_answers_of_their_peers(tmp_path) -> None:
         measure(replace(row, rounds=1))
 
 
-@pytest.mark.parametrize("work", ["aggregates", "files", "ranges", "scans", "shapes", "texts"])
+@pytest.mark.parametrize("work", ["aggregates", "files", "ranges", "scans", "shapes", "sql", "texts"])
 def test_other_benchmarks_measure_a_few_rows(work: str, monkeypatch, capsys) -> None:
     monkeypatch.setattr("pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress))
     assert main([work, "--rows", "2000", "--quiet"]) == 0
