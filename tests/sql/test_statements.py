@@ -439,7 +439,7 @@ def test_moments_with_a_zone_are_those_in_utc(ws: ivm.Workspace) -> None:
     assert rows(ws, "SELECT k FROM z WHERE z > ?", zoned) == rows(ws, "SELECT k FROM z WHERE t < ?", zoned) == []
 
 
-@pytest.mark.parametrize("query", ["SELECT a FROM t WHERE b > 1", "SELECT [a, b] AS l FROM t"])
+@pytest.mark.parametrize("query", ["SELECT a FROM t WHERE b > 1", "SELECT a, list(b) AS l FROM t GROUP BY a"])
 def test_a_view_that_is_uninstalled_may_be_created_again(query):
     with ivm.open(":memory:") as ws:
         ws.sql("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 2)")
