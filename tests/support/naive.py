@@ -45,6 +45,7 @@ from pagestore.host import operator_code
 State = dict[str, set | dict]
 Binding = dict[str, object]
 
+LEAST = -(2**63)
 ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
 LISTED_MAX = 64  # numbers of a range: the join would take all pairs of the helpers' rows
 COMPARE = {
@@ -104,6 +105,9 @@ def derive(program: Program, rules: Iterable[Rule], full: State, passing: bool =
 
 def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
     """Add a row; a function that gets a second value for a key is a conflict."""
+    if LEAST in row:  # which is null where a column may be null
+        types = predicate.stored_types
+        row = tuple(None if pair == (LEAST, "int64?") else pair[0] for pair in zip(row, types, strict=True))
     if isinstance(rows, set):
         rows.add(row)
     elif rows.setdefault(row[:-1], row[-1]) != row[-1]:
