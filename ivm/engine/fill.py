@@ -50,6 +50,7 @@ from ivm.views.heads import Head
 from ivm.views.layouts import APART, INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
 from ivm.views.rope import text_rows
+from ivm.wide import is_helper
 from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
@@ -515,7 +516,7 @@ class Filler:
 
 def shown_names(views: Iterable[str]) -> str:
     """Return the names of views for people: helper views have none."""
-    return ", ".join(name for name in views if "$" not in name) or "a helper view"
+    return ", ".join(name for name in views if not is_helper(name)) or "a helper view"
 
 
 def unordered(name: str) -> str:

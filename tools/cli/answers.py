@@ -67,6 +67,11 @@ def plain(value: object) -> str:
     return printable(str(value))
 
 
+def cell_text(value: object, null: str = "null") -> str:
+    """Return a value of a row as text that is safe on a terminal, None as `null`."""
+    return null if value is None else plain(value)
+
+
 def as_json(data: Any) -> str:
     """Return data as JSON; values that JSON lacks, like dates and infinite numbers, become texts.
 
@@ -138,7 +143,7 @@ def table(
     relation  pages
     edge         12
     """
-    cells = [[null if cell is None else plain(cell) for cell in row] for row in (head, *rows)]
+    cells = [[cell_text(cell, null) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(head))]
     right = [bool(column) and all(map(is_number, column)) for column in columns]

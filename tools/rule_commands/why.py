@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import answer, common, counted, number, plain, version_or_name
+from ..cli.answers import answer, cell_text, common, counted, number, version_or_name
 from ..cli.workspace_options import opened
 
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         if options.since is not None:
             changes = workspace.why_changed(options.row, options.since, options.at)
             lines = [
-                f"{'+' if one.inserted else '-'} {', '.join(map(plain, one.row))}   by {' '.join(one.edits)}"
+                f"{'+' if one.inserted else '-'} {', '.join(map(cell_text, one.row))}   by {' '.join(one.edits)}"
                 for one in changes
             ]
             data = {"view": options.row, "changes": [one._asdict() for one in changes]}

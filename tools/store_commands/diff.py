@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import as_json, common, opened, plain, tell, version_or_name
+from ..cli.answers import as_json, cell_text, common, opened, tell, version_or_name
 
 FAILED = 2  # as for cmp and diff; exit code 1 means that there are changes
 
@@ -27,5 +27,5 @@ def run(options: argparse.Namespace) -> int:
                 if options.json:
                     print(as_json({"change": sign, **row}))
                 else:
-                    tell(f"{sign} {', '.join(map(plain, row.values()))}")
+                    tell(f"{sign} {', '.join(map(cell_text, row.values()))}")
     return 1 if changes else 0

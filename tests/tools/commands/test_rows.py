@@ -95,9 +95,11 @@ def test_wide_letters_take_two_places(file, capsys):
 
 def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path, capsys):
     path = str(tmp_path / "n.pages")
-    with pagestore.open(path) as store, store.transaction() as txn:
-        txn.create("owed", "who: string, amount: decimal(9,2)?", key="who")
-        txn["owed"].insert([("ada", Decimal("12.50")), ("bob", None), ("eve", Decimal("7.25"))])
+    with pagestore.open(path) as store:
+        with store.transaction() as txn:
+            txn.create("owed", "who: string, amount: decimal(9,2)?", key="who")
+        with store.transaction() as txn:
+            txn["owed"].insert([("ada", Decimal("12.50")), ("bob", None), ("eve", Decimal("7.25"))])
     for null, command in [
         ("null", (main.pagestore, "print", path, "owed")),
         ("null", (main.ivm, "print", path, "owed")),
@@ -108,6 +110,13 @@ def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path,
         assert [line[-5:] for line in capsys.readouterr().out.splitlines()[1:4]] == [
             "12.50", f" {null}", " 7.25",
         ]  # fmt: skip
+    assert main.pagestore(["diff", path, "1", "2", "owed"]) == 1
+    assert "+ bob, null" in capsys.readouterr().out
+    with ivm.open(path) as ws:
+        ws.install("seen(w, a) <- owed[w] = a?.")
+        ws.exec('+owed["zoe"] = null["decimal(9, 2)"].')
+    assert main.ivm(["why", path, "seen", "--since", "3"]) == 0
+    assert "+ zoe, null" in capsys.readouterr().out
 
 
 def test_intervals_are_written_as_in_sql(tmp_path, capsys):
