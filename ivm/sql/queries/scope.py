@@ -96,6 +96,8 @@ class Scope:
             known = nearest(node.name, [name for source in own for name, _ in source.columns])
             return SqlError(f"{own[0].alias} has no column {node.name}{known}", node)
         known = nearest(node.name, [name for source in sources for name, _ in source.columns])
+        if isinstance(node.this, exp.Identifier) and node.this.quoted:  # as texts are in some other languages
+            known += f"; a text is in single quotes, {exp.Literal.string(node.name).sql()}"
         return SqlError(f"no column {node.name} is in these tables{known}", node)
 
     def star(self, node: exp.Expr, table: str = "") -> list[tuple[str, Typed]]:
