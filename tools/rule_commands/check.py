@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 import ivm
-from ivm.errors import RuleError, RuleWarning
+from ivm.errors import RuleError, RuleWarning, UnknownPredicateError
 
 from ..cli.answers import answer, common, counted, plain
 from ..cli.workspace_options import block_name, text_of
@@ -50,12 +50,15 @@ def check(files: list[str], store: str | None) -> list[Finding]:
     files_of = {block_name(file): file for file in files}
     texts = {name: text_of(file) for name, file in files_of.items()}
     with ivm.open(":memory:") if store is None else ivm.open(store, mode="r", create=False) as workspace:
-        return [_finding(files_of[name], said) for name, said in workspace.lint(texts)]
+        return [_finding(files_of[name], said, store is not None) for name, said in workspace.lint(texts)]
 
 
-def _finding(file: str, said: Exception) -> Finding:
+def _finding(file: str, said: Exception, with_store: bool) -> Finding:
     if isinstance(said, RuleError):
-        return Finding("error", file, said.where.line, said.where.column, said.reason)
+        reason = said.reason
+        if isinstance(said, UnknownPredicateError) and not with_store:
+            reason = f"{reason.removesuffix('.')}, or give the store that has it with --store"
+        return Finding("error", file, said.where.line, said.where.column, reason)
     level = "warning" if isinstance(said, RuleWarning) else "error"
     place = PLACE.match(str(said))
     return (

@@ -5,8 +5,9 @@ import argparse
 import pyarrow as pa
 
 import ivm
+from ivm.sql import is_helper
 
-from ..cli.answers import answer, common, plain
+from ..cli.answers import answer, cell_text, common
 from ..cli.workspace_options import argument_or_stdin, changes, opened
 
 
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         come = sum(sign == "+" for sign, _ in rows)
         lines.append(f"{name}: {come:,} new, {len(rows) - come:,} removed")
         if options.rows:
-            lines += [f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows]
+            lines += [f"  {sign} {', '.join(map(cell_text, row))}" for sign, row in rows]
     answer(options, {"version": version, "changes": changed}, "\n".join(lines))
     return 0
 
@@ -41,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
 def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa.Table]:
     """Return how a version's views differ from those that it was made from, by view, where they do."""
     parent = next(one.parent for one in workspace.store.history(branch=branch) if one.version == version)
-    views = (name for name, predicate in workspace.predicates.items() if not predicate.extensional)
-    with workspace.store.at(version) as now:
-        found = {name: workspace.store.diff(parent, version, name).read_all() for name in views if name in now}
-    return {name: delta for name, delta in found.items() if delta.num_rows}
+    views = [name for name, one in workspace.predicates.items() if not one.extensional and not is_helper(name)]
+    with workspace.at(parent) as old, workspace.at(version) as now:
+        wide = [name for name in workspace.blocks if f"{name}:part1" in now.snapshot and name not in now.snapshot]
+        found = {name: now.changes(name, old) for name in (*views, *wide)}
+    return {name: delta for name, delta in found.items() if delta is not None and delta.num_rows}

@@ -557,3 +557,20 @@ def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
     assert {*json.loads(capsys.readouterr().out)["predicates"]} == {"order:parts", "paid", "many", "total"}
     assert command(["declare", store, "--json"]) == 0
     assert {*json.loads(capsys.readouterr().out)} == {"order:parts", "paid"}
+
+
+def test_exec_names_the_views_of_sql_and_not_their_helpers(tmp_path, capsys):
+    file = str(tmp_path / "s.pages")
+    wide = "SELECT k, list(a ORDER BY a) AS l FROM t GROUP BY k"
+    with ivm.open(file) as ws:
+        ws.sql("CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER); CREATE TABLE u (k INTEGER PRIMARY KEY)")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT a, sum(t.k) AS s FROM t JOIN u ON u.k = t.k GROUP BY a")
+        ws.sql(f"CREATE MATERIALIZED VIEW w AS {wide}")
+    assert command(["exec", file, "+t[1] = 2. +u(1)."]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["v: 1 new, 0 removed", "w: 1 new, 0 removed"]
+
+
+def test_check_without_a_store_says_how_to_give_one(tmp_path, capsys):
+    (tmp_path / "r.logiql").write_text("v(x) <- edge(x, _).")
+    assert command(["check", str(tmp_path / "r.logiql")]) == 1
+    assert "or give the store that has it with --store" in capsys.readouterr().out
