@@ -565,6 +565,9 @@ class Workspace(WorkspaceEdits):
                 self.rules_of(snap).predicate(name)  # raises an error that lists what exists
         return self.store.changes(name, since, read=changes)
 
+    def __repr__(self) -> str:
+        return f"<workspace of {self.store!r}>"
+
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
             return workspace_html(snap, self.rules_of(snap).program.predicates)

@@ -188,3 +188,9 @@ class TestSketch:
         with pagestore.open(file, mode="r") as store, store.sketch() as sketch:
             sketch["edge"].insert(columns=[list(range(10**5)), list(range(10**5))])
             assert len(sketch["edge"]) == 10**5 + 2 and file.stat().st_size == size
+
+
+def test_a_workspace_says_what_it_is(tmp_path):
+    with ivm.open(tmp_path / "s.pages") as ws:
+        assert repr(ws) == f"<workspace of <store {tmp_path / 's.pages'}, version 0>>"
+    assert "closed" in repr(ws)
