@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import count, zip_longest
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ HOW = {
 }
 WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each with its rank"}
 UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
+MADE, SHORT = re.compile(r"(?<![\w$])_x\d+\b"), re.compile(r"(?<![\w$])x\d+\b")  # as SQL names columns between rules
 RANKS = 8  # ranks of a recursive view whose rows are counted one by one
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -115,8 +116,12 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
 
 def _for_people(lines: list[str]) -> str:
-    """Return lines as a text in which a variable without a name is `_`, as its author wrote it."""
-    return UNNAMED.sub("_", printable("\n".join(lines), kept="\n"))
+    """Return lines as a text: `_` for variables without names, as authors write them; x1, x2 ... for those of SQL."""
+    text = UNNAMED.sub("_", printable("\n".join(lines), kept="\n"))
+    taken = {*SHORT.findall(text)}
+    short = (f"x{number}" for number in count(1) if f"x{number}" not in taken)
+    names = dict(zip(dict.fromkeys(MADE.findall(text)), short, strict=False))
+    return MADE.sub(lambda name: names[name[0]], text)
 
 
 def _kept(installed: Installed, name: str, stats: dict[str, Any]) -> str:

@@ -194,3 +194,11 @@ def test_a_workspace_says_what_it_is(tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
         assert repr(ws) == f"<workspace of <store {tmp_path / 's.pages'}, version 0>>"
     assert "closed" in repr(ws)
+
+
+def test_a_plan_of_sql_has_short_names(tmp_path):
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (k INTEGER PRIMARY KEY, x1 INTEGER); CREATE TABLE u (k INTEGER PRIMARY KEY, b INTEGER)")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT x1, sum(u.b) AS s FROM t JOIN u ON u.k = t.k GROUP BY x1 LIMIT 3")
+        text = ws.explain("v")
+    assert "_x" not in text and " x2" in text
