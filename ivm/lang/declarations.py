@@ -303,7 +303,7 @@ def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
             call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where
         )
         check_arity(written, predicate)
-    name, as_function = f"{predicate.name}$rows", value is not None and change.action != "-"
+    name, as_function = f"{predicate.name}$edited", value is not None and change.action != "-"
     terms = call.args if value is None else (*call.args, value)
     head: Application | Operation = Application(name, terms, False, where=call.where)
     if as_function and value is not None:

@@ -40,6 +40,7 @@ from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
 from ivm.maintenance import probe
 from ivm.plan import scan
+from pagestore.errors import WordError
 from tests.support import naive
 from tests.support.mirror import Edit
 from tests.support.programs.compositions import (
@@ -54,7 +55,7 @@ from tests.support.programs.compositions import (
 )
 from tests.support.programs.statements import Replaced, Ruled
 
-REFUSALS = FunctionConflictError, RangeError, LimitError, ConstraintError
+REFUSALS = FunctionConflictError, RangeError, LimitError, ConstraintError, WordError
 ANEW, NEVER = 2, 1 << 30
 SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
 FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
@@ -214,6 +215,9 @@ class Play:
         try:
             rows = [*naive.rows_of(naive.evaluate(self.program.including(part), self.state)[part.answer])]
             predicate = self.program.predicates[step.name]
+            for value, type_ in (pair for row in rows for pair in zip(row, predicate.stored_types, strict=False)):
+                if value is None and not type_.endswith("?"):
+                    raise WordError(f"a null, which no {type_} is")
             once = naive.blank(predicate)
             for row in rows if step.sign != "-" else ():  # two values for one key
                 naive.insert(predicate, once, row)

@@ -361,7 +361,10 @@ def called(term: Call, args: list) -> object:
     if None in args and term.name != "if":
         return None
     try:
-        return COMPARE[term.name](*args) if term.name in COMPARE else in_range(CALLED[term.name](*args))
+        if term.name in COMPARE:
+            return COMPARE[term.name](*args)
+        found = CALLED[term.name](*args)
+        return found if term.name in ("least", "greatest") else in_range(found)  # also of unsigned numbers
     except ArithmeticError as error:
         raise RangeError(f"{term}: {error}") from None
 
