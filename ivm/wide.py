@@ -155,8 +155,7 @@ def read(source: Any, name: str) -> Any:
     """Return a relation of a snapshot, or a view that is in several; None if there is none of that name."""
     if name in source:
         return source[name]
-    saved = source.properties.get(CATALOG)
-    kept = json.loads(saved).get("kept", {}).get(name, {}) if saved else {}
+    kept = _kept(source).get(name, {})
     if not kept.get("wide"):
         return None
     types = [type_ for _, type_, _ in kept["columns"]]
@@ -172,8 +171,13 @@ def forget(txn: Any, name: str) -> None:
 
 def wide_names(source: Any) -> list[str]:
     """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
+    return [name for name, kept in _kept(source).items() if kept.get("wide")]
+
+
+def _kept(source: Any) -> dict[str, Any]:
+    """Return what SQL saved of each kept view."""
     saved = source.properties.get(CATALOG)
-    return [name for name, kept in json.loads(saved).get("kept", {}).items() if kept.get("wide")] if saved else []
+    return dict(json.loads(saved).get("kept", {})) if saved else {}
 
 
 def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:

@@ -2,6 +2,7 @@
 
 from ivm.wide import is_helper as is_helper
 from ivm.wide import statement_of as statement_of
+from ivm.wide import wide_names as wide_names
 
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:

@@ -5,7 +5,7 @@ import argparse
 import pyarrow as pa
 
 import ivm
-from ivm.sql import is_helper
+from ivm.sql import is_helper, wide_names
 
 from ..cli.answers import answer, cell_text, common
 from ..cli.workspace_options import argument_or_stdin, changes, opened
@@ -44,6 +44,5 @@ def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa
     parent = next(one.parent for one in workspace.store.history(branch=branch) if one.version == version)
     views = [name for name, one in workspace.predicates.items() if not one.extensional and not is_helper(name)]
     with workspace.at(parent) as old, workspace.at(version) as now:
-        wide = [name for name in workspace.blocks if f"{name}:part1" in now.snapshot and name not in now.snapshot]
-        found = {name: now.changes(name, old) for name in (*views, *wide)}
+        found = {name: now.changes(name, old) for name in (*views, *wide_names(now.snapshot))}
     return {name: delta for name, delta in found.items() if delta is not None and delta.num_rows}

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import edits_rows, is_helper, reads_only, statement_of
+from ivm.sql import edits_rows, is_helper, reads_only, statement_of, wide_names
 from pagestore import Relation
 from pagestore.errors import SchemaError
 from pagestore.host import MAIN
@@ -285,10 +285,7 @@ def _edits(text: str) -> Any:
 
 def _names(snapshot: Any, installed: Any) -> list[str]:
     """Return the names of relations and views that users made."""
-    wide = [
-        block.name for block in installed.blocks if f"{block.name}:part1" in snapshot and block.name not in snapshot
-    ]
-    return [name for name in (*snapshot, *wide) if _is_shown(name, installed)]
+    return [name for name in (*snapshot, *wide_names(snapshot)) if _is_shown(name, installed)]
 
 
 def _differs(before: Any, after: Any, name: str) -> bool:
