@@ -38,7 +38,7 @@ from ivm.lang.ir import Type, Var
 from ivm.plan.expression import Batch, Encoder
 from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, sources_of
 from ivm.plan.plan import Index, Plan, Trie
-from ivm.plan.scan import EVERY_KEY, Range, after_prefix, prefixes, text_keys, text_ranges
+from ivm.plan.scan import Range, after_prefix, prefixes, text_keys, text_ranges
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
@@ -253,7 +253,7 @@ class ColumnJoin:
         names = {column: name for name, column in source.places.items()}
         whole = prefixes(self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys))
         texts = self._texts.get(Var(names.get(0, "")))
-        return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, tree.count, self._encode)
+        return text_keys(whole, texts, tree.count, self._encode)
 
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""

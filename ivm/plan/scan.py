@@ -129,17 +129,17 @@ def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encode
     """
     whole = key_range(plan, encode)
     texts = text_ranges(plan.filters, types).get(Var(plan.variables[0])) if plan.variables else None
-    return [whole] if whole != EVERY_KEY or texts is None else text_keys(texts, count, encode)
+    return text_keys(whole, texts, count, encode)
 
 
-def text_keys(texts: TextRange, count: int, encode: Encoder) -> list[Range]:
-    """Return the ranges of keys whose first column is one of some texts; all keys, if seeking these costs more."""
-    ids = encode.between(*texts, count // SHARE)
+def text_keys(whole: Range, texts: TextRange | None, count: int, encode: Encoder) -> list[Range]:
+    """Return the ranges of keys whose first column is one of some texts; one, if there is another bound or no gain."""
+    ids = encode.between(*texts, count // SHARE) if whole == EVERY_KEY and texts is not None else None
     if ids is None:
-        return [EVERY_KEY]
+        return [whole]
     runs = np.split(np.sort(ids), np.flatnonzero(np.diff(np.sort(ids)) > 1) + 1) if len(ids) else []
     if len(runs) > count // SEEK_ROWS:
-        return [EVERY_KEY]
+        return [whole]
     return [((int(run[0]),), (int(run[-1]) + 1,)) for run in runs] or [NO_KEY]
 
 

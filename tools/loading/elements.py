@@ -152,7 +152,7 @@ class Elements:
             requested = self.rows_of.untyped or name in self.casts
             cast = cast_or_report(array, columns[name], where, first_row, problems, requested, rows=of, path=column)
             if cast is not None and nulls != DROP and (nulls == REFUSE or name in self.required):
-                lacking = np.setdiff1d(of[np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))], ())
+                lacking = np.unique(of[np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))])
                 problems.add_rows(where, "is null in some elements", FILL_IN, first_row + lacking, path=column)
 
     def _named_fields(self) -> dict[str, tuple[tuple[str, ...], pa.DataType]]:
