@@ -128,7 +128,27 @@ def option_for(texts: Sequence[str]) -> str:
     if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
         marks = {found[1] for found in commas if found and found[1]}
         return "--decimal ," + "".join(f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks))
-    return "--thousands ," if numbers and all(POINT.fullmatch(text) or number_of(text) for text in numbers) else ""
+    return (
+        "--thousands ,"
+        if numbers and all(POINT.fullmatch(text) or number_of(text) is not None for text in numbers)
+        else ""
+    )
+
+
+def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal: str) -> str:
+    """Return which of the options given to a load reads texts as dates or numbers; empty if none does.
+
+    >>> read_by(["31-Jan-20"], ["%d-%b-%y"], "", "."), read_by(["1,250"], [], ",", "."), read_by(["ada"], [], ",", ".")
+    ('--date-format', '--thousands', '')
+    """
+    if texts and dates and all(_as_iso(text, dates) != text for text in texts):
+        return "--date-format"
+    whole = ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist() if thousands else [*texts]
+    if not texts or None in [number_of(text.strip().replace(decimal, ".")) for text in whole]:
+        return ""
+    if whole != [*texts]:
+        return "--thousands"
+    return "--decimal" if decimal != "." and any(decimal in text for text in texts) else ""
 
 
 def to_dates(moments: pa.Array) -> pa.Array:
