@@ -37,6 +37,7 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
+from ivm.wide import is_helper
 from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
@@ -85,6 +86,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
+    if helpers := sorted(n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)):
+        lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
     for rule in installed.rules:
         if name in rule.writes:
             lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from decimal import Decimal
 from io import StringIO
 from shutil import get_terminal_size
@@ -14,6 +14,8 @@ from rich.cells import cell_len, set_cell_size
 import pagestore
 from pagestore.host import printable
 
+KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
+ONE = "sql:one"  # of one row, which views of SQL read
 LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
@@ -27,12 +29,25 @@ def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
 
 def everything(parser: argparse.ArgumentParser) -> None:
     """Add the argument that also lists internal relations of programs."""
-    parser.add_argument("--all", action="store_true", help="also what installed rules keep, with a $ in the name")
+    parser.add_argument("--all", action="store_true", help="also what rules and SQL keep for themselves")
 
 
-def shown(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+def shown(options: argparse.Namespace, names: Collection[str]) -> list[str]:
     """Return the names of relations that a command lists."""
-    return [name for name in names if options.all or "$" not in name]
+    owners = {name: owner(name, names) for name in names}
+    return [name for name, one in owners.items() if options.all or one == name or one not in (KEPT, *names)]
+
+
+def owner(name: str, names: Container[str]) -> str:
+    """Return which of some relations one is kept for: the name itself, a view, or KEPT for something of several.
+
+    >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
+    ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
+    """
+    view, part, number = name.rpartition(":part")
+    if "$" in name or name == ONE:
+        return KEPT
+    return view if part and number.isdecimal() and f"{view}:part1" in names else name
 
 
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:
