@@ -2,18 +2,21 @@
 
 import argparse
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from decimal import Decimal
 from io import StringIO
 from shutil import get_terminal_size
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
 import pagestore
 from pagestore.host import printable
 
+LEAD = re.compile(r"(?:[│ ] {2})*[├└]─ |\s*(?:\S+ {2,})?")  # branches of a tree, or a label
 KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
 ONE = "sql:one"  # of one row, which views of SQL read
 LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
@@ -65,12 +68,26 @@ def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> N
 
 def tell(text: str) -> None:
     """Print lines for people.  Data that may hold line ends must be `plain` already."""
-    print("\n".join(map(plain, text.split("\n"))))
+    print("\n".join(fitting(plain(line), sys.stdout) for line in text.split("\n")))
 
 
 def complain(text: str) -> None:
     """Print one line on stderr."""
-    print(plain(text), file=sys.stderr)
+    print(fitting(plain(text), sys.stderr), file=sys.stderr)
+
+
+def fitting(line: str, out: TextIO) -> str:
+    """Return a line, on a terminal that is too narrow as several, which end between words.
+
+    They begin below what follows the line's label, or its branch of a tree.
+    """
+    if not out.isatty() or cell_len(line) <= (room := get_terminal_size().columns):
+        return line
+    lead = LEAD.match(line)
+    start = (lead[0] if lead else "").replace("├─", "│ ").replace("└─", "  ")
+    indent = "".join(letter if letter in "│ " else " " for letter in start) or "  "
+    return textwrap.fill(line, room, subsequent_indent=indent if len(indent) < room // 3 else "  ",
+                         break_long_words=False, break_on_hyphens=False, replace_whitespace=False)  # fmt: skip
 
 
 def plain(value: object) -> str:
