@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import pagestore
-from pagestore.errors import PoisonedError
+from pagestore.errors import ClosedError, PoisonedError
 from pagestore.versions import handle as handles
 from pagestore.versions.recovery import newest_meta
 
@@ -225,6 +225,47 @@ def test_a_failed_sync_leaves_the_commit_to_others(path, monkeypatch):
         one.reopen()
         insert(one, 0, 3)
         assert not two.check() and {(0, 3, "0, 3"), (1, 0, "1, 0")} <= {*two.snapshot()["r"]}
+
+
+def test_a_reader_sees_what_others_committed_before_this_process_may_write(path, monkeypatch):
+    """A thread has just got the writer's lock, and does not continue from the newest commit yet."""
+    with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
+        insert(two, 1, 0)
+        insert(one, 0, 0)
+        follow, seen = two._handle._follow, []
+
+        def read_then_follow():
+            seen.append([*two.snapshot()["r"]])
+            follow()
+
+        monkeypatch.setattr(two._handle, "_follow", read_then_follow)
+        with two.transaction() as txn:
+            assert seen == [[*one.snapshot()["r"]]] == [[*txn["r"]]]
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(path, monkeypatch, sync):
+    with pagestore.open(path, sync=sync) as one, pagestore.open(path, sync="off") as two:
+        insert(one, 0, 0)
+        kept, lost = one.snapshot(), []
+
+        def fail(*_):
+            lost.append(one.snapshot())
+            raise OSError(5, "simulated")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one._handle.committer, "_write_slot", fail)
+            with pytest.raises(OSError, match="simulated"):
+                insert(one, 0, 1)
+        assert one.version == two.version == 2
+        for k in range(3):
+            insert(two, 1, k)
+            assert [*one.snapshot()["r"]] == [*two.snapshot()["r"]] and len(kept["r"]) == 1
+        with pytest.raises(ClosedError, match="version 3 shows a commit that failed; take another"):
+            list(lost[0]["r"])
+        one.reopen()
+        insert(one, 0, 1)
+        assert len(two.snapshot()["r"]) == 5 and not two.check()
 
 
 def test_the_last_one_to_close_leaves_the_store_clean(path):
