@@ -36,11 +36,10 @@ from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
-from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.wide import Wide, changes, read
+from ivm.wide import Parameters, Wide, changes, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
