@@ -73,7 +73,8 @@ class Missing:
     def _fails(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> list[Failure]:
         """Return the bindings of a body under which the fewest literals fail."""
         terms, row = self._bound(rule, head, goal)
-        for left_out in _subsets(disjunct, len(disjunct)):
+        conditions_first = sorted(disjunct, key=lambda one: isinstance(one, Atom))
+        for left_out in _subsets(conditions_first, len(disjunct)):
             rest = _checkable([one for one in disjunct if one not in left_out], terms)
             found = self.derivations.bindings(rest, rule.types, terms, [row])
             if found and left_out:

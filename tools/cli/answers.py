@@ -5,7 +5,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from io import StringIO
 from shutil import get_terminal_size
@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 
 import pagestore
 from pagestore.host import printable
+from pagestore.tooling import whole_of
 
 LEAD = re.compile(r"(?:[│ ] {2})*[├└]─ |\s*(?:\S+ {2,})?")  # branches of a tree, or a label
 KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
@@ -41,16 +42,13 @@ def shown(options: argparse.Namespace, names: Collection[str]) -> list[str]:
     return [name for name, one in owners.items() if options.all or one == name or one not in (KEPT, *names)]
 
 
-def owner(name: str, names: Container[str]) -> str:
+def owner(name: str, names: Collection[str]) -> str:
     """Return which of some relations one is kept for: the name itself, a view, or KEPT for something of several.
 
     >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
     ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
     """
-    view, part, number = name.rpartition(":part")
-    if "$" in name or name == ONE:
-        return KEPT
-    return view if part and number.isdecimal() and f"{view}:part1" in names else name
+    return KEPT if "$" in name or name == ONE else whole_of(name, names)
 
 
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:
@@ -191,7 +189,9 @@ def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) ->
     A word that is too long ends in an ellipsis. With very many columns each cell has a line of its own.
     """
     head, *rows = cells
-    if room < LEAST_COLUMN * len(head):
+    numbers = [max(cell_len(row[place]) for row in rows) for place, is_right in enumerate(right) if is_right]
+    texts = len(head) - len(numbers)
+    if room < max(LEAST_COLUMN * len(head), sum(numbers) + LEAST_COLUMN * texts + 2 * len(head) - 2):
         widest = max(map(cell_len, head))
         parts = [[f"{_padded(name, widest, False)}  {value}" for name, value in zip(head, row, strict=True)]
                  for row in rows]  # fmt: skip
@@ -202,8 +202,9 @@ def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) ->
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for name, is_right in zip(head, right, strict=True):
-        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", no_wrap=is_right)
+    for place, (name, is_right) in enumerate(zip(head, right, strict=True)):
+        least = max((cell_len(row[place]) for row in rows), default=0) if is_right else None  # digits stay together
+        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", min_width=least)
     for row in rows:
         made.add_row(*map(Text, row))
     out = StringIO()

@@ -72,6 +72,8 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
     assert pagestore_command(["stat", path, "--all"]) == 0 and "v:part1" in capsys.readouterr().out
     assert pagestore_command(["load", path, "r", str(more), "--append"]) == 0
     assert capsys.readouterr().out.endswith("; r:part2, v followed\n")
+    for program, words in (pagestore_command, ["print", path, "no"]), (command, ["print", path, "no"]):
+        assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
     assert command(["explain", path, "v"]) == 0
     assert "helpers   v:part1, v:part2: views kept for this one" in capsys.readouterr().out
 
@@ -493,7 +495,7 @@ def test_explain_begins_in_plain_words(file, capsys):
     assert command(["explain", file, "tri"]) == 0
     kept, cost, *plan = capsys.readouterr().out.splitlines()
     assert kept == "tri keeps 1 row, and an index in another order."
-    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so what they match."
+    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so as much as they match."
     assert plan[0] == "tri: 1 row, 0 sensitivity intervals"
     assert command(["explain", file, "degree"]) == 0
     assert "edge(x, _)" in capsys.readouterr().out

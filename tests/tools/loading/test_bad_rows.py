@@ -246,6 +246,15 @@ def test_rows_go_aside_with_their_lists(tmp_path: Path) -> None:
         assert [*held["r:lines"]] == [(1, 0, "x", 2), (1, 1, "y", 3)]
 
 
+def test_a_load_whose_rows_are_bad_says_how_to_load_the_others(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("id,day,note\n1,2020-01-01,a\n2,no,b\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "id", *CASTS) == 1
+    hint = "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
+    assert capsys.readouterr().err.endswith(f"  {hint}\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "none", *CASTS) == 1  # what is wrong is not in rows alone
+    assert "--bad" not in capsys.readouterr().err
+
+
 def test_a_load_that_fails_leaves_no_file(tmp_path: Path, capsys) -> None:
     (tmp_path / "a.csv").write_text("id,v\n1,a\nx,c\n")
     words = [f"{tmp_path}/a.csv", "--key", "none", "--cast", "id=int64", "--bad", f"{tmp_path}/bad.jsonl"]
