@@ -75,6 +75,10 @@ def _lacks(part: exp.Expr) -> Iterator[str]:
         if kind == "VIEW" or (kind == "TABLE" and not columns):
             either = ", or (column type, ...)" * (kind == "TABLE")
             yield f"CREATE {kind} lacks what follows the name: AS SELECT ...{either}"
+    if isinstance(part, exp.Select) and not part.expressions and part.args.get("from_"):
+        inner = part.args["from_"].this
+        if isinstance(inner, exp.Select):  # as sqlglot reads SELECT from FROM t
+            yield 'SELECT lacks its columns; a column that is named "from" is written in quotes'
     if isinstance(part, exp.Delete) and table is None:
         yield "FROM is missing: write DELETE FROM table WHERE ..."
     if isinstance(part, exp.Update) and not all(isinstance(one, exp.EQ) for one in part.expressions):

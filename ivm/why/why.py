@@ -18,7 +18,7 @@ from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
 from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, shown, with_values, written_atom
-from ivm.why.missing import Failure, Missing
+from ivm.why.missing import Failure, Missing, together
 from ivm.why.proofs import Proofs, prove
 from ivm.wide import is_helper, statement_of
 from pagestore.host import Snapshot, Store, printable
@@ -174,6 +174,7 @@ class Asker:
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
         failures = missing.failures
         if self._is_of_sql(goal.predicate):  # whose helper views nobody wrote, and nobody knows
+            insertions = together(insertions)  # what its helper views lack may be one row
             named = [(one, [atom.predicate for atom in atoms(one.fails)]) for one in failures]
             failures = [one for one, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {

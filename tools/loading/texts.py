@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
-DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)")
+DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)( \d{1,2}:\d\d(?::\d\d)?(?: [AP]M)?)?")
 COMMA = re.compile(r"[-+]?(?:\d+|\d{1,3}([.' ])\d{3}(?:\1\d{3})*),\d+")
 POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(\.\d+)?")
 IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # leading zeros and signs that a number would lose
@@ -117,14 +117,16 @@ def option_for(texts: Sequence[str]) -> str:
     days = [DAY.fullmatch(text.strip()) for text in texts]
     numbers = [text.strip() for text in texts if not text.strip().isdecimal()]
     if days and all(days):
-        first, mark, second, year = zip(*(day.groups() for day in days if day), strict=True)
+        first, mark, second, year, clock = zip(*(day.groups("") for day in days if day), strict=True)
         y = "%Y" if len(year[0]) == 4 else "%y"
-        ways = [f"%d{mark[0]}%m{mark[0]}{y}", f"%m{mark[0]}%d{mark[0]}{y}"]
+        time = _time_of(clock[0])
+        ways = [f"%d{mark[0]}%m{mark[0]}{y}{time}", f"%m{mark[0]}%d{mark[0]}{y}{time}"]
         by_day = (
             max(map(int, second)) <= 12,
             max(map(int, first)) <= 12 and (mark[0] != "." or max(map(int, second)) > 12),
         )
-        return " or ".join(f"--date-format {way}" for way, fits in zip(ways, by_day, strict=True) if fits)
+        fitting = [way for way, fits in zip(ways, by_day, strict=True) if fits]
+        return " or ".join(f"--date-format {repr(way) if ' ' in way else way}" for way in fitting)
     if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
         marks = {found[1] for found in commas if found and found[1]}
         return "--decimal ," + "".join(f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks))
@@ -149,6 +151,14 @@ def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal:
     if whole != [*texts]:
         return "--thousands"
     return "--decimal" if decimal != "." and any(decimal in text for text in texts) else ""
+
+
+def _time_of(clock: str) -> str:
+    """Return the format of a time of day that follows a day, such as ` 09:30` or ` 9:30:00 AM`; empty if none does."""
+    if not clock:
+        return ""
+    half, seconds = clock.endswith("M"), clock.count(":") == 2
+    return f" %{'I' if half else 'H'}:%M{':%S' * seconds}{' %p' * half}"
 
 
 def to_dates(moments: pa.Array) -> pa.Array:

@@ -357,6 +357,23 @@ this would bring it:
     assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
 
 
+def test_a_row_that_all_parts_of_a_view_of_sql_lack_is_told_once(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.sql("CREATE TABLE room (k TEXT PRIMARY KEY, house TEXT NOT NULL, seats BIGINT)")
+        ws.sql("CREATE TABLE used (k BIGINT PRIMARY KEY, room TEXT NOT NULL, day BIGINT NOT NULL)")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT house, count(*) AS n, min(day) AS d, max(day) AS e "
+               "FROM used JOIN room ON used.room = room.k GROUP BY house")  # fmt: skip
+        ws.sql("INSERT INTO room VALUES ('a', 'north', 3), ('b', 'south', 4)")
+        ws.sql("INSERT INTO used VALUES (1, 'a', 5), (2, 'b', 6), (3, 'c', 6)")
+        missing = ws.why('v("east")')
+    assert sorted(missing.data["insertions"]) == [
+        ['+room["c"] = ("east", _1)'],
+        ['^room["a"] = ("east", _1)'],
+        ['^room["b"] = ("east", _1)'],
+    ]
+    assert str(missing).count("CREATE VIEW") == 1
+
+
 def test_a_condition_that_fails_is_told_and_a_value_that_is_taken_gives_way(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.install("""owner[k] = (who, town) -> int(k), string(who), string(town).

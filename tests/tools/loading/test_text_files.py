@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 import random
+import shlex
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -314,6 +315,9 @@ def test_what_comes_late_counts_as_what_comes_first(
     [
         (["31.01.2026", "1.2.2026"], "--date-format %d.%m.%Y"),
         (["1/31/26", "2/1/26"], "--date-format %m/%d/%y"),
+        (["1/31/2026 9:30", "2/1/2026 10:00"], "--date-format '%m/%d/%Y %H:%M'"),
+        (["31.1.2026 09:30:15"], "--date-format '%d.%m.%Y %H:%M:%S'"),
+        (["1/31/26 9:30 PM", "2/1/26 10:00 AM"], "--date-format '%m/%d/%y %I:%M %p'"),
         (["1/2/2026"], "--date-format %d/%m/%Y or --date-format %m/%d/%Y"),
         (["12,50", "3"], "--decimal ,"),
         (["1.250,00", "3,5"], "--decimal , --thousands ."),
@@ -333,7 +337,7 @@ def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, t
     )
     if options:
         (tmp_path / "s.pages").unlink()
-        assert main.pagestore([*command, *options.partition(" or ")[0].split(" ")]) == 0
+        assert main.pagestore([*command, *shlex.split(options.partition(" or ")[0])]) == 0
         assert not any(isinstance(value, str) for _, value in rows(tmp_path)) and "note" not in capsys.readouterr().err
 
 
