@@ -9,9 +9,9 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.errors import RuleSyntaxError, RuleTypeError
+from ivm.errors import IvmError, RuleSyntaxError, RuleTypeError
 from pagestore.admin.backup import restore_backup
-from pagestore.errors import FormatError, NoStoreError
+from pagestore.errors import FormatError, NoStoreError, SchemaError
 from pagestore_tools.cli.main import ivm as ivm_command
 from pagestore_tools.cli.main import pagestore as pagestore_command
 
@@ -137,3 +137,28 @@ def test_literals_of_dates_are_their_midnights():
         for text in ("q(x) <- d(x), x >= #2013-01-31 00:00:01#.", "q(x) <- t(x), x >= 1.", 'q(x) <- t(x), x >= "a".'):
             with pytest.raises(RuleTypeError):
                 ws.query(text)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ws: ws["total"].insert([("x", 1)]), "edit it in a transaction: with store.transaction() as txn"),
+        (lambda ws: ws["total"].nothing, "'Relation' object has no attribute 'nothing'"),
+        (lambda ws: ws.sql("SELECT * FROM paid WHERE id = ?", 1), "1 is not a list of parameters: write [1]"),
+        (lambda ws: ws.sql("SELECT * FROM paid WHERE who = ?", "a"), "'a' is not a list of parameters: write ['a']"),
+        (
+            lambda ws: ws.store.transaction().create("e", ["x", "y"]),
+            "columns are given as a text, 'x: int64, y: string?'",
+        ),
+        (lambda ws: ws.why("total"), "total is all of a view: name a row, total(who, cents), _ being any value"),
+        (lambda ws: ws.exec("+paid[2] = 5."), "paid is a function of several values: write paid[id] = (who, cents)"),
+        (lambda ws: ws.query("q(x) <- paid(x)."), "paid takes 3 arguments, not 1: paid[id] = (who, cents)"),
+    ],
+)
+def test_wrong_calls_say_what_to_call(call, said, tmp_path):
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
+        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+        with pytest.raises((AttributeError, IvmError, SchemaError)) as error:
+            call(ws)
+        assert said in str(error.value)

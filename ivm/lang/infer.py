@@ -439,7 +439,9 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
     """Raise ArityError unless the atom has its predicate's form."""
     is_function = predicate.value is not None
     if (atom.value is not None) != is_function:
-        kind = "function" if is_function else "relation"
+        kind = (
+            "function" if is_function else "relation" if predicate.key_count is None else "function of several values"
+        )
         raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
     if len(atom.args) != len(predicate.keys):
         wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
@@ -449,6 +451,9 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
 
 def _form(predicate: Predicate) -> str:
     name, columns = show_name(predicate.name), [show_name(column) for column in predicate.columns]
+    if predicate.key_count is not None:
+        count = predicate.key_count
+        return f"{name}[{', '.join(columns[:count])}] = ({', '.join(columns[count:])})"
     if predicate.value is None:
         return f"{name}({', '.join(columns)})"
     *keys, value = columns

@@ -105,6 +105,8 @@ def _table_of(text: str, names: Iterable[str]) -> str:
 
 def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
     """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted over all of them."""
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping | None):
+        raise SqlError(f"{parameters!r} is not a list of parameters: write [{parameters!r}]")
     places = [p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)]
     if not places:
         if parameters:

@@ -117,6 +117,9 @@ class Asker:
     def _written(self, text: str) -> Atom:
         """Parse `tri(1, 2, 3)`, `total["ada"] = 5` or `total["ada"]`; `_` is any value."""
         body = text.strip().removesuffix(".")
+        if body in self.derivations.program.predicates:
+            columns = ", ".join(self.derivations.program.predicates[body].columns)
+            raise EditError(f"{body} is all of a view: name a row, {body}({columns}), _ being any value")
         (statement,) = parse(f"+{body}.", "fact")[:1]
         assert isinstance(statement, Change)
         call, value = split(statement.head)

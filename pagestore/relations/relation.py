@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,21 @@ from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_
 from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
+EDITS = {
+    "insert",
+    "set",
+    "add",
+    "delete",
+    "delete_range",
+    "delete_where",
+    "update",
+    "upsert",
+    "append",
+    "remove",
+    "pop",
+    "setdefault",
+    "clear",
+}  # what is looked for, in vain, where rows are only read
 BAG_ROWS = 1 << 16  # multiplicities that are added up at a time
 
 
@@ -56,6 +71,17 @@ class Relation(Keyed):
     ):
         super().__init__(source, info, lo, hi)
         self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready  # by text
+
+    if not TYPE_CHECKING:  # for which a name that does not exist is an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, for the name of an edit with how it is made."""
+            if name in EDITS:
+                hint = f"with store.transaction() as txn: txn[{self.name!r}].{name}(...)"
+                raise AttributeError(
+                    f"{self.name!r} is read here; edit it in a transaction: {hint}", name=name, obj=self
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @cached_property
     def _plain(self) -> int:

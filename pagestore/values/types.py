@@ -247,6 +247,8 @@ def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
             return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
         except UnicodeDecodeError as error:
             raise SchemaError(f"the name of a column is not UTF-8: {error}; rename it") from None
+    if not isinstance(text, str):
+        raise SchemaError(f"columns are given as a text, 'x: int64, y: string?', or an Arrow schema, not as {text!r}")
     columns = []
     for part in re.split(r",(?![^(]*\))", text):
         name, colon, type_text = part.partition(":")
