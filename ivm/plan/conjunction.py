@@ -22,7 +22,7 @@ from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, permuted
+from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, is_sure, permuted
 from pagestore.host import KEYS_MAX, NULL
 
 
@@ -374,6 +374,16 @@ class ChoiceConjunction(ScanConjunction):
 
     n[b] = t <- agg<<t = count()>> r(a, b, c), c < 7 ; r(a, b, c), c > 9.        filter (c < 7 ; c > 9)
     """
+
+    @staticmethod
+    def joins(rule: Rule) -> bool:
+        """Return whether a rule has the same atom in all its conjunctions, and cannot fail where these differ."""
+        if len(rule.body) < 2 or not all(map(ScanConjunction.applies, rule.body)):
+            return False
+        (atom, *others), common = {*atoms(chain(*rule.body))}, set.intersection(*map(set, rule.body))
+        held = {v.name for v in variables(atom)}
+        left = (x for x in chain(*rule.body) if isinstance(x, Compare) and x not in common)
+        return not others and all(is_sure(x, held) for x in left)
 
     def __init__(
         self, rule: Rule, predicates: Mapping[str, Predicate], stored_keys: Mapping[str, int], encode: Encode

@@ -64,7 +64,7 @@ def make_plans(
     """
     plans = list[Plan]()
     merged = _Scans(plans)
-    if rule.aggregates and len(rule.body) > 1:  # see rewrite/disjunctions.py
+    if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
         plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
         return (replace(plan, once=maintenance == ONCE),)
     for disjunct in rule.body:

@@ -23,6 +23,10 @@ MORE = {
         f"q[y] = n <- agg<<n = count()>> ({RELATED}, da[a] = y, v < 5000 ; {RELATED}, db[b] = y, v > 9500).",
         "fact",
     ),
+    "one of two lookups": (
+        f"q[y] = t <- agg<<t = sum(v)>> {RELATED}, da[a] = y, (db[b] = x, x < 2 ; dc[c] = z, z > 7).",
+        "fact",
+    ),
     "fifty rules": ("  ".join(f"q(i) <- {RELATED}, a = {k}, v > {k}." for k in range(50)), "fact"),
     "twenty views": (
         "  ".join(f"{f'q{k}' if k else 'q'}[c] = n <- agg<<n = count()>> {RELATED}, v > {k}." for k in range(20)),
@@ -61,7 +65,8 @@ BOUNDS = {  # of the install, and of the dearer of two edits of a row, which goe
     "unequal values": (Work(4, 5, 2_500), Work(5, 5, 1_252)),
     "ordered values": (Work(4, 11, 2_500), Work(6, 6, 1_252)),
     "a band": (Work(5, 9, 5_000), Work(8, 9, 65)),
-    "an or of joins": (Work(27, 18, 13_861), Work(9, 8, 3)),
+    "an or of joins": (Work(28, 36, 52_500), Work(11, 10, 3)),
+    "one of two lookups": (Work(29, 26, 55_250), Work(10, 8, 2_505)),
     "fifty rules": (Work(25, 6, 1_250_000), Work(4, 5, 62)),
     "twenty views": (Work(25, 28, 500_000), Work(27, 28, 25)),
 }
