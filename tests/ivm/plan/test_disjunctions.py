@@ -59,11 +59,11 @@ def test_conjunctions_exclude_each_other(options):
 
 def test_a_view_of_users_stays():
     """Only the views that are made of an aggregate's body are left out."""
-    text = f"{DECLARED} w(i, a, v) <- {BODY}, v < 3, b > 0 ; {BODY}, v > 7, b > 0.  n[a] = t <- agg<<t = sum(v)>> w(_, a, v)."
-    program = compile(text)
+    rules = f"w(i, a, b, v) <- {BODY}, v < 3 ; {BODY}, v > 7.  n[a] = t <- agg<<t = sum(v)>> w(_, a, _, v)."
+    program = compile(DECLARED + rules)
     assert fold_bodies(program).rules == separate_bodies(program).rules == program.rules
     with ivm.open(":memory:") as workspace:
-        workspace.install(text.replace("w(i, a, v)", "w(i, a, b, v)").replace("w(_, a, v)", "w(_, a, _, v)"), "rules")
+        workspace.install(DECLARED + rules, "rules")
         workspace.exec("+r[1] = (2, 3, 1).  +r[2] = (2, 3, 5).  +r[3] = (2, 3, 9).")
         assert [*workspace["w"]] == [(1, 2, 3, 1), (3, 2, 3, 9)]
         assert [*workspace["n"]] == [(2, 10)]
