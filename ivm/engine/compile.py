@@ -213,14 +213,14 @@ def with_block(
         program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
     if rewrites.levels and not once:
         program = share_levels(program)
-    if rewrites.disjoint:
+    if rewrites.lean:
         program = separate_bodies(program, known)
     program = lift_memberships(program)
     if once:
         program = seek_texts(program, known, store)
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
-    program = lift_computed(program)
+    program = lift_computed(program, program.over(known) if rewrites.lean else {})
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)

@@ -30,7 +30,9 @@ from pagestore.host import Spec
 
 PROPERTY = "ivm"
 PLANNING = 8  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_DISJOINT = 7  # the same, but an aggregate over a disjunction of joins reads a view of them
+PLANNING_WITHOUT_LEAN = (
+    7  # the same, but aggregates read views of disjunctions, and of all that computed keys come from
+)
 PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
@@ -202,9 +204,7 @@ class Block:
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
         scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
-        return Rewrites(
-            any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans, self.part.disjoint
-        )
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans, self.part.lean)
 
 
 class Rewrites(NamedTuple):
@@ -213,8 +213,8 @@ class Rewrites(NamedTuple):
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
     `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
-    that the relation is stored in, and evaluates joins by columns; `disjoint` gives an aggregate over a disjunction of
-    joins a plan for each, of bindings that those before it do not have.
+    that the relation is stored in, and evaluates joins by columns; `lean` gives an aggregate over a disjunction of
+    joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine.
     """
 
     ranges: bool = True
@@ -222,7 +222,7 @@ class Rewrites(NamedTuple):
     columns: bool = True
     texts: bool = True
     scans: bool = True
-    disjoint: bool = True
+    lean: bool = True
 
 
 ALL = Rewrites()

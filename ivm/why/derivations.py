@@ -92,7 +92,7 @@ def written(installed: Installed, source: Snapshot | EphemeralTransaction) -> Pr
     for block in installed.blocks:
         relations = Relations(source, opening=True)
         part = compile(block.text, found, block.name, relations, block.rewrites.columns)
-        part = separate_bodies(part, found) if block.rewrites.disjoint else part
+        part = separate_bodies(part, found) if block.rewrites.lean else part
         found = found.including(fold_bodies(part) if block.rewrites.scans else part)
     return found
 

@@ -64,7 +64,7 @@ def separate_bodies(program: Program, known: Program = NOTHING) -> Program:
     made = _without_views(
         program, lambda body: None if ChoiceConjunction.joins(body) else _Separation(body, predicates).rule()
     )
-    return program if made.rules == program.rules else replace(made, disjoint=True)
+    return program if made.rules == program.rules else replace(made, lean=True)
 
 
 def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]) -> Program:

@@ -1,4 +1,4 @@
-"""Aggregates over disjunctions: the conjunctions that they get, and the views of bodies that stay."""
+"""What aggregates read: conjunctions of disjunctions, the views of bodies that stay, and helpers of computed keys."""
 
 import json
 
@@ -7,8 +7,10 @@ import pytest
 import ivm
 from ivm.engine import compile as engine_compile
 from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_DISJOINT, PROPERTY
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_LEAN, PROPERTY
+from ivm.lang.ir import variables
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
+from ivm.plan.rewrite.helpers import lift_computed
 
 DECLARED = """
     r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
@@ -75,7 +77,7 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
-        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_DISJOINT, ["n$body"])
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_LEAN, ["n$body"])
     monkeypatch.undo()
     edits = "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 20).  +r[3] = (5, 4, 30).  +f[2] = 1.  +e(2, 3).  +e(5, 4)."
     with ivm.open(path, sync="off") as workspace:
@@ -98,3 +100,23 @@ def kept(workspace: ivm.Workspace) -> list[str]:
     """The helper views that are kept, and were made of the aggregate's rule."""
     with workspace.store.snapshot() as snap:
         return sorted(name for name in snap._version.catalog.relations if name.startswith("n$"))
+
+
+KEYED = {
+    "n[x] = t <- agg<<t = sum(b)>> r[i] = (a, b, v), k = v * a, f[k] = x.": "n$key0(i, b, k)",
+    "n[x] = t <- agg<<t = count()>> e(y, z), k = y * z, f[k] = x.": "n$key0(y, z, k)",
+    "n[x] = t <- agg<<t = count()>> f[y] = z, k = y * z, f[k] = x.": "n$key0(y, k)",
+    "n(x) <- r[i] = (a, b, v), k = v * a, f[k] = x.": "n$key0(k)",
+}
+
+
+@pytest.mark.parametrize("rule", KEYED)
+def test_a_helper_of_computed_keys_lacks_what_its_keys_determine(rule):
+    """An aggregate counts bindings, which the keys of functions tell apart."""
+    program = compile(DECLARED + rule)
+    lifted = lift_computed(program, program.predicates)
+    assert str(lifted.rules[0].heads[0]) == KEYED[rule]
+    assert lifted.lean == ("agg" in rule)
+    wide = lift_computed(program, {})
+    assert not wide.lean
+    assert {*variables(*wide.rules[0].heads)} >= {*variables(*lifted.rules[0].heads)}

@@ -4,6 +4,7 @@
     trees      v(y, z) <- r(k, a, b, _), d(a, y, _), g(y, z), e(b, w), w < z.         stars, snowflakes, chains
     cycles     n[] = n <- agg<<n = count()>> e(x, y), f(y, z), e(z, x), !f(x, z).
     either     n[x] = t <- agg<<t = sum(y)>> (e(x, z), h[z] = y ; f(x, y), x != y).
+    computed   n[x] = t <- agg<<t = sum(z)>> r(k, x, y, _), w = x * y, h[w] = z.
     one of     n[x] = t <- agg<<t = sum(y)>> e(x, y), (h[x] = w, w > 2 ; !f(x, y) ; y < 3, g(y, x)).
 
 Some relations have a key that is shorter than their rows.  The domain is tiny, so that every kind of collision happens.
@@ -98,6 +99,8 @@ class Drawn:
         body = Body()
         for _ in range(self.number(1, self.atoms_max)):
             self.add_atom(body)
+        if self.once_in(6):
+            self.add_computed(body)
         for _ in range(self.number(0, 3)):
             rule, condition = self.choice(body) if self.once_in(3) else self.comparison(body)
             body.literals.append(rule)
@@ -159,6 +162,15 @@ class Drawn:
         distance = self.pick(["", "", " + 1", " - 2"])
         body.literals.append(f"{x} {op} {y}{distance}")
         body.conditions.append(f"{new[x]} {OPS[op]} {old[y]}{distance}")
+
+    def add_computed(self, body: Body) -> None:
+        """An atom whose key is computed from variables of others."""
+        relation, table, op = self.pick("gh"), f"t{len(body.tables)}", self.pick("+*")
+        (x, y), (key, value) = (self.pick(body.places) for _ in "xy"), (f"v{len(body.places) + n}" for n in range(2))
+        body.literals += [f"{key} = {x} {op} {y}", atom(relation, [key, value])]
+        body.conditions.append(f"{table}.c0 = {body.places[x]} {op} {body.places[y]}")
+        body.tables.append(f"{relation} {table}")
+        body.places |= {key: f"{table}.c0", value: f"{table}.c1"}
 
     def add_negation(self, body: Body) -> None:
         relation = self.pick(["e", "f", "g"])
