@@ -15,11 +15,12 @@ from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
 from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
-from ivm.sql import files, spelled, tables, versions, views
+from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, SqlSyntaxError, counted
 from ivm.sql.functions.scalar import QUOTIENT
+from ivm.sql.naming import spelled
 from ivm.sql.parameters import Parameters
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import sqlglot
 from sqlglot import exp
 
-from ivm.sql.names import output_name
+from ivm.sql.naming.names import output_name
 
 _MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
 _WEIGHED = "sum(:x * :y) / CAST(sum(CASE WHEN :x IS NOT NULL THEN :y END) AS DOUBLE)"

@@ -4,7 +4,7 @@ import re
 
 from sqlglot import exp
 
-from ivm.sql.keywords import KEYWORDS
+from ivm.sql.naming.keywords import KEYWORDS
 from ivm.sql.types import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
@@ -43,7 +43,7 @@ def output_name(node: exp.Expr, source: str) -> str:
 
 def text(node: exp.Expr) -> str:
     """Return DuckDB's text of an expression."""
-    if (shown := _operator(node)) is not None:
+    if (shown := _operator(node)) is not None or (shown := _renamed(node)) is not None:
         return shown
     match node:
         case exp.Paren():
@@ -68,12 +68,6 @@ def text(node: exp.Expr) -> str:
             return f"{'TRY_' * isinstance(node, exp.TryCast)}CAST({text(node.this)} AS {sql_type_text(node.to)})"
         case exp.Interval():
             return _interval(node)
-        case exp.Exists():
-            return f"EXISTS({_query(node.this)})"
-        case exp.RegexpLike():
-            return f"regexp_matches({text(node.this)}, {text(node.expression)})"
-        case exp.SimilarTo():
-            return f"regexp_full_match({text(node.this)}, {text(node.expression)})"
         case exp.Case():
             return _case(node)
         case exp.Filter():
@@ -92,16 +86,30 @@ def text(node: exp.Expr) -> str:
             return f"DISTINCT {', '.join(map(text, node.expressions))}"
         case exp.Coalesce():
             return f"COALESCE({', '.join(map(text, (node.this, *node.expressions)))})"
+        case exp.Anonymous() if node.name == "quotient":
+            return f"({' / '.join(map(text, node.expressions))})"
+        case exp.Anonymous():
+            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
+        case exp.Func() | exp.Mod() | exp.BitwiseXor():
+            return _function(node)
+    return node.sql(dialect="duckdb")
+
+
+def _renamed(node: exp.Expr) -> str | None:
+    """Return the text of a function that DuckDB shows by another name; None for any other expression."""
+    match node:
+        case exp.Exists():
+            return f"EXISTS({_query(node.this)})"
+        case exp.RegexpLike():
+            return f"regexp_matches({text(node.this)}, {text(node.expression)})"
+        case exp.SimilarTo():
+            return f"regexp_full_match({text(node.this)}, {text(node.expression)})"
         case exp.Extract():
             unit = node.name if node.name.islower() or node.name.upper() != "EPOCH" else "epoch"
             return f"date_part('{unit}', {text(node.expression)})"
         case exp.If():
             parts = [node.this, node.args.get("true"), node.args.get("false")]
             return f'"if"({", ".join(text(p) for p in parts if p is not None)})'
-        case exp.Anonymous() if node.name == "quotient":
-            return f"({' / '.join(map(text, node.expressions))})"
-        case exp.Anonymous():
-            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
         case exp.BitwiseNot():
             return f"(~({text(node.this)}))"
         case exp.IgnoreNulls():
@@ -110,9 +118,7 @@ def text(node: exp.Expr) -> str:
         case exp.TimestampTrunc() | exp.DateTrunc():
             unit = node.args["unit"]
             return f"date_trunc('{unit.meta.get('name', unit.name.lower())}', {text(node.this)})"
-        case exp.Func() | exp.Mod() | exp.BitwiseXor():
-            return _function(node)
-    return node.sql(dialect="duckdb")
+    return None
 
 
 def _operator(node: exp.Expr) -> str | None:
@@ -166,7 +172,7 @@ def _within(node: exp.In) -> str:
 
 
 def sql_type_text(node: exp.DataType) -> str:
-    """Return DuckDB's name of a type, as it is written if it is no word of the grammar."""
+    """Return DuckDB's name of a type, as it is written unless it is a word of the grammar."""
     if written := node.meta.get("name"):
         return str(written)
     try:
