@@ -130,6 +130,7 @@ FUNCTIONS: dict[str, Signature] = {
     "sign": _plain("int64", "number"),
     "mod": Signature(("int64", "int64"), "int64", 2, may_fail=True),
     "ratio": _plain("float64", "float64", "float64", may_fail=True),
+    "fmod": _plain("float64", "float64", "float64", may_fail=True),
     "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
     "floor": Signature(("number",), _whole, 1),
     "ceil": Signature(("number",), _whole, 1, may_fail=True),

@@ -471,6 +471,7 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "ln": _float(np.log),
     "pow": _float(np.power),
     "ratio": _float(np.divide),
+    "fmod": _float(np.fmod),
     "power": _power,
     "divide": _divide,
     "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),

@@ -8,7 +8,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
+from ivm.sql.literals import FALSE, TRUE, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -77,6 +77,15 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     if type_.is_integer and own == BOOLEAN:
         one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
         return call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one
+    if type_ == BOOLEAN and own == VARCHAR:
+        truth, known = (call("in", call("string:lower", term), *(Lit(word, "string") for word in words))
+                        for words in (TRUE, (*TRUE, *FALSE)))  # fmt: skip
+        return call(
+            "if",
+            known,
+            truth,
+            call("=", call("int", call("string:concat", Lit("not a truth value: ", "string"), term)), Lit(1, "int64")),
+        )
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and (own.is_number or own == VARCHAR):

@@ -90,6 +90,22 @@ FORMS = {
         "format('{:.1f}', f) AS e FROM t",
         "SELECT ui - i AS a, ui + ui AS b, ui * 2 AS c, -i AS e, ui::BIGINT - 8 AS f, ti + i AS g FROM t WHERE ui < 99",
     ],
+    "texts cut from either end": [
+        "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] AS g "
+        "FROM t",
+        "SELECT id, regexp_replace(s, 'A', 'x', 'gi') AS a, regexp_replace(s, 'Z', '-', 'i') AS b, prefix(s, 'a') AS c "
+        "FROM t",
+    ],
+    "what does not fit a type": [
+        "SELECT id, TRY_CAST(i * 100 AS TINYINT) AS a, TRY_CAST(i AS UTINYINT) AS b, TRY_CAST(c * 100 AS DECIMAL(4,1)) "
+        "AS d, TRY_CAST(d AS INTEGER) AS e, TRY_CAST(g AS BOOLEAN) AS f FROM t",
+    ],
+    "parts of moments": [
+        "SELECT id, date_sub('month', dt, DATE '2024-06-15') AS a, date_sub('year', ts, TIMESTAMP '2024-01-31') AS b, "
+        "date_diff('millisecond', ts, TIMESTAMP '2024-06-15') AS c, date_trunc('millisecond', ts) AS d, "
+        "ts + INTERVAL '1 day 3 hours' AS e, weekday(dt) AS f, microsecond(ts) AS g FROM t",
+        "SELECT id, d % 2 AS a, f % 0.75 AS b, i = ANY (SELECT id FROM t) AS c, epoch_ms(ts) AS e FROM t",
+    ],
     "names of columns": [
         "SELECT date_trunc('MONTH', ts), dt + INTERVAL 1 MONTH, dt - INTERVAL '2 days', CAST(i AS text), i::double, "
         "sum(i) OVER (ORDER BY id DESC NULLS LAST) FROM t",

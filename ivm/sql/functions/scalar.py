@@ -18,6 +18,7 @@ from ivm.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
+    DIGITS,
     DOUBLE,
     FLOAT,
     HUGEINT,
@@ -27,6 +28,7 @@ from ivm.sql.types import (
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
+    UNSIGNED,
     VARCHAR,
     SqlType,
     added,
@@ -165,8 +167,11 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     if left.type.is_integer and right.type.is_integer:
         return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
-    if left.type.is_float or right.type.is_float or not (left.type.is_number and right.type.is_number):
-        raise SqlError(f"`%` takes integers and decimals, and this is {left.type} and {right.type}", node)
+    if not (left.type.is_number and right.type.is_number):
+        raise SqlError(f"`%` takes numbers, and this is {left.type} and {right.type}", node)
+    if left.type.is_float or right.type.is_float:
+        type_ = common(left.type, right.type) or DOUBLE
+        return Typed(call("fmod", *(convert(one, DOUBLE, node).term for one in (left, right))), type_, nullable)
     first, second = as_decimal(left.type), as_decimal(right.type)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
@@ -301,8 +306,25 @@ def _cast(node: exp.Expr, value: Value) -> Typed:
     inner, type_ = value(node.this), sql_type(node.to)
     found = convert(inner, type_, node)
     if isinstance(node, exp.TryCast) and not _always_fits(inner.type, type_):
-        return Typed(call("try", found.term), type_, True)
+        return Typed(_fitting(call("try", found.term), type_), type_, True)
     return found
+
+
+def _fitting(term: Term, type_: SqlType) -> Term:
+    """Return a number, null where its type has no such value."""
+    if type_.is_decimal and type_.precision < DIGITS:
+        most = Lit(Decimal(10**type_.precision - 1).scaleb(-type_.scale), type_.store)
+        low, high = Lit(-most.value, type_.store), most
+    elif type_.is_integer and (bits := {3: 8, 5: 16, 10: 32}.get(INTEGERS[type_.name])):
+        unsigned = type_.name in UNSIGNED
+        low, high = (Lit(0 if unsigned else -(2 ** (bits - 1)), "int64"),
+                     Lit(2 ** (bits if unsigned else bits - 1) - 1, "int64"))  # fmt: skip
+    elif type_.name == "UBIGINT":
+        low, high = Lit(0, "int64"), Lit(2**63 - 1, "int64")
+    else:
+        return term
+    within = call("and", call(">=", term, low), call("<=", term, high))
+    return call("if", within, term, Lit(None, type_.store))
 
 
 def _tried(node: exp.Expr, value: Value) -> Typed:

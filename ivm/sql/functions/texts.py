@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from functools import reduce
 
@@ -33,13 +34,10 @@ def _text(node: exp.Expr, value: Value) -> Typed:
 
 def _substring(node: exp.Expr, value: Value) -> Typed:
     text = convert(value(node.this), VARCHAR, node)
-    if isinstance(node, exp.Left):
-        args = [Typed(Lit(1, "int64"), BIGINT, False), value(node.expression)]
-    elif isinstance(node, exp.Right):
-        count = value(node.expression)
-        return Typed(call("string:right", text.term, count.term), VARCHAR, text.nullable or count.nullable)
-    else:
-        args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
+    if isinstance(node, exp.Left | exp.Right):
+        count, name = value(node.expression), "left" if isinstance(node, exp.Left) else "right"
+        return Typed(call(f"string:{name}", text.term, count.term), VARCHAR, text.nullable or count.nullable)
+    args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
     nullable = text.nullable or any(one.nullable for one in args)
     return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
 
@@ -165,9 +163,11 @@ def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     options = _constant(modifiers, "the options of regexp_replace", node) if modifiers is not None else ""
     pattern = _constant(node.expression, "the pattern of regexp_replace", node)
     new = _constant(node.args["replacement"], "what regexp_replace puts in", node)
-    if options not in ("", "g"):
-        raise SqlError("regexp_replace knows the option 'g'; others are written into the pattern, as in (?i)", node)
-    if not options:
+    if {*options} - {*"gis"}:
+        raise SqlError("regexp_replace knows the options g, i and s; others are written into the pattern", node)
+    if own := "".join(sorted({*options} - {"g"})):
+        pattern = f"(?{own}){pattern}"
+    if "g" not in options:
         if "\\" in new:
             raise SqlError("regexp_replace of one match puts in a text without groups: use the option 'g'", node)
         pattern, new = f"^({ANY}*?)(?:{pattern})", f"\\1{new}"
@@ -262,13 +262,24 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         return _of_list(own, place, node)
     text = convert(own, VARCHAR, node)
     if isinstance(place, exp.Slice):
-        low, high = (int(p.name) if isinstance(p, exp.Literal) else None for p in (place.this, place.expression))
+        low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
+        low = 1 if low is None else low
     else:
-        low = high = int(place.name) + 1 if isinstance(place, exp.Literal) else None
-    if low is None or low < 1:
-        raise SqlError("a text is cut by constant places from 1 on", node)
-    args = [Lit(low, "int64")] + ([Lit(high - low + 1, "int64")] if high is not None else [])
+        low = high = _place(place, node) + 1  # the parser counts from 0
+    if low < 1 and high not in (None, low):
+        raise SqlError("a text is cut by constant places from 1 on, or from one before its end", node)
+    size = 1 if high == low else high - low + 1 if high is not None and high > 0 else None
+    if high is not None and high < 0 and high != low:  # up to one before the end
+        text = text._replace(term=call("string:left", text.term, Lit(high + 1 or sys.maxsize, "int64")))
+    args = [Lit(low, "int64")] + ([Lit(size, "int64")] if size is not None else [])
     return Typed(call("string:substring", text.term, *args), VARCHAR, text.nullable)
+
+
+def _place(node: exp.Expr, where: exp.Expr) -> int:
+    found = constant(node)
+    if found is None or not isinstance(found.term, Lit) or not isinstance(found.term.value, int):
+        raise SqlError("a text is cut by constant places", where)
+    return found.term.value
 
 
 def _of_list(values: Typed, place: exp.Expr, node: exp.Expr) -> Typed:
@@ -410,5 +421,7 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("strlen", "strip_accents"), _of_text),
     **dict.fromkeys(("json_extract_string", "json_extract_path_text"), _json),
     "ord": _code,
+    "prefix": lambda node, value: value(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])),
+    "suffix": lambda node, value: value(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])),
     "printf": _formatted,
 }

@@ -30,7 +30,8 @@ MICROSECONDS = {
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
 PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday", "ISODOW": "isoweekday",
+    "DOY": "yearday",
     "DAYOFYEAR": "yearday", "WEEK": "week",
 }  # fmt: skip
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
@@ -44,6 +45,10 @@ _PART_NODES: dict[type[exp.Expr], str] = {
 def _interval(node: exp.Expr, value: Value) -> Typed:
     unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
     inner = node.this
+    if isinstance(inner, exp.Literal) and (
+        found := _of_parts(f"{inner.name} {unit}" if node.args.get("unit") else inner.name)
+    ):
+        return found
     if isinstance(inner, exp.Literal) and not node.args.get("unit"):
         number, _, unit = inner.this.partition(" ")
         inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
@@ -57,6 +62,18 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
     if unit in MICROSECONDS:
         return Typed(call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
     raise SqlError(f"intervals of {unit} are not known", node)
+
+
+def _of_parts(text: str) -> Typed | None:
+    """Return an interval of several parts without months, as `1 day 3 hours`; None for any other."""
+    parts = re.findall(r"(-?\d+)\s+([A-Za-z]+)", text)
+    sizes = [MICROSECONDS.get(unit.upper().rstrip("S")) for _, unit in parts]
+    if len(parts) < 2 or re.sub(r"-?\d+\s+[A-Za-z]+\s*", "", text):
+        return None
+    if None in sizes:
+        raise SqlError(f"INTERVAL '{text}': months and days are added one after the other")
+    micros = sum(int(number) * (size or 0) for (number, _), size in zip(parts, sizes, strict=True))
+    return Typed(call("micros", Lit(micros, "int64")), INTERVAL, False)
 
 
 def constant_interval(node: exp.Interval) -> tuple[str, int]:
@@ -223,6 +240,10 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     unit, moment = node.args["unit"].name.lower(), value(node.this)
+    if unit.rstrip("s") in ("millisecond", "microsecond"):
+        own, size = convert(moment, TIMESTAMP, node).term, Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
+        rest = call("mod", call("+", call("mod", _since_epoch(own), size), size), size)
+        return Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
     found = Typed(call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
     return convert(found, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else found
@@ -240,9 +261,13 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
     if unit in MONTHS:
         counts = [_months(one, unit) for one in (after, before)]
         return Typed(call("-", *counts), BIGINT, nullable)
-    if unit not in MICROSECONDS or unit == "MILLISECOND":
+    if unit not in MICROSECONDS:
         raise SqlError(f"date_diff of {unit} is not evaluated", node)
-    if unit != "MICROSECOND":
+    if unit == "MILLISECOND":
+        before, after = (
+            value(exp.TimestampTrunc(this=one, unit=exp.Var(this=unit))).term for one in (node.expression, node.this)
+        )
+    elif unit != "MICROSECOND":
         before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
     return Typed(call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable)
 
@@ -328,9 +353,12 @@ def _age(node: exp.Expr, value: Value) -> Typed:
     """Age of a moment at another, in whole months, whose years and months EXTRACT takes."""
     later, earlier = (value(one) for one in node.expressions)
     after, before = (convert(one, TIMESTAMP, node).term for one in (later, earlier))
+    return Typed(call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable)
+
+
+def _months_between(after: Term, before: Term) -> Term:
     forth, back = (_whole_months(*pair) for pair in ((after, before), (before, after)))
-    term = call("if", call("<", after, before), call("-", Lit(0, "int64"), back), forth)
-    return Typed(call("aged", term), INTERVAL, later.nullable or earlier.nullable)
+    return call("if", call("<", after, before), call("-", Lit(0, "int64"), back), forth)
 
 
 def _whole_months(after: Term, before: Term) -> Term:
@@ -379,9 +407,13 @@ def _epoch(node: exp.Expr, value: Value) -> Typed:
 def _whole_units(node: exp.Expr, value: Value) -> Typed:
     """date_sub: how many whole units lie between two moments."""
     unit = node.expressions[0].name.upper().rstrip("S")
+    before, after = (value(one) for one in node.expressions[1:3])
+    if unit in MONTHS:
+        months = _months_between(convert(after, TIMESTAMP, node).term, convert(before, TIMESTAMP, node).term)
+        whole = call("/", months, Lit(MONTHS[unit], "int64"))
+        return Typed(whole, BIGINT, before.nullable or after.nullable)
     if unit not in MICROSECONDS:
         raise SqlError(f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node)
-    before, after = (value(one) for one in node.expressions[1:3])
     between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
     return Typed(call("/", between, Lit(MICROSECONDS[unit], "int64")), BIGINT, before.nullable or after.nullable)
 
@@ -423,7 +455,20 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.DateBin,), _bucket),
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(("date_part", "datepart", "decade", "century", "millennium", "isoyear", "millisecond"), part),
+    **dict.fromkeys(
+        (
+            "date_part",
+            "datepart",
+            "decade",
+            "century",
+            "millennium",
+            "isoyear",
+            "millisecond",
+            "microsecond",
+            "weekday",
+        ),
+        part,
+    ),
     **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
     **dict.fromkeys(("date_sub", "datesub"), _whole_units),
     "epoch_us": _epoch,

@@ -160,6 +160,7 @@ CASES = [
     ('datetime:format[ts, "%d/%m/%Y %H"]', "29/02/2020 10", "31/12/1969 23"),
     ('datetime:parse["2020-0" + string[k], "%Y-%m"]', datetime(2020, 1, 1), datetime(2020, 2, 1)),
     ("bit_count[a]", 63, 3),
+    ("fmod[f, 2.0]", 0.5, -0.5),
     ("gcd[a, 14]", 2, 7),
     ('string:bytes[string:concat[s, "ä"]]', 4, 2),
     ('string:strip_accents["É" + s]', "EAb", "E"),
