@@ -322,9 +322,9 @@ def _extreme(greatest: bool) -> Callable[[Operands], Result]:
 
 def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
     def floats(x: Operands) -> Result:
-        found = operate(*(x.floats(n) for n in range(len(x.words))))
-        nan = np.isnan(found)
-        return float_words(np.where(nan, 0.0, found)), nan
+        given = [x.floats(n) for n in range(len(x.words))]
+        found = operate(*given)
+        return float_words(found), np.isnan(found) & ~np.logical_or.reduce([np.isnan(one) for one in given])
 
     return floats
 
@@ -471,7 +471,8 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "ln": _float(np.log),
     "pow": _float(np.power),
     "ratio": _float(np.divide),
-    "fmod": _float(np.fmod),
+    "float:ratio": lambda x: (float_words(np.divide(x.floats(0), x.floats(1))), x.none()),
+    "fmod": lambda x: (float_words(np.fmod(x.floats(0), x.floats(1))), x.none()),
     "power": _power,
     "divide": _divide,
     "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),

@@ -164,7 +164,8 @@ def as_json(value: Typed, node: exp.Expr) -> Term:
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
     shown = convert(value, VARCHAR, node).term
     if value.type.is_float:
-        shown = call("string:replace", shown, Lit("inf", "string"), Lit("Infinity", "string"))
+        for written, name in (("inf", "Infinity"), ("nan", "NaN")):
+            shown = call("string:replace", shown, Lit(written, "string"), Lit(name, "string"))
     elif not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
         if value.type == VARCHAR:
             for letter in '\\"':

@@ -91,8 +91,8 @@ FORMS = {
         "SELECT ui - i AS a, ui + ui AS b, ui * 2 AS c, -i AS e, ui::BIGINT - 8 AS f, ti + i AS g FROM t WHERE ui < 99",
     ],
     "texts cut from either end": [
-        "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] AS g "
-        "FROM t",
+        "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] "
+        "AS g FROM t",
         "SELECT id, regexp_replace(s, 'A', 'x', 'gi') AS a, regexp_replace(s, 'Z', '-', 'i') AS b, prefix(s, 'a') AS c "
         "FROM t",
     ],
@@ -146,3 +146,37 @@ def test_sums_of_signed_and_unsigned_numbers_have_duckdbs_types(tmp_path: Path) 
         answer = workspace.sql(query)
         assert answer is not None
         assert answer.to_arrow()["column_type"].to_pylist() == [row[1] for row in both.duck.sql(query).fetchall()]
+
+
+QUOTIENTS = [
+    "SELECT g, sum(a) / sum(b) AS r, round(100.0 * sum(a) / sum(b), 1) AS p FROM q GROUP BY g",
+    "SELECT g, sum(a / b) AS s, avg(a / b) AS v, max(a / b) AS m FROM q WHERE b <> 0 OR a = 0 GROUP BY g",
+    "SELECT a / b AS r, count(*) AS n FROM q GROUP BY r",
+    "SELECT id, isnan(a / b) AS n, isinf(a / b) AS i, isfinite(a / b) AS f, a / b > 3 AS g FROM q",
+    "SELECT id, row_number() OVER (ORDER BY a / b DESC NULLS LAST, id) AS rn, lag(a / b) OVER (ORDER BY id) FROM q",
+    "SELECT corr(a, x) AS c, regr_slope(a, x) AS s, g FROM q GROUP BY g",
+    "SELECT x.id, y.id AS o FROM q x JOIN q y ON x.a / x.b = y.a / y.b",
+    "SELECT id, a / b * 100 AS p, a / b - 1 AS m, greatest(a / b, 3) AS gr, x % 0 AS z FROM q WHERE a = 0 OR b <> 0",
+    "SELECT g, list(a / b ORDER BY id) AS l FROM q GROUP BY g",
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_quotient_of_zeros_is_not_a_number(tmp_path: Path) -> None:
+    def shown(table: object) -> list[str]:
+        return sorted(map(repr, table.to_pylist()))  # type: ignore[attr-defined]
+
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE q (id INTEGER PRIMARY KEY, g VARCHAR, a INTEGER, b INTEGER, x DOUBLE)")
+        both.run("INSERT INTO q VALUES (1, 'p', 0, 0, 1.5), (2, 'p', 1, 0, 2.5), (3, 'p', -1, 0, 0), "
+                 "(4, 'q', 6, 4, -1), (5, 'q', NULL, 0, 0), (6, 'r', 0, 0, 0), (7, 'r', 0, 5, 3), "
+                 "(8, NULL, 1, 1, 1)")  # fmt: skip
+        for number, query in enumerate(QUOTIENTS):
+            both.keep(f"v{number}", query)
+        for edit in ("UPDATE q SET b = 2 WHERE id IN (1, 2)", "UPDATE q SET b = 0", "DELETE FROM q WHERE id > 5",
+                     "UPDATE q SET a = 0, b = 1 WHERE g = 'q'"):  # fmt: skip
+            for name, query in both.views.items():
+                assert shown(workspace[name].to_arrow()) == shown(both.duck.sql(query).to_arrow_table()), query
+            both.run(edit)
+        assert workspace.check() == [] and workspace.store.check() == []

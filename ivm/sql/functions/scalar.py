@@ -143,7 +143,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("ratio", left.term, right.term)
+    term = call("float:ratio", left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -463,8 +463,11 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
 
 
+_INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
+
+
 def _infinite(node: exp.Expr, value: Value) -> Typed:
-    """isfinite, isinf, and isnan, which no float of a table is."""
+    """isfinite, isinf and isnan: a quotient of zeros is none, and greater than all numbers."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
     largest = Lit(sys.float_info.max, "float64")
@@ -472,9 +475,9 @@ def _infinite(node: exp.Expr, value: Value) -> Typed:
     if number.type.is_float:
         finite = call("<=", call("abs", number.term), largest)
     if name == "isnan":
-        finite = call("!=", number.term, number.term)
+        finite = call(">", number.term, _INFINITE) if number.type.is_float else call("!=", number.term, number.term)
     elif name == "isinf":
-        finite = call("not", finite)
+        finite = call("=", call("abs", number.term), _INFINITE) if number.type.is_float else call("not", finite)
     if not number.nullable:
         return Typed(finite, BOOLEAN, False)
     return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)

@@ -124,6 +124,12 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
         found.append(builder.define(body, flag).term)
         value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
+    if upward and key.desc and value.type.is_float:  # what is not a number comes first
+        zero, infinite = _least(value.type), Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64")))
+        number = Call("<=", (value.term, infinite))
+        first = Typed(Call("if", (number, Lit(1, "int64"), Lit(0, "int64"))), INTEGER, False)
+        found.append(builder.define(body, first).term)
+        value = builder.define(body, value._replace(term=Call("if", (number, value.term, zero))))
     if upward and key.desc:
         value = (
             _placed(builder, body, value) if value.type.store == "string" else builder.define(body, _reversed(value))

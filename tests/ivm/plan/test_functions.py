@@ -161,6 +161,8 @@ CASES = [
     ('datetime:parse["2020-0" + string[k], "%Y-%m"]', datetime(2020, 1, 1), datetime(2020, 2, 1)),
     ("bit_count[a]", 63, 3),
     ("fmod[f, 2.0]", 0.5, -0.5),
+    ("float:ratio[f, 0.0]", float("inf"), float("-inf")),
+    ("if[float:ratio[f - f, 0.0] > float:ratio[1.0, 0.0], k, 0]", 1, 2),
     ("gcd[a, 14]", 2, 7),
     ('string:bytes[string:concat[s, "ä"]]', 4, 2),
     ('string:strip_accents["É" + s]', "EAb", "E"),

@@ -314,7 +314,7 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
     zero, null = Lit(0.0, "float64"), Lit(None, "float64")
 
     def term(mean_y: Term, mean_x: Term, covariance: Term, variance: Term) -> Term:
-        slope = Call("ratio", (covariance, variance))
+        slope = Call("float:ratio", (covariance, variance))
         found = Call("-", (mean_y, Call("*", (slope, mean_x))))
         return Call("if", (Call("=", (variance, zero)), null, found))
 
@@ -324,13 +324,13 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
 def _slope(one: Aggregate, y: Typed, x: Typed) -> Made:
     """regr_slope: not a number, and so an error, where x does not vary."""
     parts = [_covariance(one, y, x), one.fold("var_pop", DOUBLE, x.term)]
-    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("ratio", (covariance, variance)))
+    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("float:ratio", (covariance, variance)))
 
 
 def _correlation(one: Aggregate, y: Typed, x: Typed) -> Made:
     """corr: not a number, and so an error, where one side does not vary."""
     parts = [_covariance(one, y, x), *(one.fold("stddev_pop", DOUBLE, v.term) for v in (y, x))]
-    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("ratio", (covariance, Call("*", (a, b)))))
+    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("float:ratio", (covariance, Call("*", (a, b)))))
 
 
 def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:
