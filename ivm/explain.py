@@ -18,7 +18,7 @@ from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
 from ivm.plan.expression import Encoder
 from ivm.plan.functions import is_registered
-from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, is_unread, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -297,8 +297,12 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
 
+def _order(plan: Plan) -> str:
+    return f"[{', '.join('_' if is_unread(name) else name for name in plan.variables)}]"
+
+
 def _plan(plan: Plan, granularity: int) -> list[str]:
-    lines = [f"  order     [{', '.join(plan.variables)}]"]
+    lines = [f"  order     {_order(plan)}"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice in (ROUNDS, BEFORE_ROUNDS):
@@ -310,7 +314,7 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
         elif t < len(plan.probes):
-            sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
+            sense = f"a delta is probed in the order {_order(plan.probes[t])}"
         else:
             sense = "follows the key order, so it needs no sensitivity index"
         lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {_way(trie.index)}; {sense}")

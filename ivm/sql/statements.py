@@ -20,6 +20,7 @@ from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.scalar import QUOTIENT
+from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -34,7 +35,6 @@ DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
-CALLED = re.compile(r"(\w+)\s*\(\s*$")  # the name of a function, before its first argument
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -59,19 +59,12 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
 
     `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
-    Functions keep the names by which the text has them, for columns that are named by their expressions.
     """
     refuse_halves(node)
-    for one in [*node.find_all(exp.Div, exp.Func)]:
-        if isinstance(one, exp.Div):
-            if one.args.get("typed"):
-                one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
-        elif "start" in one.meta:
-            one.meta["name"] = text[one.meta["start"] : one.meta["end"] + 1]
-        elif isinstance(one, exp.AggFunc):
-            starts = [inner.meta["start"] for inner in one.walk() if "start" in inner.meta]
-            if starts and (found := CALLED.search(text[: min(starts)])):
-                one.meta["name"] = found[1]
+    for one in [*node.find_all(exp.Div)]:
+        if one.args.get("typed"):
+            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
+    spelled.remember(node, text)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node
