@@ -56,6 +56,16 @@ def whole_of(name: str, names: Collection[str]) -> str:
     return found[1] if found and f"{found[1]}:part1" in names else name
 
 
+def listed(names: Collection[str]) -> list[str]:
+    """Return the relations that a message lists: without what hosts keep for themselves, and parts of others.
+
+    >>> listed(["r", "v", "v:part1", "v:part2", "r$1"])
+    ['r', 'v']
+    """
+    wholes = {name: whole_of(name, names) for name in names if "$" not in name}
+    return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
+
+
 class Dependants(NamedTuple):
     """A host's dependencies: the relations it reads, the relations, hidden trees and properties that it maintains.
 

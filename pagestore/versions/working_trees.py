@@ -23,7 +23,7 @@ from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.types import Schema
-from pagestore.versions.catalog import Catalog, Info
+from pagestore.versions.catalog import Catalog, Info, listed
 from pagestore.versions.store_state import StoreState, Version
 
 T = TypeVar("T")
@@ -357,7 +357,7 @@ class WorkingTrees:
     def _info(self, name: str) -> Info:
         info = self._catalog.relations.get(name)
         if info is None:
-            raise MissingError(f"there is no relation {name!r}; there is {', '.join(self) or 'none'}")
+            raise MissingError(f"there is no relation {name!r}; there is {', '.join(listed([*self])) or 'none'}")
         return info
 
     @step

@@ -72,7 +72,11 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
     assert pagestore_command(["stat", path, "--all"]) == 0 and "v:part1" in capsys.readouterr().out
     assert pagestore_command(["load", path, "r", str(more), "--append"]) == 0
     assert capsys.readouterr().out.endswith("; r:part2, v followed\n")
-    for program, words in (pagestore_command, ["print", path, "no"]), (command, ["print", path, "no"]):
+    for program, words in (
+        (pagestore_command, ["print", path, "no"]),
+        (pagestore_command, ["drop", path, "no"]),
+        (command, ["print", path, "no"]),
+    ):
         assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
     assert command(["explain", path, "v"]) == 0
     assert "helpers   v:part1, v:part2: views kept for this one" in capsys.readouterr().out
