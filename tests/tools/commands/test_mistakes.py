@@ -125,7 +125,7 @@ MISTAKES = {  # a command, and what its line must say
     "ivm print empty.pages none": "there is no relation or view 'none'; there is none",
     "ivm print s.pages two --at 99": "version 99 is not retained",
     "ivm explain s.pages none": "there is no relation or view 'none'",
-    "ivm trace s.pages none 1 2": "there is no relation or view 'none'",
+    "ivm trace s.pages none 1 2": "version 1 has no view 'none'",
     "ivm trace s.pages two 1 99": "version 99 is not retained",
     "ivm watch s.pages none": "there is no relation or view 'none'",
     "ivm watch s.pages two --since 99": "version 99 is not retained",
