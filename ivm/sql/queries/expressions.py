@@ -279,7 +279,7 @@ def _listed(node: exp.Expr) -> exp.In | None:
 
 def _within(node: exp.Expr) -> exp.Expr | None:
     """Return `x = ANY (query)` as `x IN (query)`, and `x <> ALL (query)` as its opposite; None for another node."""
-    kind = {exp.EQ: exp.Any, exp.NEQ: exp.All}.get(type(node))
+    kind = exp.Any if isinstance(node, exp.EQ) else exp.All if isinstance(node, exp.NEQ) else None
     if kind is None or not isinstance(node.expression, kind):
         return None
     query = node.expression.this
