@@ -76,7 +76,22 @@ def go(page, url, route):
     return page.inner_text("body")
 
 
-@pytest.mark.parametrize(("width", "scale"), [(1280, 1), (640, 2)], ids=["wide", "narrow, as at 200 %"])
+CROWDED = """() => {
+  const crowded = [...document.querySelectorAll("dialog[open]")].filter((one) => one.scrollWidth > one.clientWidth);
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  while (texts.nextNode()) {
+    for (const word of texts.currentNode.data.matchAll(/(?<=^|\\s)[\\w,]{2,12}(?=\\s|$)/g)) {
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((box) => box.top)).size > 1) crowded.push(word[0]);
+    }
+  }
+  return crowded.map(String);
+}"""  # short words that are cut into two lines, and a dialog that is wider than its window
+
+
+@pytest.mark.parametrize(("width", "scale"), [(1280, 1), (400, 2)], ids=["wide", "narrow, as at 200 %"])
 def test_what_means_harm_is_text_in_every_view(shown, opened, width, scale):
     page = opened(shown.url, width, scale=scale)
     seen = ""
@@ -86,6 +101,7 @@ def test_what_means_harm_is_text_in_every_view(shown, opened, width, scale):
         assert page.evaluate("document.scripts.length") == 1 and page.title() == "s.pages – ivm studio", route
         assert page.evaluate("document.querySelectorAll('img, iframe, b, i, object, style').length") == 0, route
         assert page.evaluate("document.documentElement.scrollWidth") <= width, route
+        assert page.evaluate(CROWDED) == [], route
         seen += text
     assert (
         SCRIPT in seen and r"\x1b[2J\u{202e}abc" in seen and r"line\nend\ttab" in seen and "10,000 characters" in seen
@@ -94,9 +110,10 @@ def test_what_means_harm_is_text_in_every_view(shown, opened, width, scale):
 
 
 def test_a_row_of_the_hostile_relation_is_shown_whole(shown, opened):
-    page = opened(f"{shown.url}#{urlencode({'view': 'rows', 'name': HOSTILE})}")
+    page = opened(f"{shown.url}#{urlencode({'view': 'rows', 'name': HOSTILE})}", 400)
     page.click("tbody tr:has(.cut) button")
     page.wait_for_selector("dialog[open]")
+    assert page.evaluate(CROWDED) == []
     assert "x" * 10_000 in page.inner_text("dialog") and "no rule reads" in page.inner_text("dialog")
 
 

@@ -84,10 +84,14 @@ function cell(value, column, tag = "td") {
   return make(tag, attributes, value.text, make("span", { class: "cut" }, `… ${number(value.length)} characters`));
 }
 
+/** Return a column's type, and whether it is of the key, which is of interest if another one is not. */
+const typed = (column, columns) =>
+  `${column.type}${column.key && !columns.every((one) => one.key) ? ", key" : ""}`;
+
 function head(columns, first) {
   const cells = columns.map((column) =>
     make("th", { scope: "col", class: isNumber(column.type) ? "right" : undefined }, short(column.name, 60),
-      make("small", {}, column.type, column.key ? ", key" : "")));
+      make("small", {}, typed(column, columns))));
   return make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "whole" }, first), cells));
 }
 
@@ -205,8 +209,8 @@ const views = {
       names.length ? make("p", {}, `${text} `, names.map((name, place) => [place ? ", " : "", named(name, route.at)])) : null;
     return [
       ...titled(route, "rules", found),
-      make("dl", {}, found.columns.map((one) =>
-        [make("dt", {}, short(one.name)), make("dd", {}, one.type, one.key ? ", key" : "")])),
+      make("dl", { class: "columns" }, found.columns.map((one) =>
+        [make("dt", {}, short(one.name)), make("dd", {}, typed(one, found.columns))])),
       flow(found.reads, "reads"),
       flow(found.read_by, "is read by"),
       picture(await call("dependencies", { name: route.name, ...at(route) }), route),
