@@ -73,10 +73,11 @@ SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapshot) -> str:
     """Explain a view as of a version: a block of lines for each conjunction of its rules.
 
-    Raises KeyError for a name that is not installed.
+    Of a relation, it says that it is one; `stats` are those of Workspace.stats.
     """
-    predicate = installed.program.predicates[name]
-    if predicate.extensional:
+    name = installed.whole(name)
+    predicate = installed.program.predicates.get(name)
+    if predicate is None or predicate.extensional:
         return printable(f"{name} is a relation, not a view: transactions edit its {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
     lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
@@ -86,7 +87,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
-    if helpers := sorted(n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)):
+    if helpers := [n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)]:
         lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
     for rule in installed.rules:
         if name in rule.writes:
@@ -97,7 +98,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
-    return _for_people(lines)
+    return _for_people(_with_parts(lines, installed))
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
@@ -116,6 +117,21 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
         for number, plan in enumerate(rule.plans):
             lines += [*_way_of(plan, rule, installed, sketch), *_steps(plan, number, rule)]
     return _for_people(lines)
+
+
+def _with_parts(lines: list[str], installed: Installed) -> list[str]:
+    """Return lines that name v:part2 as part 2 of v, except the one that says what explain takes."""
+    parts = [name for name in installed.program.predicates if ":part" in name and name not in installed.named]
+    if not parts:
+        return lines
+    longest = "|".join(map(re.escape, sorted(parts, key=len, reverse=True)))
+    named = re.compile(rf"(?<![\w$:])({longest})(?!\d)")
+    return [line if line.startswith("  helpers") else named.sub(_part, line) for line in lines]
+
+
+def _part(found: re.Match[str]) -> str:
+    view, _, number = found[0].rpartition(":part")
+    return f"part {number} of {view}"
 
 
 def _for_people(lines: list[str]) -> str:
@@ -219,7 +235,7 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
     if now != sizes:
         lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
     if sizes and operations:
-        lines.append(f"  took      {operations:,} operations when it was last evaluated")
+        lines.append(f"  took      {operations:,} operation{'s' * (operations != 1)} when it was last evaluated")
     if sizes and expected:
         lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines

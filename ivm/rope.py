@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]) -> ConcatRope:
     """Return the rope of a concat's group.  Raises UnknownViewError for another view, KeyError if there is no group."""
-    predicate = installed.predicate(name)
+    predicate = installed.predicate(name, source)
     fold = installed.layouts[name].fold
     if predicate.value != ROPE or not fold:
         raise UnknownViewError(f"{name} is not a concat, so it has no rope")

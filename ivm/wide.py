@@ -175,6 +175,16 @@ def wide_names(source: Any) -> list[str]:
     return [name for name, kept in _kept(source).items() if kept.get("wide")]
 
 
+def names_of(source: Any, blocks: Container[str]) -> list[str]:
+    """Return the names of the relations and views of a version that users made; `blocks` has the blocks' names."""
+    return [name for name in (*source, *wide_names(source)) if not is_helper(name, blocks)]
+
+
+def stored_as(source: Any, name: str) -> list[str]:
+    """Return the names of the relations that have the rows of a relation or view: several for a wide view."""
+    return [name] if name in source else _kept(source).get(name, {}).get("wide") or [name]
+
+
 def _kept(source: Any) -> dict[str, Any]:
     """Return what SQL saved of each kept view."""
     saved = source.properties.get(CATALOG)

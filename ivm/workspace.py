@@ -39,7 +39,7 @@ from ivm.rope import note_erased, rope_of
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.wide import Parameters, Wide, changes, read
+from ivm.wide import Parameters, Wide, changes, names_of, read, stored_as
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
@@ -230,13 +230,13 @@ class Workspace(WorkspaceEdits):
         No transaction and no installation leaves any, but a store that was repaired may have some.
         """
         with self.store.snapshot() as snap:
-            found = violated(snap, self.rules_of(snap))
-            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in found.items()}
+            found = violated(snap, self.rules_of(snap)).items()
+            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in found}
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
-        """Every declared relation and function and every view, by name."""
-        return {name: predicate for name, predicate in self._rules_now().program.predicates.items() if "$" not in name}
+        """Every declared relation and function and every view, by name, except views in several relations."""
+        return self._rules_now().named
 
     # -- data
 
@@ -275,10 +275,11 @@ class Workspace(WorkspaceEdits):
         return rope_of(snap, self.rules_of(snap), name, key)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.predicates
+        return name in [*self]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.predicates)
+        with self.store.snapshot() as snap:
+            return iter(names_of(snap, self.blocks))
 
     def at(self, version: int | str) -> WorkspaceSnapshot:
         """Return all relations and views as of a version or tag."""
@@ -286,7 +287,7 @@ class Workspace(WorkspaceEdits):
         return WorkspaceSnapshot(
             snap,
             lambda text: self._ask(self.store.sketch(snap.version), text),
-            self.rules_of(snap).program.predicates,
+            self.rules_of(snap).named,
             lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
             partial(self._sql_in, snap.version, None),
         )
@@ -360,8 +361,9 @@ class Workspace(WorkspaceEdits):
             return self._stats(snap, name)
 
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
-        installed = self.rules_of(snap)
-        installed.predicate(name)
+        installed, name = self.rules_of(snap), stored_as(snap, name)[0]
+        if name not in snap:
+            installed.predicate(name, snap)
         name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
         indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
@@ -380,7 +382,7 @@ class Workspace(WorkspaceEdits):
         with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
             installed = self.rules_of(source)
             name = installed.whole(name)
-            predicate = installed.predicate(name)
+            predicate = installed.predicate(name, source)
             started = time.perf_counter()
             with allowing(self.memory):
                 parts = evaluate(source, installed, name, self.threads)
@@ -405,7 +407,7 @@ class Workspace(WorkspaceEdits):
         with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
             name = installed.whole(name)
-            predicate = installed.predicate(name)
+            predicate = installed.predicate(name, sketch)
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
@@ -475,9 +477,8 @@ class Workspace(WorkspaceEdits):
             with self.store.sketch() as sketch:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
-            stats = self._stats(snap, name)
-            rules = self.rules_of(snap)
-            return explain(rules, rules.whole(name), stats, snap)
+            views = [(one, self._stats(snap, one)) for one in stored_as(snap, name)]
+            return "\n".join(explain(self.rules_of(snap), one, stats, snap) for one, stats in views)
 
     def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
         """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
@@ -544,7 +545,7 @@ class Workspace(WorkspaceEdits):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         with self.store.snapshot() as snap:
             if not isinstance(read(snap, name), Wide):
-                self.rules_of(snap).predicate(name)
+                self.rules_of(snap).predicate(name, snap)
         return self._maintainer.subscriptions.add(name, on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
@@ -562,7 +563,7 @@ class Workspace(WorkspaceEdits):
         """
         with self.store.snapshot() as snap:
             if read(snap, name) is None:
-                self.rules_of(snap).predicate(name)  # raises an error that lists what exists
+                self.rules_of(snap).predicate(name, snap)  # raises an error that lists what exists
         return self.store.changes(name, since, read=changes)
 
     def __repr__(self) -> str:
@@ -570,7 +571,7 @@ class Workspace(WorkspaceEdits):
 
     def _repr_html_(self) -> str:
         with self.store.snapshot() as snap:
-            return workspace_html(snap, self.rules_of(snap).program.predicates)
+            return workspace_html(snap, self.rules_of(snap).named)
 
     def close(self) -> None:
         """Close the store."""
@@ -595,5 +596,5 @@ class Workspace(WorkspaceEdits):
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
         if name not in snap:
-            self.rules_of(snap).predicate(name)  # raises an error that lists what exists
+            self.rules_of(snap).predicate(name, snap)  # raises an error that lists what exists
         return snap[name]

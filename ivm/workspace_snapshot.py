@@ -75,6 +75,6 @@ def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
     rows = [
         (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[whole(snap, name)]):,}")
         for name, one in predicates.items()
-        if name in snap and "$" not in name
+        if name in snap
     ]
     return html_table(f"version {snap.version}", [("name", ""), ("kind", ""), ("columns", ""), ("rows", "")], rows)

@@ -26,7 +26,7 @@ from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
-from ivm.wide import is_helper
+from ivm.wide import is_helper, names_of, stored_as
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
@@ -470,13 +470,27 @@ class Installed:
         """A cache of how a kernel maintains recursive strata (recursion/compiled.py)."""
         return {}
 
-    def predicate(self, name: str) -> Predicate:
-        """Return the relation, function or view of a name.  Raises UnknownViewError."""
+    @cached_property
+    def named(self) -> dict[str, Predicate]:
+        """The relations, functions and views that users declared or derive, by name."""
+        blocks = {block.name for block in self.blocks}
+        return {name: one for name, one in self.program.predicates.items() if not is_helper(name, blocks)}
+
+    def predicate(self, name: str, source: Any = None) -> Predicate:
+        """Return the relation, function or view of a name; errors list what there is in a `source`, a snapshot.
+
+        Raises UnknownViewError.
+        """
         predicate = self.program.predicates.get(name)
         if predicate is None:
-            blocks = {block.name for block in self.blocks}
-            known = ", ".join(sorted(n for n in self.program.predicates if not is_helper(n, blocks))) or "none"
-            raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
+            known = [*self.named] if source is None else names_of(source, {block.name for block in self.blocks})
+            if name in known and (parts := stored_as(source, name)) != [name]:
+                raise UnknownViewError(f"{name} is kept in parts, each of which this takes: {', '.join(parts)}")
+            if name in known:
+                raise UnknownViewError(f"no rule reads or declares {name}: its rows come from transactions alone")
+            raise UnknownViewError(
+                f"there is no relation or view {name!r}; there is {', '.join(sorted(known)) or 'none'}"
+            )
         return predicate
 
     def whole(self, name: str) -> str:

@@ -333,3 +333,28 @@ def test_helper_views_are_no_names_of_a_workspace(tmp_path):
             workspace.uninstall("main")
         with pytest.raises(errors.UnknownPredicateError, match=r"nothing declares or derives p_not0: (?!.*\$)"):
             workspace.query("q(x) <- p_not0(x).")
+
+
+def test_a_workspace_lists_what_users_made(tmp_path):
+    """Also relations that no rule declares, and views of SQL in several relations, whose parts it leaves out."""
+    with ivm.open(tmp_path / "w.pages") as workspace:
+        with workspace.store.transaction() as txn:
+            txn.create("loaded", "x: int64", key="x").insert([(1,), (2,)])
+        workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY, c BIGINT NOT NULL)")
+        workspace.sql("CREATE MATERIALIZED VIEW v AS SELECT c, count(*) AS n, max(id) AS m FROM r GROUP BY c")
+        columns = ", ".join(f"id + {n} AS c{n}" for n in range(80))
+        workspace.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM r")
+        assert sorted(workspace) == ["loaded", "r", "v", "wide"] and all(name in workspace for name in [*workspace])
+        assert sorted(workspace.predicates) == ["r", "v"] and "v:part1" not in workspace
+        assert workspace.explain("loaded") == "loaded is a relation, not a view: transactions edit its 2 rows."
+        assert workspace.stats("loaded")["rows"] == 2 and workspace.stats("wide")["rows"] == 0
+        for ask in (workspace.stats, workspace.explain, workspace.evaluate, workspace.verify, workspace.__getitem__):
+            with pytest.raises(
+                errors.UnknownViewError, match="^there is no relation or view 'vv'; there is loaded, r, v, wide$"
+            ):
+                ask("vv")
+        with pytest.raises(errors.UnknownViewError, match="no rule reads or declares loaded"):
+            workspace.verify("loaded")
+        with pytest.raises(errors.UnknownViewError, match="each of which this takes: wide:part1, wide:part2"):
+            workspace.verify("wide")
+        workspace.verify("wide:part2")

@@ -81,9 +81,11 @@ def test_a_reader_knows_all_about_them(file):
         ws.uninstall("edits")
         ws.uninstall("three")
         assert "three" not in reader and "three" not in reader.blocks
-        for ask in (reader.stats, reader.evaluate, reader.verify, reader.explain, reader.trace):
+        for ask in (reader.stats, reader.evaluate, reader.verify, reader.explain):
             with pytest.raises(UnknownViewError, match="there is edge, name, two"):
                 ask("three")
+        with pytest.raises(UnknownViewError, match=f"version {ws.store.version} has no view 'three'"):
+            reader.trace("three")
         assert len(reader.trace("three", ws.store.version - 1)) == 1  # its rules are those of that version
         with pytest.raises(UnknownViewError):
             reader.trace("three", before)

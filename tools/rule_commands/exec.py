@@ -5,7 +5,7 @@ import argparse
 import pyarrow as pa
 
 import ivm
-from ivm.sql import is_helper, wide_names
+from ivm.sql import wide_names
 
 from ..cli.answers import answer, cell_text, common
 from ..cli.workspace_options import argument_or_stdin, changes, opened
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa.Table]:
     """Return how a version's views differ from those that it was made from, by view, where they do."""
     parent = next(one.parent for one in workspace.store.history(branch=branch) if one.version == version)
-    views = [name for name, one in workspace.predicates.items() if not one.extensional and not is_helper(name)]
+    views = [name for name, one in workspace.predicates.items() if not one.extensional]
     with workspace.at(parent) as old, workspace.at(version) as now:
         found = {name: now.changes(name, old) for name in (*views, *wide_names(now.snapshot))}
     return {name: delta for name, delta in found.items() if delta is not None and delta.num_rows}

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from ivm import Workspace
-from ivm.sql import is_helper
+from ivm.sql import names_of
 
 from ..cli.answers import answer, common, plain, table, version_or_name
 from ..cli.rows import answer_rows, row_options
@@ -37,10 +37,10 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     """Return the names of installed blocks, and each relation and view with its number of rows."""
     known = workspace.predicates
     with workspace.store.snapshot() as snap:
-        there = [*(name for name in known if name in snap), *(name for name in snap if name not in known)]
+        relations = {name for name in snap if name not in known or known[name].extensional}
         predicates = {
-            name: {"kind": "view" if name in known and not known[name].extensional else "relation", "rows": len(rows)}
-            for name, rows in ((name, workspace[name]) for name in there if not is_helper(name, workspace.blocks))
+            name: {"kind": "relation" if name in relations else "view", "rows": len(workspace[name])}
+            for name in names_of(snap, workspace.blocks)
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
 

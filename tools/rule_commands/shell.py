@@ -19,7 +19,7 @@ from ivm import IvmError, Workspace
 from ivm.lang.ir import show_name
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Change
-from ivm.sql import is_helper, wide_names
+from ivm.sql import names_of, wide_names
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number, tell, version_or_name
@@ -241,8 +241,7 @@ class Shell:
         if not Path(self.options.file).exists():
             return
         with self.opened() as workspace, workspace.store.snapshot() as snap:
-            blocks = workspace.blocks
-            for name in (name for name in (*snap, *wide_names(snap)) if not is_helper(name, blocks)):
+            for name in names_of(snap, workspace.blocks):
                 columns = snap[name].schema.names if name in snap and snap[name].info.schema else ()
                 yield from (spelled(one, text) for one in (name, *columns))
 

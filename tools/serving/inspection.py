@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 import ivm
 from ivm import Answer, IvmError
-from ivm.sql import edits_rows, is_helper, reads_only, statement_of, wide_names
+from ivm.sql import edits_rows, is_helper, names_of, reads_only, statement_of
 from pagestore import Relation
 from pagestore.errors import SchemaError
 from pagestore.host import MAIN
@@ -131,9 +131,7 @@ class Inspector:
 
     def explain(self, text: str) -> Data:
         """Return how a view, or rules of a query, are evaluated and maintained: sentences, and the plan's lines."""
-        known = self.workspace.predicates
-        part = f"{text}:part1"  # of a view of SQL that several relations have
-        sentences, plan = parts(self.workspace.explain(part if part in known and text not in known else text))
+        sentences, plan = parts(self.workspace.explain(text))
         return {"sentences": sentences, "plan": [[label, said] for label, said in plan]}
 
     def rows(self, name: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> Data:
@@ -285,7 +283,7 @@ def _edits(text: str) -> Any:
 
 def _names(snapshot: Any, installed: Any) -> list[str]:
     """Return the names of relations and views that users made."""
-    return [name for name in (*snapshot, *wide_names(snapshot)) if _is_shown(name, installed)]
+    return names_of(snapshot, [block.name for block in installed.blocks])
 
 
 def _differs(before: Any, after: Any, name: str) -> bool:

@@ -79,7 +79,24 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
     ):
         assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
     assert command(["explain", path, "v"]) == 0
-    assert "helpers   v:part1, v:part2: views kept for this one" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "helpers   v:part1, v:part2: views kept for this one" in said
+    assert "trie      part 2 of v[c] = m: in its own order" in said and said.count("v:part") == 2
+    assert command(["explain", path, "v:part2"]) == 0 and capsys.readouterr().out.startswith("part 2 of v keeps 1 row")
+
+
+def test_a_view_in_several_relations_is_listed_and_explained_by_its_own_name(tmp_path, capsys):
+    path = str(tmp_path / "w.pages")
+    with ivm.open(path) as workspace:
+        workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY)")
+        columns = ", ".join(f"id + {n} AS c{n}" for n in range(80))
+        workspace.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM r; INSERT INTO r VALUES (1)")
+    assert command(["print", path, "--json"]) == 0
+    views = json.loads(capsys.readouterr().out)["predicates"]
+    assert views == {"r": {"kind": "relation", "rows": 1}, "wide": {"kind": "view", "rows": 1}}
+    assert command(["explain", path, "wide"]) == 0
+    said = capsys.readouterr().out
+    assert "part 1 of wide keeps 1 row" in said and "part 2 of wide keeps 1 row" in said and "c79 = `sql key 0` + 79" in said
 
 
 def test_print_lists_and_prints(file, capsys):
