@@ -14,6 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -273,7 +274,7 @@ class Dataset:
             array = array.fill_null(self._fill[name])
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
         if array.null_count and reason and self.reading.nulls != DROP:
-            remedy = f"{reason}; fill them with --fill {name}=VALUE, or drop such rows with --nulls drop"
+            remedy = f"{reason}; fill them with --fill {quote(f'{name}=VALUE')}, or drop such rows with --nulls drop"
             self._add(where, "is null", remedy, self._not_aside(where, _places(array.is_null())))
         if pa.types.is_floating(array.type):
             self._add(where, "is NaN", NO_NAN, _places(pc.is_nan(array)))

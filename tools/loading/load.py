@@ -383,7 +383,9 @@ def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
 def _required(name: str, there: Schema | None, key: Sequence[str]) -> dict[str, str]:
     """Return the columns of a relation `name` that are never null, each with the reason."""
     columns = there.columns if there else ()
-    reasons = {c.name: f"{name!r} keeps no nulls there ({c.name}: {c.type})" for c in columns if not c.type.nullable}
+    kept = [column for column in columns if not column.type.nullable]
+    unless = "unless it is dropped and loaded anew"
+    reasons = {c.name: f"{name!r} keeps no nulls there ({c.name}: {c.type}) {unless}" for c in kept}
     return {**reasons, **dict.fromkeys(key, "a key is never null")}
 
 

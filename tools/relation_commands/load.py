@@ -6,6 +6,7 @@ Without a mode the relation is made. Views that read it follow in the same commi
 import argparse
 import codecs
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Repo
 
 BAD_KEPT = 1 << 20  # bytes of bad rows in memory; more wait in a temporary file
 SOURCES_NAMED = 3  # in the message of a version
+SYNONYMS = {  # what rules and SQL say
+    "int": "int64", "integer": "int64", "bigint": "int64", "float": "float64", "double": "float64", "boolean": "bool",
+    "text": "string", "varchar": "string", "datetime": "timestamp",
+}  # fmt: skip
 WITHOUT_SPARK = "{}: pip install 'pagestore-ivm[spark]'"
 
 
@@ -202,9 +207,10 @@ def filling(text: str) -> tuple[str, str]:
 
 def cast(text: str) -> tuple[str, Type]:
     """Parse a column and a type.  Raises argparse.ArgumentTypeError."""
-    name, _, kind = text.partition("=")
+    name, _, kind = (part.strip() for part in text.partition("="))
+    base, mark, _ = kind.partition("?")
     try:
-        return name.strip(), Type.parse(kind)
+        return name, Type.parse(f"{SYNONYMS.get(base.lower(), base)}{mark}")
     except pagestore.errors.SchemaError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
@@ -241,6 +247,9 @@ def run(options: argparse.Namespace) -> int:
         report = _load(options, error.page_size)  # into a new store, which may have any page size
     for note in () if options.quiet else report.notes:
         complain(f"note: {note}")
+    if options.mode == CREATE and not options.quiet and any(": --" in note for note in report.notes):
+        drop = shlex.join(["pagestore", "drop", options.file, options.relation])
+        complain(f"note: to load with such an option, make the relation anew: `{drop}` first")
     reasons = f"\n{plain(options.bad)}: the bad rows, with the reasons" if report.bad else ""
     answer(options, asdict(report), f"{report}{reasons}")
     return 0

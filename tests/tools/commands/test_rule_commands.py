@@ -96,7 +96,11 @@ def test_a_view_in_several_relations_is_listed_and_explained_by_its_own_name(tmp
     assert views == {"r": {"kind": "relation", "rows": 1}, "wide": {"kind": "view", "rows": 1}}
     assert command(["explain", path, "wide"]) == 0
     said = capsys.readouterr().out
-    assert "part 1 of wide keeps 1 row" in said and "part 2 of wide keeps 1 row" in said and "c79 = `sql key 0` + 79" in said
+    assert (
+        "part 1 of wide keeps 1 row" in said
+        and "part 2 of wide keeps 1 row" in said
+        and "c79 = `sql key 0` + 79" in said
+    )
 
 
 def test_print_lists_and_prints(file, capsys):

@@ -396,6 +396,29 @@ def test_a_column_that_needs_values_stays_so(tmp_path: Path, capsys: pytest.Capt
     assert "column paid is null in row 1: 'r' keeps no nulls there (paid: int64)" in capsys.readouterr().err
 
 
+def test_remedies_for_a_null_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the relation was made without nulls, and where the column's name has a space."""
+    file, source = tmp_path / "s.pages", tmp_path / "a.csv"
+    source.write_text("id,home town\n1,Ulm\n2,\n")
+    words = "load", file, "r", source, "--key", "id"
+    assert run(*words) == 0
+    assert run(*words, "--replace", "--empty-is-null") == 1
+    said = capsys.readouterr().err
+    assert "unless it is dropped and loaded anew; fill them with --fill 'home town=VALUE'" in said
+    assert run("drop", file, "r") == 0 and run(*words, "--empty-is-null") == 0
+    assert rows_of(file) == [(1, "Ulm"), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("int", "int64"), ("BIGINT?", "int64?"), ("double", "float64"), ("text", "string")]
+)
+def test_casts_know_the_types_of_rules_and_sql(name: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,v\na,1\n")
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id", "--cast", f"v={name}") == 0
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        assert str(store.snapshot()["r"].schema.columns[1].type) == kind
+
+
 def test_an_empty_text_is_a_null_where_that_is_asked_for(tmp_path: Path) -> None:
     source = write(tmp_path / "a.csv", [(1, "Ulm", 5), (2, "", 7)])
     assert run("load", tmp_path / "s.pages", "r", source, "--key", "id", "--empty-is-null") == 0
@@ -423,7 +446,7 @@ def test_empty_texts_of_csv_are_noted(tmp_path: Path, capsys) -> None:
     """Where they might be nulls."""
     path = write(tmp_path / "a.csv", [(1, "", 5), (2, "Bonn", 6), (3, "", 7)])
     assert run("load", tmp_path / "s.pages", "r", path, "--key", "id") == 0
-    assert capsys.readouterr().err.splitlines()[-1] == (
+    assert capsys.readouterr().err.splitlines()[-2] == (
         "note: column town has 2 empty texts: --empty-is-null takes such a one as a null"
     )
     assert run("load", tmp_path / "s.pages", "q", path, "--key", "id", "--empty-is-null") == 0

@@ -332,11 +332,16 @@ def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, t
     command = ["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.csv"), "--key", "id"]
     assert main.pagestore(command) == 0
     said = capsys.readouterr().err
+    drop = shlex.join(["pagestore", "drop", command[1], "r"])
     assert said == (
-        f"note: column v is kept as text: {options} reads values such as {values[0]!r}\n" if options else ""
+        f"note: column v is kept as text: {options} reads values such as {values[0]!r}\n"
+        f"note: to load with such an option, make the relation anew: `{drop}` first\n"
+        if options
+        else ""
     )
     if options:
-        (tmp_path / "s.pages").unlink()
+        assert main.pagestore(shlex.split(drop)[1:]) == 0
+        capsys.readouterr()
         assert main.pagestore([*command, *shlex.split(options.partition(" or ")[0])]) == 0
         assert not any(isinstance(value, str) for _, value in rows(tmp_path)) and "note" not in capsys.readouterr().err
 
