@@ -43,6 +43,7 @@ from pagestore.versions.commit_record import lie_within
 
 PROPERTY = "pagestore.dependants"
 PART = re.compile(r"(.+):part\d+", re.DOTALL)  # how a host names what it stores beside a relation of its own
+ONE = "sql:one"  # a relation of one row, which a host keeps for SQL
 BAG = ("",)  # instead of the names of an interval's ends
 
 
@@ -59,10 +60,10 @@ def whole_of(name: str, names: Collection[str]) -> str:
 def listed(names: Collection[str]) -> list[str]:
     """Return the relations that a message lists: without what hosts keep for themselves, and parts of others.
 
-    >>> listed(["r", "v", "v:part1", "v:part2", "r$1"])
+    >>> listed(["sql:one", "r", "v", "v:part1", "v:part2", "r$1"])
     ['r', 'v']
     """
-    wholes = {name: whole_of(name, names) for name in names if "$" not in name}
+    wholes = {name: whole_of(name, names) for name in names if "$" not in name and name != ONE}
     return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
 

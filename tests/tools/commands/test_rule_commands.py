@@ -78,6 +78,7 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
         (command, ["print", path, "no"]),
     ):
         assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
+        assert "sql:one" not in said
     assert command(["explain", path, "v"]) == 0
     said = capsys.readouterr().out
     assert "helpers   v:part1, v:part2: views kept for this one" in said
