@@ -37,6 +37,7 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
+from ivm.wide import is_helper
 from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
@@ -76,7 +77,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     """
     predicate = installed.program.predicates[name]
     if predicate.extensional:
-        return printable(f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}.")
+        return printable(f"{name} is a relation, not a view: transactions edit its {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
     lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
     lines.append(f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals")
@@ -85,6 +86,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
+    if helpers := sorted(n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)):
+        lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
     for rule in installed.rules:
         if name in rule.writes:
             lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
@@ -151,7 +154,7 @@ def _cost_of_an_edit(installed: Installed, name: str) -> str:
     if any(plan.sensors for plan in plans):
         said.append("a search among these intervals, and evaluating the rule anew only where it hits one")
     if any(plan.probes for plan in plans):
-        said.append("a join of the edited rows with the rest of the rule, so what they match")
+        said.append("a join of the edited rows with the rest of the rule, so as much as they match")
     if not said:
         said.append("a few look-ups for each edited row, however many rows there are")
     return f"An edit costs {'; or '.join(said)}."

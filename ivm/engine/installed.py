@@ -26,6 +26,7 @@ from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
+from ivm.wide import is_helper
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
@@ -473,7 +474,8 @@ class Installed:
         """Return the relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)
         if predicate is None:
-            known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
+            blocks = {block.name for block in self.blocks}
+            known = ", ".join(sorted(n for n in self.program.predicates if not is_helper(n, blocks))) or "none"
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
 
