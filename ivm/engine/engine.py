@@ -69,7 +69,6 @@ class Engine(JoiningFiller):
     """
 
     watched: Container[str] = ()  # the predicates whose `change_of` will be called
-    before: dict[Index, Tree] = field(default_factory=dict)
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
