@@ -313,8 +313,8 @@ def _cast(node: exp.Expr, value: Value) -> Typed:
 def _fitting(term: Term, type_: SqlType) -> Term:
     """Return a number, null where its type has no such value."""
     if type_.is_decimal and type_.precision < DIGITS:
-        most = Lit(Decimal(10**type_.precision - 1).scaleb(-type_.scale), type_.store)
-        low, high = Lit(-most.value, type_.store), most
+        most = Decimal(10**type_.precision - 1).scaleb(-type_.scale)
+        low, high = Lit(-most, type_.store), Lit(most, type_.store)
     elif type_.is_integer and (bits := {3: 8, 5: 16, 10: 32}.get(INTEGERS[type_.name])):
         unsigned = type_.name in UNSIGNED
         low, high = (Lit(0 if unsigned else -(2 ** (bits - 1)), "int64"),

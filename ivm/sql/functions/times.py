@@ -241,9 +241,9 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     unit, moment = node.args["unit"].name.lower(), value(node.this)
     if unit.rstrip("s") in ("millisecond", "microsecond"):
-        own, size = convert(moment, TIMESTAMP, node).term, Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
-        rest = call("mod", call("+", call("mod", _since_epoch(own), size), size), size)
-        return Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
+        whole, size = convert(moment, TIMESTAMP, node).term, Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
+        rest = call("mod", call("+", call("mod", _since_epoch(whole), size), size), size)
+        return Typed(call("-", whole, rest), TIMESTAMP, moment.nullable)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
     found = Typed(call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
     return convert(found, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else found
