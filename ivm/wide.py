@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Parameters = Sequence[Any] | Mapping[str, Any] | None  # values for the parameters of a statement of SQL
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL

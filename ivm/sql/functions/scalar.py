@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from math import pi
@@ -63,10 +63,15 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
-    name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-    known = get_close_matches(name.lower(), names(), 1, 0.75)
+    raise unknown(node)
+
+
+def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
+    """Return the error of a function that is not known; `more` are others that could be meant."""
+    shown, name = node.sql(dialect="duckdb"), node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+    known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
-    raise SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
+    return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
 
 def names() -> list[str]:
