@@ -30,7 +30,10 @@ a corrupt page, which `raise_for` turns into an exception:
     function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
     start_delta(old, new, state)                                            to the first difference of two trees
     next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
-    fold_intervals_at(address, tree, folds, bounds, out, full, work)        folds intervals of keys (kernels/folds.py)
+    fold_intervals_at(address, tree, folds, bounds, out, full, work)        folds intervals of keys, by the address of
+                                                                            fold_intervals (trees/kernels/folds.py);
+                                                                            folds are FoldWords, bounds Bounds, and work
+                                                                            has work_words(folds, n) words
     find_weighted(tree, columns, row, weight, ranks, out)                   records by rank, each counted several times
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
@@ -88,7 +91,7 @@ from pagestore.trees.kernels.cursor import (
 )
 from pagestore.trees.kernels.edit_groups import CHANGES, SCANS, SCANS_END, TAKEN, compose_few, flush_queue
 from pagestore.trees.kernels.finish import finish_commit
-from pagestore.trees.kernels.folds import find_weighted, fold_intervals, fold_intervals_at, work_words
+from pagestore.trees.kernels.folds import find_weighted, fold_intervals_at, work_words
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
 VERSION = 4
@@ -143,7 +146,6 @@ __all__ = [
     "float_of_bits",
     "float_to_bits",
     "flush_queue",
-    "fold_intervals",
     "fold_intervals_at",
     "forward",
     "function_pointer",
