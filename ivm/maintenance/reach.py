@@ -33,7 +33,7 @@ class Test(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """The options of a plan, each of which is a list of tests, and whether they are all that bindings must pass."""
+    """The options of a plan, each of which is a list of tests, and whether they are all of its `sure` filters."""
 
     options: list[list[Test]]
     exact: bool
@@ -50,7 +50,7 @@ def places_of(plan: Plan) -> dict[str, int]:
 def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
     """Return the conditions of a plan as tests of the columns `places_of`, given the types of its variables."""
     places = places_of(plan)
-    options, exact = [list[Test]()], not plan.computed and len(plan.sure) == len(plan.filters)
+    options, exact = [list[Test]()], True
     for one in plan.sure:
         parts = [
             _tests(option, plan, places, types) for option in (one.options if isinstance(one, Choice) else ((one,),))
