@@ -56,7 +56,7 @@ class Handle:
         self._guard = threading.RLock()  # guards the caches
         self._file_lock = FileLock(file)
         self._synced = SyncedCommits(file)
-        self._writers = WriterQueue(self._file_lock)
+        self.writers = WriterQueue(self._file_lock)
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -139,6 +139,8 @@ class Handle:
     def refresh(self) -> StoreState:
         """Return the newest commit's state, from memory if this handle made it, else from the file."""
         self.check()
+        if self.mode == "rw" and self.committer.series:
+            self._catch_up()
         if self._file_lock.held:
             self.state = self.committer.state
         if self._file_lock.held or self._searched or (self.mode == "rw" and self._is_current()):
@@ -161,6 +163,12 @@ class Handle:
                 else:
                     meta = newest_meta(self.file)
             return self.state
+
+    def _catch_up(self) -> None:
+        """Adopt the state of the newest commit that this handle made, unless a newer one is known."""
+        state = self.committer.catch_up()
+        if state.sequence >= self.state.sequence:
+            self.state = state
 
     def _is_current(self) -> bool:
         """Return whether the state that is known is the newest."""
@@ -232,7 +240,7 @@ class Handle:
         with ExitStack() as held:
             try:
                 if mine and self.mode == "rw":
-                    held.enter_context(self.committer.sync_lock)
+                    held.enter_context(self.committer.syncs.lock)
                     held.enter_context(self.committer.lock)
                     if was_open and not self.committer.cause:
                         self._close_writer()
@@ -242,6 +250,8 @@ class Handle:
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 
     def _close_writer(self) -> None:
+        if self.committer.series:
+            self.committer.series.end()
         self.committer.flush()
         if self._is_last():
             self._follow()
@@ -265,8 +275,8 @@ class Handle:
 
     def reopen(self) -> None:
         """See Store.reopen."""
-        if self._writers.holder:
-            raise TransactionError(f"a transaction is open ({self._writers.holder}); roll it back first")
+        if self.writers.holder:
+            raise TransactionError(f"a transaction is open ({self.writers.holder}); roll it back first")
         with self._writer():
             if not self.committer.cause:
                 self.committer.flush()
@@ -384,11 +394,11 @@ class Handle:
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        self._writers.take(writer, timeout, self.committer.flush)
+        self.writers.take(writer, timeout, self.committer.flush)
         try:
             self._check_turn()
         except BaseException:
-            self._writers.give_back(writer)
+            self.writers.give_back(writer)
             raise
 
     def _check_turn(self) -> None:
@@ -397,20 +407,22 @@ class Handle:
             self.check()
         committer = self.committer
         committer.check()
+        if committer.series:
+            committer.series.end()
         if not (self.exclusive or (committer.is_ready and self._knows(committer.state))):
             self._follow()
         self.state = committer.state
 
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
-        self._writers.give_back(writer)
+        self.writers.give_back(writer)
 
     def complete(self, number: int) -> None:
         """Return once the first `number` commits of this handle are durable; see Committer.complete."""
         try:
             self.committer.complete(number)
         finally:
-            self._writers.release_file()
+            self.writers.release_file()
 
     def committed(self, version: Version) -> None:
         """Adopt the state of the commit that has just made a version."""
@@ -430,14 +442,14 @@ class Handle:
     def _writer(self) -> Iterator[None]:
         writer = Writer()
         try:
-            self._writers.take(writer)
+            self.writers.take(writer)
             yield
         finally:
-            self._writers.give_back(writer)
+            self.writers.give_back(writer)
 
     def administer(self, **changes: Any) -> None:
         """Commit a change of the store's own data; see Committer.administer."""
-        with self.committer.sync_lock, self.committer.lock:
+        with self.committer.syncs.lock, self.committer.lock:
             self.check()
             self.committer.administer(**changes)
             self.state = self.committer.state
