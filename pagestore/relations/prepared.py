@@ -18,11 +18,12 @@ from typing import Any
 from pagestore.runtime import reports
 from pagestore.trees.edit import FLUSH
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
-from pagestore.versions.catalog import MAIN_ID
+from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
 from pagestore.versions.locks import Writer
-from pagestore.versions.series import Series, may_begin
+from pagestore.versions.series import Series, Short, may_begin
+from pagestore.versions.store_state import Version
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
 
 ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
@@ -88,21 +89,39 @@ class Prepared:
             raise
 
 
-class PreparedRows(Prepared):
-    """Collected edits of a relation of a store's main branch."""
+class PreparedSeries(Prepared):
+    """Collected edits of the main branch, which are commits of a series where that is possible."""
+
+    host = ""  # the host that maintains, in the same commits, what follows from the edits; "" for none
 
     def __init__(
-        self, handle: Handle, relation: str, begin: Callable[[], Any],
+        self, store: Any, relation: str, begin: Callable[[], Any],
         edit: Callable[[Any, str, list[tuple[Any, ...]]], None],
     ) -> None:  # fmt: skip
+        """Take a store, the name of its relation, and the arguments of `Prepared`."""
         super().__init__(begin, edit)
-        self._handle, self._relation = handle, relation
+        self._handle: Handle = store._handle
+        self._relation = relation
+        self._subject: object = relation  # what a series is of, with all that decides how it commits
         self._newest = -1  # the version that a transaction made last for this
+        self._misses = self._pause = 0  # commits that no series could make since one did; transactions before another
+
+    def _short(self, head: Version, info: Info) -> Short | None:
+        """Return how a series commits edits of integers after a version, which a transaction has made for these.
+
+        None if a transaction must do it.
+        """
+        queues = self._handle.committer.queues
+        if queues is None:
+            return None
+        return Short(queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,))
 
     def commit(self) -> int:
         """Commit as the next of a series, if the edits and the store are fit for it; else by a transaction."""
-        handle, edits, committer = self._handle, self._edits, self._handle.committer
-        version: int | None = None
+        handle, edits, version = self._handle, self._edits, 0
+        if handle.mode == "r":
+            return super().commit()
+        committer = handle.committer
         if (
             (committer.series or self._newest >= 0)
             and handle.open
@@ -115,22 +134,33 @@ class PreparedRows(Prepared):
             try:
                 with committer.lock:
                     series: Any = committer.series or self._begin_series()
-                    if series and series.subject == self._relation and series.queues.put(edits, series.keys):
+                    if series is None:
+                        self._misses += 1
+                    elif series.subject == self._subject and series.queues.put(edits, series.group):
                         try:
-                            version = series.commit(FLUSH.call, 0)
+                            version = series.commit() or 0
                         except BaseException as error:
                             if series.fail(error):
                                 raise
+                        self._misses = 0 if version else self._misses + 1
                         number = committer.made
             finally:
                 handle.writers.give_back(writer)
-        if version is None:
-            self._newest = super().commit()
-            return self._newest
+        if not version:
+            return self._commit_by_transaction()
         if committer.durable < number:
             self._complete(number, version)
         if self._edits is edits:
             self._edits = []
+        return version
+
+    def _commit_by_transaction(self) -> int:
+        """Commit by a transaction, and let a series go on from there; later, where several were of no use."""
+        version = super().commit()
+        if self._pause:
+            self._pause -= 1
+        else:
+            self._newest, self._pause = version, (1 << min(self._misses, 6)) - 1
         return version
 
     def _complete(self, number: int, version: int) -> None:
@@ -144,19 +174,25 @@ class PreparedRows(Prepared):
             raise
 
     def _begin_series(self) -> Series | None:
-        """Begin a series after a commit that was made here, too, of plain integers that nothing depends on."""
+        """Begin a series after a commit that was made here, too, if nothing is in the way."""
         committer, handle = self._handle.committer, self._handle
         newest, self._newest = self._newest, -1
         if committer.state.last_version != newest or committer.state is not handle.state or not may_begin(committer):
             return None
         head = handle.head(MAIN_ID)
-        info, queues = head.catalog.relations.get(self._relation), committer.queues
-        if info is None or info.schema is None or queues is None or is_followed(head.catalog):
+        info = head.catalog.relations.get(self._relation)
+        if info is None or not has_plain_rows(info) or is_followed(head.catalog, self.host):
             return None
-        spec, schema = info.spec, info.schema
-        whole = schema.plain and schema.in_order and not info.bag and spec.columns == len(schema.columns)
-        if not whole or spec.columns > NARROW:
+        short = self._short(head, info)
+        if short is None:
             return None
-        queue, trees = queue_of(queues, spec, info.name), [head.trees[spec.tree_id]]
-        committer.series = series = Series(committer, self._relation, queue, trees, NONE_CHECKED)
+        committer.series = series = Series(committer, self._subject, short, head.trees)
         return series
+
+
+def has_plain_rows(info: Info) -> bool:
+    """Return whether the rows of a relation are its records as they are: integers in the order of their columns."""
+    spec, schema = info.spec, info.schema
+    if schema is None or info.bag or spec.columns > NARROW:
+        return False
+    return schema.plain and schema.in_order and spec.columns == len(schema.columns)

@@ -461,12 +461,13 @@ class EditQueues:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
-    def put(self, edits: Sequence[tuple[int, tuple[int, ...]]], keys: int) -> bool:
-        """Put edits of integers into the first queue, which is empty: actions, each with a row, or a key to erase.
+    def put(self, edits: Sequence[tuple[int, tuple[int, ...]]], g: int) -> bool:
+        """Put edits of integers into queue g, which is empty: actions, each with a row, or a key to erase.
 
         Return False if a row is not of that length, or has anything but integers of 64 bits.
         """
-        waiting, columns = self._waiting[0], self._specs[0].keys + self._specs[0].values
+        waiting, (_, keys, values, _) = self._waiting[g], self._specs[self._ends[g]]
+        columns = keys + values
         for n, (action, row) in enumerate(edits):
             if {*map(type, row)} != INTEGERS or len(row) != (keys if action == ERASE else columns):
                 return False
@@ -476,7 +477,7 @@ class EditQueues:
                 return False
             if len(row) < columns:
                 waiting[1 + len(row) : 1 + columns, n] = 0
-        self.waits[0] = len(edits)
+        self.waits[g] = len(edits)
         return True
 
     def begin(
@@ -529,17 +530,28 @@ class EditQueues:
 
     def begin_series(
         self, trees: Sequence[Tree], page_words: int
-    ) -> tuple[tuple[Queues, np.ndarray, np.ndarray], FlushRoom, int]:
+    ) -> tuple[tuple[Queues, np.ndarray, np.ndarray], FlushRoom, int, int]:
         """Return what a kernel needs to flush queues of these trees again and again, without `begin` and `end`.
 
-        That is the queues, and where it notes the pages that it took and replaced; then its room, and `apply_indexed`.
-        Nothing else may use the queues until `end_series`.
+        That is the queues, and where it notes the pages that it took and replaced; then its room, `apply_indexed`, and
+        how many pages to have at hand, with one for a record. `begin` ends this.
         """
+        self.clear()
         self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left, self.trees, room = (), trees, Scratch()
         room.fit(page_words, *self._asked)
         working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
-        return (self._queues, self._taken, self._retired), working, apply_indexed_at.address()
+        least = 1 + min(self._pages, max(PAGES, 2 * self._written))
+        return (self._queues, self._taken, self._retired), working, apply_indexed_at.address(), least
+
+    @property
+    def gains(self) -> np.ndarray:
+        """How many rows each tree gained in the newest flush, int64[T]: a view."""
+        return self._tallies[:, GAIN]
+
+    def note_changes(self) -> None:
+        """Take over what a kernel has changed in the newest commit of a series, for `changes` and `turnover`."""
+        self._changed, self._gained = self._tallies[:, DELTA].tolist(), self._tallies[:, GAIN].tolist()
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""

@@ -143,9 +143,10 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     return [tell for tell in told if tell]
 
 
-def is_followed(catalog: Catalog) -> bool:
-    """Return whether a host of this process or another one maintains something by the relations of a catalog."""
-    return bool(catalog.dependants) or any(host.mark in catalog.properties for host in _hosts.values())
+def is_followed(catalog: Catalog, but: str) -> bool:
+    """Return whether a host, of this process or not, but one, maintains something by the relations of a catalog."""
+    marked = (name for name, host in _hosts.items() if host.mark in catalog.properties)
+    return any(name != but for name in (*catalog.dependants, *marked))
 
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:

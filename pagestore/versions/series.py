@@ -13,7 +13,7 @@ have changed. So a series that fails in whatever way just ends, and free pages a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ from pagestore.storage.mapping import Run, extents_of, run_pages
 from pagestore.storage.meta import FORMAT, SEQUENCE, SLOT_SIZE
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.records import empty_list, rows
-from pagestore.trees.edit import NOTHING, PAGES, PAGES_MAX, EditQueues
+from pagestore.trees.edit import NOTHING, PAGES_MAX, EditQueues
 from pagestore.trees.kernels.arguments import PageAccounts
 from pagestore.trees.kernels.edit_groups import GONE
 from pagestore.trees.tree import Tree
@@ -75,25 +75,40 @@ class Made(NamedTuple):
     timestamp: int
 
 
+class Short(NamedTuple):
+    """How a kernel commits edits of one relation, in a series.
+
+    `queues` are for all trees that change, that of the relation in group `group`; `checked` are numbers of trees: a
+    commit that changes one of them is left to a transaction. `call` gets what `EditQueues.begin` returns, then
+    `more`, and ends with `finish_commit`, if there is nothing for Python to do. `done` is called after each commit.
+    """
+
+    queues: EditQueues
+    group: int
+    checked: np.ndarray
+    call: Callable[..., object]
+    more: tuple[object, ...] = ()
+    done: Callable[[], None] | None = None
+
+
 class Series:
     """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
 
-    def __init__(
-        self, committer: Committer, subject: object, queues: EditQueues, trees: Sequence[Tree], checked: np.ndarray
-    ) -> None:
-        """Lay out what follows from the newest commit, if `may_begin`. Raises OSError if the disk is full.
+    def __init__(self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]) -> None:
+        """Lay out what follows from the newest commit, whose trees by number are `trees`, if `may_begin`.
 
-        `subject` says what the edits are of. `checked` are numbers of trees among those edited; a transaction makes
-        the commits that change one of them.
+        `subject` says what the edits are of. Raises OSError if the disk is full.
         """
+        queues, self.group, self._checked, self._call, self._more, self._done = short
         state, pager, page_words = committer.state, committer.pager, committer.mapping.pages.page_words
         record, self._words = state.commit, page_words - HEADER
         self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
         self._committer, self._pager, self._file, self.queues = committer, pager, committer.mapping.file, queues
-        self.subject, self.keys = subject, trees[0].spec.keys
-        self._record, self._checked = record, checked  # keeps memory that kernels see
-        self._lay_out_lists(state, len(trees))
-        self._results, self._working, self._apply = queues.begin_series(trees, page_words)
+        self.subject = subject
+        self._record = record  # keeps memory that kernels see
+        self._lay_out_lists(state, len(queues.numbers))
+        changing = [trees[number] for number in queues.numbers]
+        self._results, self._working, self._apply, self._least = queues.begin_series(changing, page_words)
         self._state = np.zeros(FINISH_WORDS, np.int64)
         self._state[READY], self._state[SINCE], self._state[LISTED] = 1, NO_ORIGIN, committer.sync == "commit"
         self._state[ROOT_ROWS] = len(record.roots) // 4
@@ -113,7 +128,7 @@ class Series:
         self._under_way = False  # whether a commit is, or was broken off
         self._grouped = 0  # the first version of the commits that no slot leads to
         self._spent = self._at = self._look = 0  # pages used of those at hand, since the pager was told, and in all
-        self._least, self._pool, self._freed = PAGES + 1, np.zeros(0, np.int64), NONE_FREED
+        self._pool, self._freed = np.zeros(0, np.int64), NONE_FREED
         self._supply()
         self._continue_group()
 
@@ -174,11 +189,10 @@ class Series:
             self._pages, self._writer = mapping.pages, self._file.page_writer
         return mapping.valid and bool(self._writer[FD] >= 0)
 
-    def commit(self, call: Callable[..., object], *more: object) -> int | None:
+    def commit(self) -> int | None:
         """Make the edits in the queues a version and return it; None if a transaction must do that, from the start.
 
-        `call` is a kernel that flushes them and ends with `finish_commit`; it takes what `EditQueues.begin` returns,
-        then `more`. The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
+        The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
         """
         committer, made, state, said = self._committer, self.made, self._state, self._said
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
@@ -221,13 +235,15 @@ class Series:
             target,
         ))  # fmt: skip
         accounts = NAMED(PageAccounts, (self._writer, version, MAIN_ID, ids[1:], taken, retired, finish))
-        call(self._pages, accounts, queues, self._working, self._apply, *more)
+        self._call(self._pages, accounts, queues, self._working, self._apply, *self._more)
         if state[RECORDED] != 1:  # what has failed shows when a transaction does the same
             self._under_way = state[RECORDED] >= 0  # else nothing was counted or dropped, and the pages are free
             self.end()
             return None
         self._dead[version] = retired[: taken[GONE], 1].tolist()
         self._adopt(NAMED(Made, (sequence, version, page, now)))
+        if self._done:
+            self._done()
         return version
 
     def _adopt(self, made: Made) -> None:
