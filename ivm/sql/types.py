@@ -4,7 +4,7 @@ SQL                                            column of the store
 TINYINT ... BIGINT, HUGEINT, UINTEGER          int64
 DECIMAL(p,s)                                   decimal(p,s), of at most 18 digits
 FLOAT, DOUBLE                                  float64
-VARCHAR, CHAR(n), TEXT                         string
+VARCHAR, CHAR(n), TEXT, UUID                   string
 BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
 """
 
@@ -68,6 +68,7 @@ _STORE = {
     "FLOAT": "float64",
     "DOUBLE": "float64",
     "VARCHAR": "string",
+    "UUID": "string",
     "LIST": "string",
     "BOOLEAN": "bool",
     "DATE": "date",
@@ -80,7 +81,7 @@ _STORE = {
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
-TIMESTAMPTZ = SqlType("TIMESTAMP WITH TIME ZONE")
+TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
 _T = exp.DataType.Type
 _NAMES = {
     _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
@@ -90,6 +91,7 @@ _NAMES = {
     _T.DATE: "DATE", _T.TIME: "TIME", _T.TIMESTAMP: "TIMESTAMP", _T.TIMESTAMPNTZ: "TIMESTAMP",
     _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB", _T.VARBINARY: "BLOB",
     _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER", _T.BIGSERIAL: "BIGINT",
+    _T.UUID: "UUID", _T.TIMESTAMP_S: "TIMESTAMP", _T.TIMESTAMP_MS: "TIMESTAMP",
 }  # fmt: skip
 
 
@@ -165,8 +167,25 @@ def _number(left: SqlType, right: SqlType) -> SqlType:
     if left.is_float or right.is_float:
         return DOUBLE if DOUBLE in (left, right) else FLOAT
     if left.is_integer and right.is_integer:
-        return max(left, right, key=lambda t: INTEGERS[t.name])
+        return _integer(left, right)
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     return SqlType("DECIMAL", min(whole + scale, 38), scale)
+
+
+def _integer(left: SqlType, right: SqlType) -> SqlType:
+    """Return the wider of two types; if one is unsigned, a signed one that holds its values."""
+    wider = max(left, right, key=lambda t: INTEGERS[t.name])
+    unsigned = [t for t in (left, right) if t.name in UNSIGNED]
+    if len(unsigned) != 1:
+        return wider
+    (signed,) = {left, right} - {*unsigned}
+    least = next(name for name, digits in WIDTHS.items() if digits > UNSIGNED[unsigned[0].name])
+    return max(SqlType(least), signed, key=lambda t: WIDTHS[t.name])
+
+
+def added(left: SqlType, right: SqlType) -> SqlType:
+    """Return the type of a sum, a difference or a product of integers."""
+    found = _integer(left, right)
+    return found if found in (left, right) or found == HUGEINT else BIGINT

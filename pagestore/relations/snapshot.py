@@ -33,7 +33,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column, Type
-from pagestore.versions.catalog import MAIN
+from pagestore.versions.catalog import MAIN, whole_of
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin
 from pagestore.versions.store_state import Version
@@ -157,7 +157,8 @@ class Snapshot(Mapping[str, Relation]):
     @property
     def _shown(self) -> list[str]:
         """The names of relations, without those that hosts keep for themselves."""
-        return [name for name in self if "$" not in name]
+        wholes = {name: whole_of(name, self) for name in self if "$" not in name}
+        return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
     def _info(self, name: str) -> Any:
         info = self._version.catalog.relations.get(name)
@@ -174,7 +175,8 @@ def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[
 
     def read() -> Pages:
         if pin.over:
-            raise ClosedError(f"the snapshot of version {version} is closed; take another")
+            how = "shows a commit that failed" if pin.lost else "is closed"
+            raise ClosedError(f"the snapshot of version {version} {how}; take another")
         if not mapping.valid:
             handle.check()
         return pages

@@ -73,12 +73,13 @@ class Committer:
         self._synced, self._file_lock, self._gather = synced, file_lock, gather
         locked = file_lock is None or file_lock.held
         self.syncs = SyncQueue()  # its lock is held while commits are made durable; never taken with `lock` held
-        self.failure: BaseException | None = None  # what a sync failed with
+        self.failure: BaseException | None = None  # what writing a slot failed with: what it leads to may be lost
         self.completed = 0  # times that commits were made durable
         self.made = self.durable = 0  # commits made, and those of them that are durable, as they were counted here
-        self._slotted, self.slot_sequence = state, state.sequence  # what the newest slot leads to
+        self._slotted, self.slot_sequence, self.slot_version = state, state.sequence, state.last_version  # of the slot
         self.next_sequence = 0  # the least sequence of a commit
         self.series: Ahead | None = None  # the commits that `state` lacks, if there are any
+        self.prepared: object = None  # what the newest transaction was of, and its version, if a series may follow
         self.interrupted = Interrupted("a commit was interrupted")
         self.group: list[np.ndarray] = []  # pages of commits that no slot leads to
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
@@ -112,7 +113,7 @@ class Committer:
         with self.lock:
             self._closed = state if meta.clean else None
             before, self.state, self._slotted, self.format = self.state.commit, state, state, meta.format
-            self.slot_sequence = state.sequence
+            self.slot_sequence, self.slot_version = state.sequence, state.last_version
             same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
             self.is_pager_current = self.is_pager_current and self.is_ready and same
             if self.is_pager_current:
@@ -185,6 +186,7 @@ class Committer:
 
     def give_up(self, error: BaseException) -> None:
         """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
+        self.locks.end_after(self.slot_version)  # the others use the pages of commits that no slot leads to
         self.failure = self.failure or error
         self.locks.unlock(self.locks.going)
         if self._file_lock:
@@ -202,14 +204,15 @@ class Committer:
                 self.locks.going,
                 self.series,
             )
-            freed, self.group, sequence = len(space.pending), [], series.sequence if series else state.sequence
+            freed, self.group = len(space.pending), []
+            sequence, version = series.newest if series else (state.sequence, state.last_version)
             slot = bytes(series.slot) if series else self.meta(state.commit, state.run, clean=False).pack()
             self.next_sequence = sequence + 1
         if self.sync == "full":
             self.mapping.file.fdatasync()
         self._write_slot(slot, sequence)
         with self.lock:
-            self._slotted, self.durable, self.slot_sequence = state, made, sequence
+            self._slotted, self.durable, self.slot_sequence, self.slot_version = state, made, sequence, version
             self.completed += 1
             space.reuse_pending(freed)
             if going:

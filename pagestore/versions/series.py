@@ -198,9 +198,11 @@ class Series:
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
             return None
         slots = self._pages.words
-        one, other = slots[SEQUENCE], slots[OTHER_SEQUENCE]
-        if (one if one > other else other) != committer.slot_sequence or committer.failure or committer.poison:
-            return None  # another process has committed, or an earlier commit failed
+        newest = slots[SEQUENCE] if slots[SEQUENCE] > slots[OTHER_SEQUENCE] else slots[OTHER_SEQUENCE]
+        if newest != committer.slot_sequence and newest != committer.next_sequence - 1:  # which is being written
+            return None  # another process has committed
+        if committer.failure or committer.poison:
+            return None
         self._under_way = True
         version, sequence, now = made.version + 1, committer.slot_sequence + 1, time.time_ns() // 1000
         if committer.next_sequence > sequence:
@@ -264,6 +266,7 @@ class Series:
         committer.made += 1
         if committer.sync == "off":
             committer.durable, committer.slot_sequence = committer.made, made.sequence
+            committer.slot_version = made.version
             committer.completed += 1
             if self._dropped:
                 self._pager.free_list.reuse_pending(len(self._pager.free_list.pending))
@@ -312,9 +315,9 @@ class Series:
         return True
 
     @property
-    def sequence(self) -> int:
-        """The sequence of the newest commit."""
-        return self.made.sequence
+    def newest(self) -> tuple[int, int]:
+        """The sequence and the version of the newest commit."""
+        return self.made.sequence, self.made.version
 
     def state_after(self, before: StoreState) -> StoreState:
         """Return the state of the newest commit, given that of an earlier one of the series, or the one before it."""

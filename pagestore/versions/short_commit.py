@@ -62,8 +62,8 @@ class Ahead(Protocol):
     slot: np.ndarray  # the slot that leads to the newest of them, as int64 words
 
     @property
-    def sequence(self) -> int:
-        """The sequence of the newest of them."""
+    def newest(self) -> tuple[int, int]:
+        """The sequence and the version of the newest of them."""
 
     def state_after(self, before: StoreState) -> StoreState:
         """Return the state of the newest of them."""
