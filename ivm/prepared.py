@@ -23,11 +23,11 @@ class PreparedEdits(PreparedSeries):
 
     def __init__(self, store: Store, begin: Callable[[], Transaction], maintainer: Maintainer, name: str) -> None:
         super().__init__(store, name, self._begin_known, lambda txn, action, rows: getattr(txn, action)(name, rows))
-        self._begin_transaction, self._maintainer, self._name = begin, maintainer, name
+        self._begin_by_rules, self._maintainer, self._name = begin, maintainer, name
         self._installed: Installed | None = None  # the rules of the newest transaction
 
     def _begin_known(self) -> Transaction:
-        txn = self._begin_transaction()
+        txn = self._begin_by_rules()
         self._installed = txn._installed
         self._subject = self._name, txn._installed
         return txn

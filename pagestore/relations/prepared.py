@@ -99,11 +99,11 @@ class PreparedSeries(Prepared):
         edit: Callable[[Any, str, list[tuple[Any, ...]]], None],
     ) -> None:  # fmt: skip
         """Take a store, the name of its relation, and the arguments of `Prepared`."""
-        super().__init__(begin, edit)
+        super().__init__(self._begin_noted, edit)
+        self._begin_transaction = begin
         self._handle: Handle = store._handle
         self._relation = relation
         self._subject: object = relation  # what a series is of, with all that decides how it commits
-        self._newest = -1  # the version that a transaction made last for this
         self._misses = self._pause = 0  # commits that no series could make since one did; transactions before another
 
     def _short(self, head: Version, info: Info) -> Short | None:
@@ -123,7 +123,7 @@ class PreparedSeries(Prepared):
             return super().commit()
         committer = handle.committer
         if (
-            (committer.series or self._newest >= 0)
+            (committer.series or committer.prepared)
             and handle.open
             and 0 < len(edits) <= SINGLE
             and reports.metric is None
@@ -134,9 +134,7 @@ class PreparedSeries(Prepared):
             try:
                 with committer.lock:
                     series: Any = committer.series or self._begin_series()
-                    if series is None:
-                        self._misses += 1
-                    elif series.subject == self._subject and series.queues.put(edits, series.group):
+                    if series and series.subject == self._subject and series.queues.put(edits, series.group):
                         try:
                             version = series.commit() or 0
                         except BaseException as error:
@@ -147,21 +145,22 @@ class PreparedSeries(Prepared):
             finally:
                 handle.writers.give_back(writer)
         if not version:
-            return self._commit_by_transaction()
+            return super().commit()
         if committer.durable < number:
             self._complete(number, version)
         if self._edits is edits:
             self._edits = []
         return version
 
-    def _commit_by_transaction(self) -> int:
-        """Commit by a transaction, and let a series go on from there; later, where several were of no use."""
-        version = super().commit()
+    def _begin_noted(self) -> Any:
+        """Begin a transaction, from whose commit a series may go on; later, where several were of no use."""
+        txn, committer = self._begin_transaction(), self._handle.committer
         if self._pause:
             self._pause -= 1
         else:
-            self._newest, self._pause = version, (1 << min(self._misses, 6)) - 1
-        return version
+            committer.prepared = self._subject, committer.state.last_version + 1
+            self._pause = (1 << min(self._misses, 6)) - 1
+        return txn
 
     def _complete(self, number: int, version: int) -> None:
         """Return once a commit is durable; an exception that comes in between, such as an interrupt, gets a note."""
@@ -176,15 +175,15 @@ class PreparedSeries(Prepared):
     def _begin_series(self) -> Series | None:
         """Begin a series after a commit that was made here, too, if nothing is in the way."""
         committer, handle = self._handle.committer, self._handle
-        newest, self._newest = self._newest, -1
-        if committer.state.last_version != newest or committer.state is not handle.state or not may_begin(committer):
+        noted, committer.prepared = committer.prepared, None
+        if noted != (self._subject, committer.state.last_version) or committer.state is not handle.state:
             return None
         head = handle.head(MAIN_ID)
         info = head.catalog.relations.get(self._relation)
-        if info is None or not has_plain_rows(info) or is_followed(head.catalog, self.host):
-            return None
-        short = self._short(head, info)
+        fits = info and may_begin(committer) and has_plain_rows(info) and not is_followed(head.catalog, self.host)
+        short = self._short(head, info) if info and fits else None
         if short is None:
+            self._misses += 1
             return None
         committer.series = series = Series(committer, self._subject, short, head.trees)
         return series

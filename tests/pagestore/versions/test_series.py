@@ -14,6 +14,7 @@ import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
+from pagestore.versions.series import Series
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")]
@@ -237,7 +238,7 @@ def test_the_nth_operation_fails(how, sync):
 @pytest.mark.parametrize("threads", [1, 8])
 def test_threads_share_syncs(threads, tmp_path, monkeypatch):
     """With eight threads about eight commits share a sync: each waits for those that will soon commit, too."""
-    syncs, each = 0, 30
+    syncs, each, made, adopt = 0, 30, [], Series._adopt
 
     def slow():
         nonlocal syncs
@@ -256,6 +257,7 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(store._handle.file, "fdatasync", slow)
+            patch.setattr(Series, "_adopt", lambda *given: made.append(1) or adopt(*given))
             running = [Thread(target=work, args=(thread,)) for thread in range(threads)]
             for thread in running:
                 thread.start()
@@ -263,5 +265,6 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
                 thread.join()
         assert [*store.snapshot()["r"]] == [(thread, n) for thread in range(threads) for n in range(each)]
         assert store.check() == []
+    assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
     assert threads * each / syncs >= 0.6 * threads
     assert syncs >= each, "a thread waits for its own"
