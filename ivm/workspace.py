@@ -354,7 +354,7 @@ class Workspace(WorkspaceEdits):
     def stats(self, name: str) -> dict[str, Any]:
         """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction on it.
 
-        Raises UnknownViewError.
+        Of prepared commits in a row only the newest is known, without its time.  Raises UnknownViewError.
         """
         with self.store.snapshot() as snap:
             return self._stats(snap, name)

@@ -41,8 +41,9 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
-        Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages ROWS_SHOWN
-        Relation Rope Runs SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
+        Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages
+        PreparedSeries ROWS_SHOWN Relation Rope Runs SET SUM Schema Short Snapshot Spec Store
+        THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
         bulk_all changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct encode
         external_sort first_from float_values float_words fold_many get given_rows has_inverse html_table in_order

@@ -9,7 +9,7 @@ checked afterwards. Of the plans that scan, only those that a change reaches are
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, chain, compress, starmap, takewhile
 
@@ -54,6 +54,7 @@ from pagestore.host import (
     Edits,
     EphemeralTransaction,
     Pages,
+    Short,
     Transaction,
     Tree,
 )
@@ -101,12 +102,7 @@ def carry(
     """
     names = frozenset(edits)
     schedule = schedule_of(installed, names)
-    if (
-        not schedule.is_plain
-        or installed.checked_catalog.get("catalog") is not txn.catalog
-        or installed.constraints
-        or installed.outgrown(names, txn.counts)
-    ):
+    if not is_carried(schedule, installed, txn.catalog) or installed.outgrown(names, txn.counts):
         return None, None
     started = time.perf_counter()
     done = schedule.run(txn, edits, Encoder(txn))
@@ -116,10 +112,12 @@ def carry(
     for name, operations, inserted, _ in found:
         if operations > EXCESS_FREE or (inserted and name in schedule.checked):
             return None, done
-    return {
-        name: Account(seconds, count, 0, inserted, erased, *schedule.recursion_of(name))
-        for name, count, inserted, erased in found
-    }, None
+    return schedule.account(seconds), None
+
+
+def is_carried(schedule: "Schedule", installed: Installed, catalog: object) -> bool:
+    """Return whether a kernel takes all steps of edits, by rules that were checked for a catalog."""
+    return schedule.is_plain and installed.checked_catalog.get("catalog") is catalog and not installed.constraints
 
 
 class Schedule:
@@ -201,6 +199,24 @@ class Schedule:
         self._done = self._steps[self._at] if self._at < len(self._steps) else self._plain
         return self._done
 
+    def short(self, name: str, fits: Callable[[], bool], done: Callable[[], None]) -> Short:
+        """Return how the kernel commits edits of a predicate, where it takes all steps, as `run` has done before.
+
+        It does so only if `fits()`; `done` is called after each commit.
+        """
+        room = self._fixed, self._working, *self._probing, probe_next_at.address()
+
+        def carried(*given: object) -> None:
+            if fits():
+                CARRY.call(0, *given, *room)
+
+        return Short(self.queues, self.numbers[name], self._limited_trees, carried, done=done)
+
+    @property
+    def gains(self) -> np.ndarray:
+        """How many rows each tree gained in the newest commit of a series, int64[T]."""
+        return self.queues.gains
+
     def _may_lack_pages(self, kind: int) -> bool:
         """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
         if kind == kernel.RECUR:
@@ -220,6 +236,13 @@ class Schedule:
         room = self._laid.tables, self._working, *self._probing, probe_next_at.address()
         last = self._limited_trees if self.is_plain else None  # whether a commit may follow
         return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last)
+
+    def account(self, seconds: float) -> dict[str, Account]:
+        """Return what the kernel did of each view that it touched, in some seconds."""
+        return {
+            name: Account(seconds, count, 0, inserted, erased, *self.recursion_of(name))
+            for name, count, inserted, erased in self.accounts()
+        }
 
     def accounts(self) -> list[tuple[str, int, int, int]]:
         """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
