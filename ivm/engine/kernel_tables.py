@@ -317,9 +317,8 @@ class Laid(NamedTuple):
             assert rows, "the tree that a range is folded in has lost its scan"
             self.tables.ranges[row, ranges.FIRST_FOLD : ranges.END_FOLD + 1] = rows
 
-    def encode(self, encode: Encode) -> None:
-        """Fill in the words of constants."""
-        self.reach.encode(encode)
+    def encode_texts(self, encode: Encode) -> None:
+        """Fill in the words of texts among the terms."""
         for row, text in self.texts:
             self.tables.terms[row, LEAST] = encode(text)
 

@@ -168,7 +168,6 @@ class Schedule:
         for step in plain:
             tables.add(step)
         self._laid = tables.laid()
-        self._has_constants = bool(self._laid.reach.tests or self._laid.texts)
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
             if isinstance(step, Follow) and step.plan.is_scan:
@@ -187,8 +186,10 @@ class Schedule:
             specs = [txn.tree(name).spec for shape in self._shapes for name in shape.names]
             self._laid.find_scans(lambda name: txn.tree(name).spec)
             self._working, *self._probing = self._make_room(txn.pages.page_words, max(len(s.scans) for s in specs))
-        if self._has_constants:
-            self._laid.encode(encode)
+        if self._laid.reach.tests:
+            self._laid.reach.encode(encode)
+        if self._laid.texts:
+            self._laid.encode_texts(encode)
         self.queues.clear()
         for name, edit in edits.items():
             self.queues.wait(self.numbers[name], *edit)
