@@ -207,6 +207,8 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
 
 def _quantile(one: Aggregate) -> Made:
     node = one.one.node
+    if isinstance(node, exp.ApproxQuantile):
+        raise SqlError("approx_quantile depends on how rows are gathered: write quantile_cont, which is exact", node)
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
         if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):
