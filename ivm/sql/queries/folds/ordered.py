@@ -17,7 +17,7 @@ from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.queries.numbering import put_together, told_apart
 from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, FLOAT, INTEGER, VARCHAR, list_of
+from ivm.sql.types import BIGINT, BOOLEAN, FLOAT, INTEGER, LONG, VARCHAR, list_of
 
 
 def joined(one: Aggregate) -> Made:
@@ -41,7 +41,7 @@ def listed(one: Aggregate) -> Made:
 
 
 def _as_json(value: Typed, node: exp.Expr) -> Term:
-    if value.type.element is not None or value.type == FLOAT:
+    if value.type.element is not None or value.type in (FLOAT, LONG):
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
     shown = convert(value, VARCHAR, node).term
     if not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
