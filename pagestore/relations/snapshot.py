@@ -174,7 +174,8 @@ def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[
 
     def read() -> Pages:
         if pin.over:
-            raise ClosedError(f"the snapshot of version {version} is closed; take another")
+            how = "shows a commit that failed" if pin.lost else "is closed"
+            raise ClosedError(f"the snapshot of version {version} {how}; take another")
         if not mapping.valid:
             handle.check()
         return pages

@@ -78,7 +78,7 @@ class Committer:
         self._synced, self._file_lock, self._gather = synced, file_lock, gather
         locked = file_lock is None or file_lock.held
         self.sync_lock = RLock()  # held while commits are made durable; never taken with `lock` held
-        self._failure: BaseException | None = None  # what a sync failed with
+        self.failure: BaseException | None = None  # what writing a slot failed with: what it leads to may be lost
         self.completed = 0  # times that commits were made durable
         self.made = self._durable = 0  # commits made, and those of them that are durable, as they were counted here
         self._slotted, self._next = state, 0  # what the newest slot leads to, and the least sequence of a commit
@@ -130,7 +130,7 @@ class Committer:
         if not self._pager_current or (self._group and sum(map(len, self._group)) > GROUP_PAGES):
             self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
-            if self._failure or self.poison or self.pager.poison:
+            if self.failure or self.poison or self.pager.poison:
                 self.check()
             now = time.monotonic()
             if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
@@ -148,13 +148,13 @@ class Committer:
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        if cause := self._failure or self.poison or self.pager.poison:
+        if cause := self.failure or self.poison or self.pager.poison:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     @property
     def cause(self) -> BaseException | None:
         """What a write failed with, so that the handle is of no further use; None if none has failed."""
-        return self._failure or self.poison or self.pager.poison
+        return self.failure or self.poison or self.pager.poison
 
     @property
     def is_complete(self) -> bool:
@@ -176,7 +176,7 @@ class Committer:
         try:
             with self.sync_lock:
                 if self._durable < number:
-                    if self._failure:
+                    if self.failure:
                         self.check()
                     self._complete()
         except BaseException as error:
@@ -186,7 +186,8 @@ class Committer:
 
     def _give_up(self, error: BaseException) -> None:
         """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
-        self._failure = self._failure or error
+        self.locks.end_after(self._slotted.last_version)  # the others use the pages of commits that no slot leads to
+        self.failure = self.failure or error
         self.locks.unlock(self.locks.going)
         if self._file_lock:
             self._file_lock.busy = False
@@ -561,8 +562,7 @@ class Committer:
         """Write the slot that leads to a state, and sync it."""
         file, last = self.mapping.file, self._slotted
         before, self.format = self.format, FORMAT
-        slot = self.meta(state.commit, state.run, clean=False).pack()
-        file.pwrite(slot, SLOT_SIZE * slot_of(state.sequence))
+        file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
         if self.sync != "off":
             file.fdatasync()
         if before != FORMAT:  # else a library for the old format would take the commit before for the newest

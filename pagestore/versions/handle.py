@@ -139,14 +139,30 @@ class Handle:
     def refresh(self) -> StoreState:
         """Return the newest commit's state, from memory if this handle made it, else from the file."""
         self.check()
-        if self._file_lock.held:
-            self.state = self.committer.state
-        if self._file_lock.held or self._searched or (self.mode == "rw" and self._is_current()):
+        if self._searched:
             return self.state
+        if self.mode == "rw" and not self.committer.failure:
+            newest = sequence_in(self.mapping.pages.words)
+            if self.committer.state.sequence >= newest:  # not always so while the writer's lock is held: see _follow
+                self._resume()
+            if self.state.sequence >= newest:
+                return self.state
+        return self._read_newest()
+
+    def _resume(self) -> None:
+        """Adopt the state of this handle's own newest commit, unless a newer one is known."""
+        if self.state is not self.committer.state:
+            with self._guard:
+                own = self.committer.state
+                if own.sequence >= self.state.sequence:
+                    self.state = own
+
+    def _read_newest(self) -> StoreState:
+        """Return the state that the newest slot leads to, after adopting it."""
         with self._guard:
             meta = newest_meta(self.file)
-            while meta is not None and meta.place != self.meta.place:
-                if meta == self._doubtful and meta.sequence < self.state.sequence:
+            while meta is not None and meta.place != self.state.place:
+                if meta == self._doubtful and meta.sequence < self.state.sequence and not self._goes_back:
                     break  # the other slot is damaged, and its commit was found without it
                 before = meta
                 try:
@@ -162,16 +178,20 @@ class Handle:
                     meta = newest_meta(self.file)
             return self.state
 
-    def _is_current(self) -> bool:
-        """Return whether the state that is known is the newest."""
-        return self._knows(self.state)
+    @property
+    def _goes_back(self) -> bool:
+        """Whether the newest commit known was made here and lost, since no slot was written that leads to it."""
+        return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
         """Return whether the newest slot, as the map shows it unverified, has the sequence of a state."""
         return sequence_in(self.mapping.pages.words) == state.sequence
 
     def _follow(self) -> None:
-        """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock."""
+        """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock.
+
+        Until it does, the committer's state may be an old one.
+        """
         committer = self.committer
         known = committer.is_ready and self._knows(committer.state)
         if self.exclusive or known or not committer.is_complete:
@@ -200,7 +220,11 @@ class Handle:
                 verify(self.mapping, state)
             if state.versions.tree.count:
                 state.versions.old(self.mapping.pages)
-            if state.sequence >= self.state.sequence or self.mode == "r":  # else this handle has committed meanwhile
+            mine = self.mode == "rw" and not self._goes_back
+            if state.sequence >= self.state.sequence or not mine:  # else this handle has committed meanwhile
+                if self._goes_back:  # others number their commits and texts as the lost ones were
+                    self._forget_versions()
+                    self._texts = 0, {}
                 self.state, self.meta = state, meta
             return True
         finally:
@@ -289,9 +313,12 @@ class Handle:
 
     def _remember(self, version: Version) -> None:
         if len(self._versions) >= VERSIONS_CACHED:
-            self._versions.clear()
-            self._catalogs.clear()
+            self._forget_versions()
         self._versions[version.version] = version
+
+    def _forget_versions(self) -> None:
+        self._versions.clear()
+        self._catalogs.clear()
 
     def head(self, branch: int) -> Version:
         """Return the newest version of a branch."""

@@ -72,10 +72,10 @@ class PinReference(ref["Pin"]):
 class Pin:
     """A claim that keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
 
-    __slots__ = ("__weakref__", "mark", "over", "version")
+    __slots__ = ("__weakref__", "lost", "mark", "over", "version")
 
     def __init__(self, version: int):
-        self.version, self.over = version, False
+        self.version, self.over, self.lost = version, False, False
         self.mark: PinReference
 
 
@@ -121,6 +121,13 @@ class VersionLocks:
         pin.over = True
         self._forgotten.append(pin.mark)
         self.unlock_unread()
+
+    def end_after(self, version: int) -> None:
+        """End the pins of all later versions, which are lost."""
+        with self._guard:
+            for mark, pinned in self._versions.items():
+                if pinned > version and (pin := mark()):
+                    pin.over = pin.lost = True
 
     def unlock_unread(self) -> None:
         """Unlock the versions that no snapshot reads any more."""

@@ -61,6 +61,11 @@ class StoreState(NamedTuple):
     run: Run
 
     @property
+    def place(self) -> tuple[int, int, int]:
+        """What tells this commit from others, as `Meta.place` does."""
+        return self.sequence, *self.run
+
+    @property
     def texts_removed(self) -> int:
         """The number of texts removed from the dictionary: all ids given, minus the texts in it."""
         return self.next_text - 1 - self.system[PLACES.tree_id].count

@@ -310,7 +310,7 @@ def test_a_waiting_thread_ends_when_it_is_closed(path):
         began = time.monotonic()
         changes.close()
         thread.join()
-        assert time.monotonic() - began < 0.5 and found == []
+        assert time.monotonic() - began < 5 and found == []  # milliseconds on a machine with nothing else to do
 
 
 @pytest.mark.parametrize("options", [[], ["--format", "jsonl"]])

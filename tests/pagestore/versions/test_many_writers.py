@@ -5,13 +5,16 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
 
 import pagestore
-from pagestore.errors import PoisonedError
+from pagestore.errors import ClosedError, PoisonedError
 from pagestore.versions import handle as handles
+from pagestore.versions.committer import Committer
+from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import newest_meta
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -187,7 +190,7 @@ def test_a_handle_is_passed_on_at_once(path):
             txn.rollback()
             thread.join()
             gaps += [began[0] - ended]
-        assert sorted(gaps)[10] < 1e-3
+        assert sorted(gaps)[5] < 1e-3  # nearly all of them on a machine with nothing else to do
 
 
 def test_a_commit_that_a_dead_process_did_not_sync_is_made_durable_first(path, monkeypatch):
@@ -225,6 +228,94 @@ def test_a_failed_sync_leaves_the_commit_to_others(path, monkeypatch):
         one.reopen()
         insert(one, 0, 3)
         assert not two.check() and {(0, 3, "0, 3"), (1, 0, "1, 0")} <= {*two.snapshot()["r"]}
+
+
+def test_a_reader_sees_what_others_committed_before_this_process_may_write(path, monkeypatch):
+    """A thread has just got the writer's lock, and does not continue from the newest commit yet."""
+    with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
+        insert(two, 1, 0)
+        insert(one, 0, 0)
+        follow, seen = two._handle._follow, []
+
+        def read_then_follow():
+            seen.append([*two.snapshot()["r"]])
+            follow()
+
+        monkeypatch.setattr(two._handle, "_follow", read_then_follow)
+        with two.transaction() as txn:
+            assert seen == [[*one.snapshot()["r"]]] == [[*txn["r"]]]
+
+
+def write_and_read(writer, path, acknowledged, sync):
+    """Commit in one thread, and take snapshots in two, which show what was acknowledged before by any process."""
+    with pagestore.open(path, sync=sync) as store, ThreadPoolExecutor(3) as pool:
+        insert(store, writer, 0)
+        acknowledged[writer] = 1
+        end = time.monotonic() + 0.5
+
+        def commit():
+            while time.monotonic() < end:
+                insert(store, writer, acknowledged[writer])
+                acknowledged[writer] += 1
+
+        def read():
+            last = 0
+            while time.monotonic() < end:
+                expected = [*acknowledged]
+                with store.snapshot() as snap:
+                    assert snap.version >= last and all((i, n - 1) in snap["r"] for i, n in enumerate(expected) if n)
+                    last = snap.version
+
+        for work in [pool.submit(commit), pool.submit(read), pool.submit(read)]:
+            work.result()
+
+
+@pytest.mark.parametrize(
+    "slow", [(Handle, "_follow"), (Handle, "_adopt"), (Handle, "pin"), (Committer, "_complete")], ids=str
+)
+def test_a_snapshot_shows_all_that_was_acknowledged_before(path, monkeypatch, slow):
+    """Whatever a thread was about to do when others went on."""
+    original = getattr(*slow)
+
+    def slowly(*args):
+        time.sleep(0.003)
+        return original(*args)
+
+    monkeypatch.setattr(*slow, slowly)
+    acknowledged = CONTEXT.Array("q", 3, lock=False)
+    processes = [
+        CONTEXT.Process(target=write_and_read, args=(i, path, acknowledged, sync))
+        for i, sync in enumerate(["off", "commit", "full"])
+    ]
+    for process in processes:
+        process.start()
+    ended_well(processes)
+    assert min(acknowledged) > 1
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(path, monkeypatch, sync):
+    with pagestore.open(path, sync=sync) as one, pagestore.open(path, sync="off") as two:
+        insert(one, 0, 0)
+        kept, lost = one.snapshot(), []
+
+        def fail(*_):
+            lost.append(one.snapshot())
+            raise OSError(5, "simulated")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one._handle.committer, "_write_slot", fail)
+            with pytest.raises(OSError, match="simulated"):
+                insert(one, 0, 1)
+        assert one.version == two.version == 2
+        for k in range(3):
+            insert(two, 1, k)
+            assert [*one.snapshot()["r"]] == [*two.snapshot()["r"]] and len(kept["r"]) == 1
+        with pytest.raises(ClosedError, match="version 3 shows a commit that failed; take another"):
+            list(lost[0]["r"])
+        one.reopen()
+        insert(one, 0, 1)
+        assert len(two.snapshot()["r"]) == 5 and not two.check()
 
 
 def test_the_last_one_to_close_leaves_the_store_clean(path):
