@@ -52,7 +52,12 @@ from ivm.lang.types import (
 )
 
 Types = dict[str, Type]
-WANTED = {"moment": "a date or a timestamp", "alike countable": "a number, a date or a timestamp", "step": "a number"}
+WANTED = {
+    "moment": "a date or a timestamp",
+    "alike countable": "a number, a date or a timestamp",
+    "step": "a number",
+    "exact number": "an int64 or a decimal",
+}
 
 
 def infer(program: Program, known: Program) -> Program:
@@ -385,7 +390,8 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             fits = is_kind(own, kind)
             what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
             whole = "a range" if term.name.startswith("$") else f"`{term}`"
-            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted")
+            remedy = "; convert it, by int[...] or CAST" if kind == "int64" and wide_scale(own) is not None else ""
+            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}")
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
         found.append(arg)

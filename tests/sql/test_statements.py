@@ -409,6 +409,18 @@ def test_sums_of_decimals_of_a_word_raise_beyond_it_and_change_nothing(ws: ivm.W
     assert [*ws["s"]] == [(most, 1000 * most)] and len(ws["m"]) == 1
 
 
+def test_a_view_is_replaced_by_one_whose_helpers_have_more_columns(ws: ivm.Workspace) -> None:
+    """What is estimated for its recursion is not read from the helpers of the same names that go."""
+    ws.sql("CREATE TABLE r (k INTEGER PRIMARY KEY, g INTEGER, a INTEGER)")
+    ws.sql("INSERT INTO r VALUES (1, 1, 2), (2, 1, 3), (3, 2, 1)")
+    with pytest.warns(UserWarning, match="window functions"):
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, rank() OVER (ORDER BY a DESC), avg(a) OVER (PARTITION BY g), "
+               "lag(a, 1, 0) OVER (ORDER BY k) FROM r")  # fmt: skip
+    ws.sql("CREATE OR REPLACE MATERIALIZED VIEW v AS WITH RECURSIVE p AS (SELECT k, a, g, 1 AS d FROM r UNION "
+           "SELECT p.k, r.a, p.g, d + 1 FROM p JOIN r ON r.k = p.a WHERE d < 2) SELECT k, a, g, d FROM p")  # fmt: skip
+    assert sorted(ws["v"]) == [(1, 2, 1, 1), (1, 3, 1, 2), (2, 1, 1, 2), (2, 3, 1, 1), (3, 1, 2, 1), (3, 2, 2, 2)]
+
+
 def test_sums_of_long_decimals_are_exact(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE m (k INTEGER PRIMARY KEY, x DECIMAL(18,2) NOT NULL, y HUGEINT, z DECIMAL(38,0))")
     ws.sql("CREATE MATERIALIZED VIEW s AS SELECT sum(x) AS x, sum(y) AS y, sum(z) AS z FROM m")
