@@ -18,7 +18,7 @@ from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
 from ivm.plan.expression import Encoder
 from ivm.plan.functions import is_registered
-from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, is_unread, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -37,6 +37,7 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
+from ivm.wide import is_helper
 from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
@@ -76,7 +77,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     """
     predicate = installed.program.predicates[name]
     if predicate.extensional:
-        return printable(f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}.")
+        return printable(f"{name} is a relation, not a view: transactions edit its {_rows(stats['rows'])}.")
     layout = installed.layouts[name]
     lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
     lines.append(f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals")
@@ -85,6 +86,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
+    if helpers := sorted(n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)):
+        lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
     for rule in installed.rules:
         if name in rule.writes:
             lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
@@ -151,7 +154,7 @@ def _cost_of_an_edit(installed: Installed, name: str) -> str:
     if any(plan.sensors for plan in plans):
         said.append("a search among these intervals, and evaluating the rule anew only where it hits one")
     if any(plan.probes for plan in plans):
-        said.append("a join of the edited rows with the rest of the rule, so what they match")
+        said.append("a join of the edited rows with the rest of the rule, so as much as they match")
     if not said:
         said.append("a few look-ups for each edited row, however many rows there are")
     return f"An edit costs {'; or '.join(said)}."
@@ -294,8 +297,12 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
 
 
+def _order(plan: Plan) -> str:
+    return f"[{', '.join('_' if is_unread(name) else name for name in plan.variables)}]"
+
+
 def _plan(plan: Plan, granularity: int) -> list[str]:
-    lines = [f"  order     [{', '.join(plan.variables)}]"]
+    lines = [f"  order     {_order(plan)}"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice in (ROUNDS, BEFORE_ROUNDS):
@@ -307,7 +314,7 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
         elif t < len(plan.probes):
-            sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
+            sense = f"a delta is probed in the order {_order(plan.probes[t])}"
         else:
             sense = "follows the key order, so it needs no sensitivity index"
         lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {_way(trie.index)}; {sense}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Parameters = Sequence[Any] | Mapping[str, Any] | None  # values for the parameters of a statement of SQL
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL
@@ -254,7 +255,7 @@ def _lists(column: pa.ChunkedArray, type_: str) -> pa.Array:
     texts = column.to_pylist()
     lists = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
     wanted = _element(type_.removesuffix("[]"))
-    plain = pa.float64() if wanted == pa.float64() else None
+    plain = pa.float64() if pa.types.is_floating(wanted) else None
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int32)
     values = pa.array([value for one in lists for value in one], plain).cast(wanted)
     missing = pa.array([one is None for one in texts], pa.bool_())
@@ -267,8 +268,9 @@ def _element(type_: str) -> pa.DataType:
     if type_.startswith("DECIMAL("):
         precision, scale = map(int, type_[8:-1].split(","))
         return pa.decimal128(precision, scale)
-    named = {"VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64(), "DATE": pa.date32(),
-             "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us")}  # fmt: skip
+    named = {"VARCHAR": pa.string(), "UUID": pa.string(), "BOOLEAN": pa.bool_(), "DATE": pa.date32(),
+             "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "TIMESTAMP": pa.timestamp("us"),
+             "TIME": pa.time64("us")}  # fmt: skip
     return named.get(type_, pa.int64())
 
 

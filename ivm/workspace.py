@@ -25,7 +25,7 @@ from ivm.engine.fill import Account, not_a_view
 from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
 from ivm.engine.stored import HOST, built_sizes, save
-from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError
+from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
@@ -36,11 +36,10 @@ from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
-from ivm.sql.parameters import Parameters
 from ivm.subscriptions import OnChange
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.wide import Wide, changes, read
+from ivm.wide import Parameters, Wide, changes, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
@@ -453,7 +452,8 @@ class Workspace(WorkspaceEdits):
         """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/maintenance/maintain.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
-            installed.predicate(name)
+            if name not in installed.program.predicates:
+                raise UnknownViewError(f"version {snap.version} has no view {name!r}")
             plans = [plan for rule in installed.rules if name in rule.writes for plan in rule.plans]
             return [trace_of(snap, plan) for plan in plans]
 

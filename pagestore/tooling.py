@@ -25,6 +25,7 @@ from pagestore.values.dictionary import is_utf8
 from pagestore.values.exact import damage_of
 from pagestore.values.row_formats import unnamed_index
 from pagestore.values.types import DIGITS_MAX, type_of_arrow
+from pagestore.versions.catalog import whole_of
 from pagestore.versions.hosts import hosts
 
 __all__ = [
@@ -32,5 +33,5 @@ __all__ = [
     "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between", "damage_of",
     "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path", "neighbours",
     "numbers_of", "overlaps_counted", "read", "repeated", "sync_folder", "type_of_arrow", "unnamed_index",
-    "values_of_both", "was_made_anew", "written",
+    "values_of_both", "was_made_anew", "whole_of", "written",
 ]  # fmt: skip

@@ -24,6 +24,7 @@
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/levels.py
+    disjunctions  of joins, under an aggregate, exclude each other   plan/rewrite/disjunctions.py
     memberships   are joined with helpers of their constants,          plan/rewrite/memberships.py
                   and so are ranges of texts, in queries
     existentials  get helper views                                     plan/rewrite/helpers.py
@@ -69,7 +70,7 @@ from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
 from ivm.plan.plan import SCANNED, Plan
 from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
-from ivm.plan.rewrite.disjunctions import fold_bodies
+from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import (
     lift_computed,
     lift_constants,
@@ -212,12 +213,14 @@ def with_block(
         program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
     if rewrites.levels and not once:
         program = share_levels(program)
+    if rewrites.lean:
+        program = separate_bodies(program, known)
     program = lift_memberships(program)
     if once:
         program = seek_texts(program, known, store)
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
-    program = lift_computed(program)
+    program = lift_computed(program, program.over(known) if rewrites.lean else {})
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)

@@ -26,11 +26,15 @@ from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
+from ivm.wide import is_helper
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 7  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_SCANS = 6  # the same, but a body of one relation has a key order and permuted indices as any other
+PLANNING = 8  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_LEAN = (
+    7  # the same, but aggregates read views of disjunctions, and of all that computed keys come from
+)
+PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
@@ -201,7 +205,7 @@ class Block:
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
         scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans, self.part.lean)
 
 
 class Rewrites(NamedTuple):
@@ -210,7 +214,8 @@ class Rewrites(NamedTuple):
     `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
     `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
-    that the relation is stored in, and evaluates joins by columns.
+    that the relation is stored in, and evaluates joins by columns; `lean` gives an aggregate over a disjunction of
+    joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine.
     """
 
     ranges: bool = True
@@ -218,6 +223,7 @@ class Rewrites(NamedTuple):
     columns: bool = True
     texts: bool = True
     scans: bool = True
+    lean: bool = True
 
 
 ALL = Rewrites()
@@ -468,7 +474,8 @@ class Installed:
         """Return the relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)
         if predicate is None:
-            known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
+            blocks = {block.name for block in self.blocks}
+            known = ", ".join(sorted(n for n in self.program.predicates if not is_helper(n, blocks))) or "none"
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
 

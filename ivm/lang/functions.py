@@ -63,6 +63,8 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ == "int64" or decimal_scale(type_) is not None
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
+        case "clock":
+            return type_ == "time" or is_kind(type_, "moment")
         case "alike countable":
             return type_ in (*WHOLE, "float64") or scale(type_) is not None
         case "step":
@@ -163,7 +165,9 @@ FUNCTIONS: dict[str, Signature] = {
     "abs": Signature(("number",), _first, 1, may_fail=True),
     "sign": _plain("int64", "number"),
     "mod": Signature(("int64", "int64"), "int64", 2, may_fail=True),
+    "float:ratio": _plain("float64", "float64", "float64"),
     "ratio": _plain("float64", "float64", "float64", may_fail=True),
+    "fmod": _plain("float64", "float64", "float64"),
     "round": Signature(("number", "int64"), _rounded, 1, may_fail=True),
     "floor": Signature(("number",), _whole, 1),
     "ceil": Signature(("number",), _whole, 1, may_fail=True),
@@ -210,6 +214,15 @@ FUNCTIONS: dict[str, Signature] = {
     "string": _plain("string", "any"),
     "date": _plain("date", "any", may_fail=True),
     "datetime": _plain("timestamp", "any", may_fail=True),
+    "datetime:utc": _plain("timestamp(UTC)", "timestamp"),
+    "time": _plain("time", "any", may_fail=True),
+    "gcd": _plain("int64", "int64", "int64"),
+    "bit_count": _plain("int64", "int64"),
+    "string:single": _plain("string", "float64"),
+    "string:bytes": _plain("int64", "string"),
+    "string:strip_accents": _plain("string", "string"),
+    "string:json": _plain("string", "string", "string", may_fail=True),
+    "list:part": _plain("string", "string", "int64", "int64"),
     "string:length": _plain("int64", "string"),
     "string:lower": _plain("string", "string"),
     "string:upper": _plain("string", "string"),
@@ -245,10 +258,11 @@ FUNCTIONS: dict[str, Signature] = {
     "string:md5": _plain("string", "string"),
     **{
         f"datetime:{part}": _plain("int64", "moment")
-        for part in (
-            "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday", "yearday",
-            "epoch",
-        )
+        for part in ("year", "month", "day", "quarter", "week", "weekday", "isoweekday", "yearday", "epoch")
+    },
+    **{
+        f"datetime:{part}": _plain("int64", "clock")
+        for part in ("hour", "minute", "second")
     },
     "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_of_known_unit),
     "datetime:difference": Signature(

@@ -36,6 +36,8 @@ RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
 Value = int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None  # None is null
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # comparisons with the sides swapped
+NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+BODY = "$body"  # ends the name of a view of what an aggregate ranges over
 
 ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
 
@@ -212,8 +214,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
-    """heads <- body; all arguments of heads are variables.  An aggregating rule has one disjunct, and one of
-    `aggregates` for each head, whose value is the result.
+    """heads <- body; all arguments of heads are variables.  An aggregating rule has one of
+    `aggregates` for each head, whose value is the result, and one disjunct, or several that exclude each other (see
+    plan/rewrite/disjunctions.py).
 
     A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A rule with `refuses`
     derives nothing: each of its bindings is an error (see plan/rewrite/helpers.py).
@@ -458,7 +461,7 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
 
 
 def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
-    """Return a term, an atom or a comparison with its variables renamed."""
+    """Return a term or a literal with its variables renamed, those that a negation quantifies, too."""
     match node:
         case Var():
             return replace(names[node], marked=node.marked) if node in names else node
@@ -469,6 +472,9 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
         case Atom():
             args = tuple(renamed(arg, names) for arg in node.args)
             return replace(node, args=args, value=node.value and renamed(node.value, names))
+        case Negation():
+            body = tuple(renamed(one, names) for one in node.body)
+            return replace(node, body=body, exists=tuple(names.get(v, v) for v in node.exists))
     return node
 
 

@@ -26,7 +26,9 @@ from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyEr
 from ivm.lang.aggregate import in_order_of, told_apart
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
+    BODY,
     MIRRORED,
+    NEGATED,
     Aggregate,
     Atom,
     Binary,
@@ -272,7 +274,6 @@ def _names(node: object) -> set[str]:
 
 DISJUNCTS_MAX = 64
 OPERATORS = {"%": "mod", "^": "power"}  # of functions
-NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(program: Program, known: Program) -> Program:
@@ -401,7 +402,7 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
     rule = replace(rule, body=tuple(tuple(_whole(x, unnamed) for x in disjunct) for disjunct in rule.body))
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
     args = tuple(replace(v, marked=False) for v in free if v in scope)
-    atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
+    atom = Atom(f"{rule.heads[0].predicate}{BODY}", args, where=rule.where)
     return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((marked(atom),),))]
 
 

@@ -42,9 +42,10 @@ class Program:
     """Predicates by name, rules each after those it reads from, edits as written; what a pass takes and returns.
 
     `statements` are those that no pass has made predicates, rules or edits of yet. `stored` are the predicates that the
-    store declares and the text does not, `answer` is the head of the last rule, which a query returns, and `merged`
-    says that in some rule atoms of single columns of one row were merged into one atom. For queries, `seeds` has the
-    rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are about the text.
+    store declares and the text does not, `answer` is the head of the last rule, which a query returns, `merged` says
+    that in some rule atoms of single columns of one row were merged into one atom, and `lean` that what aggregates read
+    has fewer rows or columns than it had in earlier releases. For queries, `seeds` has the rows of predicates that a
+    rewriting added, and `notes` says what it did. `warnings` are about the text.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Program:
     edits: tuple[Edit | DerivedEdit, ...] = ()
     answer: str | None = None
     merged: bool = False
+    lean: bool = False
     statements: tuple[Statement, ...] = ()
     stored: tuple[str, ...] = ()
     seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tr
 from ivm.maintenance.kernels import probe
 from ivm.maintenance.kernels import probe as kernel
 from ivm.maintenance.surgery import Delta, net_changes
-from ivm.plan.plan import Index, Plan
+from ivm.plan.plan import Index, Plan, is_unread
 from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
@@ -134,10 +134,12 @@ def probes_of(plan: Plan) -> Probes:
     """Return the probes of a plan as kernels take them."""
     indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
     shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
+    read = [name for name in plan.columns if not is_unread(name)]
+    columns = [read[0] if is_unread(name) else name for name in plan.columns]  # else they would tell bindings apart
     pieces: list[np.ndarray] = []
     rows = []
     for t, (probing, shape) in enumerate(zip(plan.probes, shapes, strict=True)):
-        back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
+        back = np.array([probing.columns.index(name) for name in columns], np.int64)
         none = shape.no_sensors
         which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
         sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which

@@ -22,7 +22,7 @@ from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, permuted
+from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, is_sure, permuted
 from pagestore.host import KEYS_MAX, NULL
 
 
@@ -291,14 +291,50 @@ class Conjunction:
                     "join that",
                 )
 
+    def in_own_order(self, order: Sequence[str], t: int) -> tuple[str, ...]:
+        """Return an order with variables also for columns that nothing reads, where rows are found by their key and
+        their other columns follow in order: what is read is then the relation, and not an index of some columns.
+
+            fact[i] = (a, b, c, v) is read by i, a, v        the order [i, a, v] becomes [i, a, $0.2, $0.3, v]
+
+        A row has one value for each.  The order begins with the variables of atom t, and no others among them.
+        """
+        if not self._with_unread:
+            return (*order,)
+        found, level = [*order], {name: place for place, name in enumerate(order)}
+        begun = 1 + max(level[name] for name in self.atoms[t].names if name)
+        for number, a in self._with_unread:
+            columns, keys = [c for _, c in self._used(a, level)], self.predicates[a.atom.predicate].key_count
+            if columns != sorted(columns) or columns[:keys] != [*range(keys or 0)]:
+                continue
+            before = {c: next(name for name in a.names[c:] if name) for c in range(columns[-1]) if a.names[c] is None}
+            if number == t or all(level[name] >= begun for name in before.values()):
+                for c, name in before.items():
+                    found.insert(found.index(name), f"${number}.{c}")
+        return (*found,)
+
+    @cached_property
+    def _with_unread(self) -> list[tuple[int, Arguments]]:
+        """The atoms of functions of several values of which columns are read, but some before these are not."""
+        found = [(n, a) for n, a in enumerate(self.atoms) if not a.negated and None in a.names]
+        keyed = ((n, a) for n, a in found if self.predicates[a.atom.predicate].key_count is not None)
+        return [(n, a) for n, a in keyed if any(a.names[a.names.index(None) :])]
+
+    def _used(self, arguments: Arguments, level: Mapping[str, int]) -> list[tuple[int, int]]:
+        """Return the levels of an atom, each with its column."""
+        found = [(level[name], c) for c, name in enumerate(arguments.names) if name is not None]
+        for number, _ in [one for one in self._with_unread if one[1] is arguments]:
+            unread = {f"${number}.{c}": c for c, name in enumerate(arguments.names) if name is None}
+            found += [(level[name], c) for name, c in unread.items() if name in level]
+        return sorted(found)
+
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
-        levels = sorted(level[n] for n in arguments.names if n is not None)
-        return Trie(self.index(arguments, level), tuple(levels), arguments.negated, arguments.text)
+        levels = tuple(place for place, _ in self._used(arguments, level))
+        return Trie(self.index(arguments, level), levels, arguments.negated, arguments.text)
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""
-        used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
-        first = [c for _, c in used]
+        first = [c for _, c in self._used(arguments, level)]
         predicate = self.predicates[arguments.atom.predicate]
         keys = self.stored_keys[predicate.name]
         others = [c for c in range(max(len(arguments.names), keys)) if c not in first]
@@ -374,6 +410,16 @@ class ChoiceConjunction(ScanConjunction):
 
     n[b] = t <- agg<<t = count()>> r(a, b, c), c < 7 ; r(a, b, c), c > 9.        filter (c < 7 ; c > 9)
     """
+
+    @staticmethod
+    def joins(rule: Rule) -> bool:
+        """Return whether a rule has the same atom in all its conjunctions, and cannot fail where these differ."""
+        if len(rule.body) < 2 or not all(map(ScanConjunction.applies, rule.body)):
+            return False
+        (atom, *others), common = {*atoms(chain(*rule.body))}, set.intersection(*map(set, rule.body))
+        held = {v.name for v in variables(atom)}
+        left = (x for x in chain(*rule.body) if isinstance(x, Compare) and x not in common)
+        return not others and all(is_sure(x, held) for x in left)
 
     def __init__(
         self, rule: Rule, predicates: Mapping[str, Predicate], stored_keys: Mapping[str, int], encode: Encode

@@ -406,8 +406,7 @@ def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, n
     operate = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op]
     with np.errstate(all="ignore"):
         result = operate(left, right)
-    nan = np.isnan(result)
-    return float_words(np.where(nan, 0.0, result)), nan
+    return float_words(result), np.isnan(result) & ~np.isnan(left) & ~np.isnan(right)
 
 
 def type_of(term: Term, types: Mapping[str, Type]) -> Type:

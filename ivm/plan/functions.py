@@ -7,7 +7,7 @@ is null the result is null, which the caller sees to, except for the functions i
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -324,9 +324,9 @@ def _extreme(greatest: bool) -> Callable[[Operands], Result]:
 
 def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
     def floats(x: Operands) -> Result:
-        found = operate(*(x.floats(n) for n in range(len(x.words))))
-        nan = np.isnan(found)
-        return float_words(np.where(nan, 0.0, found)), nan
+        given = [x.floats(n) for n in range(len(x.words))]
+        found = operate(*given)
+        return float_words(found), np.isnan(found) & ~np.logical_or.reduce([np.isnan(one) for one in given])
 
     return floats
 
@@ -449,6 +449,12 @@ def _to_datetime(x: Operands) -> Result:
     return x.words[0] * DAY if x.types[0] == "date" else x.words[0], x.none()
 
 
+def _to_time(x: Operands) -> Result:
+    if x.types[0] in TEXTS:
+        return by_text(lambda text: time.fromisoformat(text.strip()), x)
+    return x.words[0] % DAY, x.none()
+
+
 def _to_string(x: Operands) -> Result:
     return by_text(shown, x)
 
@@ -467,6 +473,8 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "ln": _float(np.log),
     "pow": _float(np.power),
     "ratio": _float(np.divide),
+    "float:ratio": lambda x: (float_words(np.divide(x.floats(0), x.floats(1))), x.none()),
+    "fmod": lambda x: (float_words(np.fmod(x.floats(0), x.floats(1))), x.none()),
     "power": _power,
     "divide": _divide,
     "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),
@@ -496,6 +504,10 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "string": _to_string,
     "date": _to_date,
     "datetime": _to_datetime,
+    "datetime:utc": lambda x: (x.words[0], x.none()),
+    "time": _to_time,
+    "gcd": lambda x: (np.gcd(*x.words), x.none()),
+    "bit_count": lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()),
     "$count": _count,
     "$nth": _nth,
     "$within": _within,

@@ -4,7 +4,7 @@ A function that is computed in Python is called once for each distinct combinati
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -92,8 +92,8 @@ def shown(value: Any) -> str:
     """Return a value as SQL shows it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, datetime):
-        text = value.replace(tzinfo=None).isoformat(" ")
+    if isinstance(value, datetime | time):
+        text = value.replace(tzinfo=None).isoformat(*[" "] * isinstance(value, datetime))
         return text.rstrip("0") if "." in text else text
     if isinstance(value, Decimal):
         return f"{value:f}"

@@ -45,6 +45,11 @@ def is_membership(predicate: str) -> bool:
     return AMONG in predicate
 
 
+def is_unread(variable: str) -> bool:
+    """Return whether a variable is that of a column which nothing reads (Conjunction.in_own_order)."""
+    return variable[0] == "$" and "." in variable
+
+
 def permuted(index: Index) -> bool:
     """Return whether an index has a tree of its own, distinct from the relation's."""
     return index.order != tuple(range(len(index.order)))

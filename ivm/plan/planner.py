@@ -12,7 +12,7 @@ from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
-from ivm.plan.plan import Choice, Filter, Plan, is_membership, permuted
+from ivm.plan.plan import Choice, Filter, Plan, is_membership, is_unread, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from pagestore.host import KEYS_MAX
 
@@ -64,7 +64,7 @@ def make_plans(
     """
     plans = list[Plan]()
     merged = _Scans(plans)
-    if rule.aggregates and len(rule.body) > 1:  # see rewrite/disjunctions.py
+    if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
         plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
         return (replace(plan, once=maintenance == ONCE),)
     for disjunct in rule.body:
@@ -180,7 +180,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, mainte
     """Return the cheapest plan, with the choice of its maintenance, and how many rows each step is to find."""
     orders = JoinOrders(conjunction, distinct, heavy)
     plan = _chosen(conjunction, orders, distinct, maintenance)
-    estimates = orders.bindings(plan.variables)
+    estimates = orders.bindings([name for name in plan.variables if not is_unread(name)])
     if plan.in_columns:
         positive = [a.atom.predicate for a in conjunction.atoms if not a.negated]
         estimates = (*map(orders.rows, positive), estimates[-1])
@@ -239,7 +239,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
-    plans = [*map(conjunction.plan, ways.values())]
+    plans = [conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
@@ -260,7 +260,7 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
         return _in_place(conjunction, plan)
     begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes = tuple(map(conjunction.plan, begun))
+    probes = tuple(conjunction.plan(conjunction.in_own_order(order, t)) for t, order in enumerate(begun))
     return replace(plan, probes=probes, pace=orders.pace(begun), choice=choice)
 
 

@@ -6,8 +6,11 @@ Regular expressions are those of RE2, whose time is linear in the text.
 """
 
 import hashlib
+import json
 import re
+import unicodedata
 from collections.abc import Callable
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -134,12 +137,49 @@ def _part_from(text: str, start: int, count: int) -> str:
 
 
 def _formatted(template: str, *values: Any) -> str:
-    """Return a text with each `{}` replaced by a value.  Raises ValueError unless there are as many."""
-    parts = re.split(r"(\{\{|\}\}|\{\})", template)
-    if parts.count("{}") != len(values) or any("{" in part or "}" in part for part in parts[::2]):
+    """Return a text with each `{}` replaced by a value, and each `{:...}` by one in that format.
+
+    Raises ValueError unless there are as many.
+    """
+    parts = re.split(r"(\{\{|\}\}|\{(?::[^{}]+)?\})", template)
+    marks = [part for part in parts[1::2] if part not in ("{{", "}}")]
+    if len(marks) != len(values) or any("{" in part or "}" in part for part in parts[::2]):
         raise ValueError
     left = iter(values)
-    return "".join(shown(next(left)) if part == "{}" else part[:1] if part in ("{{", "}}") else part for part in parts)
+    return "".join(part[:1] if part in ("{{", "}}") else _marked(part, next(left)) if place % 2 else part
+                   for place, part in enumerate(parts))  # fmt: skip
+
+
+def _marked(mark: str, value: Any) -> str:
+    return shown(value) if mark == "{}" else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
+
+
+def _without_accents(text: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+
+
+VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list that is kept as JSON without brackets
+
+
+def _part_of_list(values: str, first: int, last: int) -> str:
+    """Return some values of a list, those from one place to another, counted from 1, or from -1 backwards."""
+    found = VALUE.findall(values)
+    begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
+    return ",".join(found[max(0, begin - 1) : max(0, end)])
+
+
+def _json(text: str, path: str) -> str:
+    """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError if it has none."""
+    found = json.loads(text)
+    for key in re.findall(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]', path.removeprefix("$")):
+        name = json.loads(key[0]) if key[0].startswith('"') else key[0]
+        try:
+            found = found[int(key[1])] if isinstance(found, list) and key[1] else found[name]
+        except (KeyError, IndexError, TypeError):
+            found = None
+    if found is None:
+        raise ValueError
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
 def _hash(value: Any) -> int:
@@ -173,6 +213,13 @@ CALLED: dict[str, Callable[..., Any]] = {
     "substr": _part_from,
     "string:format": _formatted,
     "hash": _hash,
+    "string:single": lambda value: str(
+        float(str(np.float32(value)))
+    ),  # as short as tells it from other floats of 32 bits
+    "string:bytes": lambda text: len(text.encode()),
+    "string:strip_accents": _without_accents,
+    "string:json": _json,
+    "list:part": _part_of_list,
 }
 TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     **{name: partial(by_text, function) for name, function in CALLED.items()},

@@ -461,7 +461,8 @@ def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa
         found.append(np.flatnonzero(kept))
     which = np.concatenate(found)
     infinite = places[which] >= INFINITE
-    value = np.where(infinite, np.where(places[which] == INFINITE, np.inf, -np.inf), np.concatenate(parts))
+    beyond = np.array([np.inf, -np.inf, np.nan])[np.where(infinite, places[which] - INFINITE, 0)]
+    value = np.where(infinite, beyond, np.concatenate(parts))
     columns = [
         new.decode(type_, np.ascontiguousarray(group[place, which])) for place, type_ in enumerate(predicate.keys)
     ]

@@ -11,8 +11,8 @@ from ivm.answer import Answer
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
-from ivm.sql.rules import Body, Builder, refuse_interval
-from ivm.sql.terms import VARIABLE, Atom, Call, Define, Rule, Term, Typed, Var, substitute, variables
+from ivm.sql.rules import Body, Builder, kept_interval
+from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import MULTIPLICITY, as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
@@ -74,9 +74,7 @@ def typed(columns: list[tuple[str, Typed]], rows: Rows) -> list[tuple[str, Typed
 
 def shown_time(value: Typed) -> Typed:
     """Return the time between two timestamps in microseconds, and any other value as it is."""
-    if value.type == INTERVAL and isinstance(value.term, Call) and value.term.name == "elapsed":
-        return Typed(value.term.args[0], BIGINT, value.nullable)
-    return value
+    return kept_interval(value)._replace(type=BIGINT) if value.type == INTERVAL else value
 
 
 def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
@@ -88,7 +86,6 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
     for column, value in outputs:
         if VARIABLE.fullmatch(column) or column == MULTIPLICITY:
             raise SqlError(f"no column can be named {column}: give it another alias")
-        refuse_interval(value)
         term = builder.resolve(value.term)
         nullable = builder.may_be_null(body, value)
         if isinstance(term, Var) and term.name not in renamed and term.name in body.columns:

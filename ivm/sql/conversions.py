@@ -8,19 +8,23 @@ from decimal import Decimal
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
+from ivm.sql.literals import FALSE, TRUE, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
+    BLOB,
     BOOLEAN,
     DATE,
     DOUBLE,
     FLOAT,
     INTERVAL,
+    LONG,
     MOST,
     NULL,
+    TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
+    UUID,
     VARCHAR,
     SqlType,
     common,
@@ -46,11 +50,13 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
         return value
     if own.element != type_.element:
         raise SqlError(f"{own} is not converted to {type_}", node)
+    if type_ == UUID and own == VARCHAR:
+        return value._replace(term=call("string:lower", value.term), type=type_)
     if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
         return value._replace(type=type_)
     if own.is_decimal and own._replace(precision=type_.precision) == type_ and own.precision <= type_.precision:
         return value._replace(type=type_)
-    return Typed(_conversion(value.term, own, type_, node), type_, value.nullable)
+    return Typed(_conversion(value, type_, node), type_, value.nullable)
 
 
 def single(term: Term) -> Term:
@@ -59,11 +65,12 @@ def single(term: Term) -> Term:
     return call("-", wide, call("-", wide, term))
 
 
-def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
+def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
+    term, own, nullable = value
     if type_ == FLOAT:
-        return single(_conversion(term, own, DOUBLE, node) if own != DOUBLE else term)
+        return single(_conversion(value, DOUBLE, node) if own != DOUBLE else term)
     if own == FLOAT and type_ == VARCHAR:
-        raise SqlError("a FLOAT is not converted to VARCHAR: CAST it to DOUBLE or DECIMAL", node)
+        return call("string:single", term)
     if type_.is_float and own.is_number:
         return call("float", term)
     if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
@@ -74,7 +81,17 @@ def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None)
     if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
         return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"))
     if type_.is_integer and own == BOOLEAN:
-        return call("if", term, Lit(1, "int64"), Lit(0, "int64"))
+        one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
+        return call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one
+    if type_ == BOOLEAN and own == VARCHAR:
+        truth, known = (call("in", call("string:lower", term), *(Lit(word, "string") for word in words))
+                        for words in (TRUE, (*TRUE, *FALSE)))  # fmt: skip
+        return call(
+            "if",
+            known,
+            truth,
+            call("=", call("int", call("string:concat", Lit("not a truth value: ", "string"), term)), Lit(1, "int64")),
+        )
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and (own.is_number or own == VARCHAR):
@@ -83,12 +100,16 @@ def _conversion(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None)
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_.is_float and own == VARCHAR:
         return call("float", term)
-    if type_ == VARCHAR:
+    if type_ == VARCHAR and own != BLOB:
         return call("string", term)
-    if type_ == DATE and own in (TIMESTAMP, VARCHAR):
+    if type_ == DATE and own in (TIMESTAMP, TIMESTAMPTZ, VARCHAR):
         return call("date", term)
-    if type_ == TIMESTAMP and own in (DATE, VARCHAR):
+    if type_ == TIMESTAMP and own in (DATE, TIMESTAMPTZ, VARCHAR):
         return call("datetime", term)
+    if type_ == TIMESTAMPTZ and own in (DATE, TIMESTAMP):
+        return call("datetime:utc", call("datetime", term))
+    if type_ == TIME and own in (TIMESTAMP, TIMESTAMPTZ, VARCHAR):
+        return call("time", term)
     raise SqlError(f"{own} is not converted to {type_}", node)
 
 
@@ -126,9 +147,19 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
 
 
 def _microseconds(value: Typed, node: exp.Expr) -> Typed:
-    if not isinstance(value.term, Call) or value.term.name not in ("micros", "elapsed"):
+    if is_of_months(value):
         raise SqlError("an interval of months is not compared, since months differ in length: add it to a date", node)
-    return Typed(value.term.args[0], BIGINT, value.nullable)
+    return Typed(amount(value), BIGINT, value.nullable)
+
+
+def is_of_months(interval: Typed) -> bool:
+    """Return whether an interval is one of months, and not of microseconds."""
+    return isinstance(interval.term, Call) and interval.term.name not in ("micros", "elapsed")
+
+
+def amount(interval: Typed) -> Term:
+    """Return how many months or microseconds an interval has; a column of intervals has the latter."""
+    return interval.term.args[0] if isinstance(interval.term, Call) else interval.term
 
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
@@ -144,3 +175,29 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
             raise SqlError(f"{found} and {one.type} are not alternatives of one value: CAST one of them", node)
         found = new
     return found
+
+
+def as_json(value: Typed, node: exp.Expr) -> Term:
+    """Return the text of a value in a list that is kept as JSON."""
+    if value.type.element is not None or value.type in (BLOB, LONG):
+        raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
+    shown = convert(value, VARCHAR, node).term
+    if value.type.is_float:
+        for written, name in (("inf", "Infinity"), ("nan", "NaN")):
+            shown = call("string:replace", shown, Lit(written, "string"), Lit(name, "string"))
+    elif not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
+        if value.type == VARCHAR:
+            for letter in '\\"':
+                shown = call("string:replace", shown, Lit(letter, "string"), Lit("\\" + letter, "string"))
+        quote = Lit('"', "string")
+        shown = call("string:concat", call("string:concat", quote, shown), quote)
+    return call("coalesce", shown, Lit("null", "string")) if value.nullable else shown
+
+
+def of_json(values: Term, element: SqlType, node: exp.Expr) -> Typed:
+    """Return the first value of a list that is kept as JSON; null if it has none."""
+    bracketed = call("string:concat", call("string:concat", Lit("[", "string"), values), Lit("]", "string"))
+    text = Typed(call("string:json", bracketed, Lit("$[0]", "string")), VARCHAR, True)
+    if element == BOOLEAN:
+        return Typed(call("try", call("=", text.term, Lit("true", "string"))), BOOLEAN, True)
+    return Typed(call("try", convert(text, element, node).term), element, True)

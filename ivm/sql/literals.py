@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import uuid
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 
@@ -13,21 +15,25 @@ from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import (
     BIGINT,
+    BLOB,
     BOOLEAN,
     DATE,
     DIGITS,
     DOUBLE,
     FLOAT,
     INTEGER,
+    INTERVAL,
     LONG,
     MOST,
     NULL,
     TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
+    UUID,
     VARCHAR,
     SqlType,
     decimal,
+    sql_type,
 )
 
 _EXACT = Context(prec=400)  # digits, also of a float
@@ -60,6 +66,9 @@ def constant(node: exp.Expr) -> Typed | None:
             return number(str(node.this), node)
         case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(f"-{node.this.this}", node)
+        case exp.Cast() if not isinstance(node, exp.TryCast) and not node.args.get("format"):
+            inner, type_ = constant(node.this), sql_type(node.to)
+            return converted(inner, type_, node) if inner is not None and type_ != INTERVAL else None
     return None
 
 
@@ -108,6 +117,10 @@ def _converted(value: object, type_: SqlType) -> Value:
         return found if type_ != FLOAT else struct.unpack("f", struct.pack("f", found))[0]
     if type_ == VARCHAR:
         return _text(value)
+    if type_ == BLOB:
+        return value if isinstance(value, bytes) else _bytes(_text(value))
+    if type_ == UUID:
+        return str(uuid.UUID(str(value)))
     if type_ == BOOLEAN:
         return _truth(value)
     if type_ == TIMESTAMPTZ:
@@ -150,6 +163,13 @@ def _text(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat(" ")
     return str(value)
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes that a text shows, `\\x` before two digits of those that are no letters."""
+    if not text.isascii():
+        raise ValueError
+    return re.sub(rb"\\x([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
 
 
 def _truth(value: object) -> bool:

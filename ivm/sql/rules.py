@@ -176,10 +176,10 @@ class Builder:
 
     def define(self, body: Body, value: Typed) -> Typed:
         """Return a variable with the value of a term, which the body defines if it is not a variable already."""
+        value = kept_interval(value)
         term = self.resolve(value.term)
         if isinstance(term, Var):
             return value._replace(term=term)
-        refuse_interval(value)
         new = self.variable(value.type, value.nullable)
         assert isinstance(new.term, Var)
         body.literals.append(Define(new.term, term))
@@ -492,10 +492,17 @@ def chunks(count: int, key: Sequence[int], more: int = 0) -> list[tuple[int, ...
     return [(*key, *others[first : first + size]) for first in range(0, len(others), size)]
 
 
-def refuse_interval(value: Typed) -> None:
-    """Raise SqlError for an interval, which no column holds."""
-    if value.type == INTERVAL:
-        raise SqlError("no column holds an interval: take EXTRACT(EPOCH FROM ...) of it, or date_diff")
+def kept_interval(value: Typed) -> Typed:
+    """Return a value as columns have it: the time between two timestamps is a number of microseconds.
+
+    Raises SqlError for any other interval.
+    """
+    if value.type != INTERVAL or not isinstance(value.term, Call):
+        return value
+    if value.term.name != "elapsed":
+        raise SqlError("a column of intervals has the time between two timestamps: take EXTRACT(EPOCH FROM ...) of any "
+                       "other, or date_diff")  # fmt: skip
+    return value._replace(term=value.term.args[0])
 
 
 def is_null(term: Term, wanted: bool) -> Term:

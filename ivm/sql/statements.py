@@ -18,23 +18,23 @@ from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import answer
 from ivm.sql.edits import Edits, Row, literal
-from ivm.sql.errors import SqlError, SqlSyntaxError, counted
+from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.scalar import QUOTIENT
-from ivm.sql.parameters import Parameters
+from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
+from ivm.sql.syntax import no_statement, refuse_halves, syntax_error
+from ivm.wide import Parameters
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
-TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
-CALLED = re.compile(r"(\w+)\s*\(\s*$")  # the name of a function, before its first argument
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -49,7 +49,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     try:
         found = [_read(one, dialect, text) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
     except SqlglotError as error:
-        raise _syntax(error, text) from None
+        raise syntax_error(error, text) from None
     if not found:
         raise SqlError("there is no statement in this text")
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
@@ -59,18 +59,12 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
 
     `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
-    Functions keep the names by which the text has them, for columns that are named by their expressions.
     """
-    for one in [*node.find_all(exp.Div, exp.Func)]:
-        if isinstance(one, exp.Div):
-            if one.args.get("typed"):
-                one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
-        elif "start" in one.meta:
-            one.meta["name"] = text[one.meta["start"] : one.meta["end"] + 1]
-        elif isinstance(one, exp.AggFunc):
-            starts = [inner.meta["start"] for inner in one.walk() if "start" in inner.meta]
-            if starts and (found := CALLED.search(text[: min(starts)])):
-                one.meta["name"] = found[1]
+    refuse_halves(node)
+    for one in [*node.find_all(exp.Div)]:
+        if one.args.get("typed"):
+            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
+    spelled.remember(node, text)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node
@@ -100,22 +94,6 @@ def _table_of(text: str, names: Iterable[str]) -> str:
     if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):
         raise SqlError("a row is named by SELECT * FROM a view WHERE ...", node)
     return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
-
-
-def _syntax(error: SqlglotError, text: str) -> SqlError:
-    details = getattr(error, "errors", None)
-    if not details:
-        return SqlError(str(error).split("\n")[0])
-    first = details[0]
-    line, column, found = first.get("line"), first.get("col"), first.get("highlight")
-    reason = (
-        str(first.get("description", "")).rstrip(".").replace("Invalid expression / Unexpected token", "not expected")
-    )
-    reason = TOKEN.sub(lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason)
-    reason = reason[:1].lower() + reason[1:]
-    place = line or 1, max(1, (column or 1) - len(found or "") + 1)
-    lines = text.split("\n")
-    return SqlSyntaxError(f"`{found}`: {reason}" if found else reason, place, "".join(lines[place[0] - 1 : place[0]]))
 
 
 def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
@@ -204,9 +182,7 @@ class Statements:
             return None
         change = self._definitions().get(type(node))
         if change is None:
-            raise SqlError(
-                f"{node.key.upper()} cannot be evaluated as a statement: {node.sql(dialect='duckdb')[:50]}", node
-            )
+            raise no_statement(node)
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
         if self.inside is not None or self.open is not None:

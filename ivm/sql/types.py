@@ -5,7 +5,7 @@ TINYINT ... BIGINT, UINTEGER                   int64
 DECIMAL(p,s), HUGEINT                          decimal(p,s), decimal(38,0)
 sums of integers, products of decimals         int64, decimal(18,s): of one word, though their types have 38 digits
 FLOAT, DOUBLE                                  float64
-VARCHAR, CHAR(n), TEXT                         string
+VARCHAR, CHAR(n), TEXT, UUID                   string
 BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
 """
 
@@ -77,6 +77,7 @@ _STORE = {
     "FLOAT": "float64",
     "DOUBLE": "float64",
     "VARCHAR": "string",
+    "UUID": "string",
     "LIST": "string",
     "BOOLEAN": "bool",
     "DATE": "date",
@@ -90,7 +91,7 @@ INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEI
 LONG = SqlType("HUGEINT", wide=True)
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
-TIMESTAMPTZ = SqlType("TIMESTAMP WITH TIME ZONE")
+TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
 _T = exp.DataType.Type
 _NAMES = {
     _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
@@ -100,6 +101,7 @@ _NAMES = {
     _T.DATE: "DATE", _T.TIME: "TIME", _T.TIMESTAMP: "TIMESTAMP", _T.TIMESTAMPNTZ: "TIMESTAMP",
     _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB", _T.VARBINARY: "BLOB",
     _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER", _T.BIGSERIAL: "BIGINT",
+    _T.UUID: "UUID", _T.TIMESTAMP_S: "TIMESTAMP", _T.TIMESTAMP_MS: "TIMESTAMP",
 }  # fmt: skip
 
 
@@ -186,7 +188,7 @@ def _number(left: SqlType, right: SqlType) -> SqlType:
         return DOUBLE if DOUBLE in (left, right) else FLOAT
     wide = left.wide or right.wide
     if left.is_integer and right.is_integer:
-        return max(left, right, key=lambda t: INTEGERS[t.name])._replace(wide=wide)
+        return _integer(left, right)
     open_ended = "HUGEINT" in (left.name, right.name)
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.scale, right.scale)
@@ -195,3 +197,20 @@ def _number(left: SqlType, right: SqlType) -> SqlType:
         whole = min(whole, MOST - scale)
     scale = min(scale, MOST - whole)  # where 38 are not enough, digits after the point go, as in DuckDB
     return SqlType("DECIMAL", whole + scale, scale, wide=wide)
+
+
+def _integer(left: SqlType, right: SqlType) -> SqlType:
+    """Return the wider of two types; if one is unsigned, a signed one that holds its values."""
+    wider = max(left, right, key=lambda t: INTEGERS[t.name])._replace(wide=left.wide or right.wide)
+    unsigned = [t for t in (left, right) if t.name in UNSIGNED]
+    if len(unsigned) != 1:
+        return wider
+    (signed,) = {left, right} - {*unsigned}
+    least = next(name for name, digits in WIDTHS.items() if digits > UNSIGNED[unsigned[0].name])
+    return max(SqlType(least), signed, key=lambda t: WIDTHS[t.name])._replace(wide=signed.wide)
+
+
+def added(left: SqlType, right: SqlType) -> SqlType:
+    """Return the type of a sum, a difference or a product of integers."""
+    found = _integer(left, right)
+    return found if found in (left, right) or found == HUGEINT else BIGINT

@@ -6,7 +6,7 @@ of 32 bits, and the parts at one place add up as words do: each place is an Abel
 
     0.75 - 2^500       place 35: 3 << 4        place 50: -(1 << 26)        (at 2^-1126 * 2^(32 * place))
 
-    place    0 to 67   numbers                 100, 101  how many are inf, and -inf
+    place    0 to 67   numbers                 100 to 102  how many are inf, -inf, and not a number
              128 on    squares                 512       how many numbers there are, if counted
 
 A place is stored while some summand has a part there, so the stored parts depend on the summands and not on their
@@ -22,7 +22,8 @@ from pagestore.host import float_values, float_words
 
 UNIT = 1126  # minus the least exponent e of a float64 as m * 2^e with a 53-bit integer m
 MASK = (1 << 32) - 1
-INFINITE = 100  # the place that counts summands that are inf; the next one counts -inf
+INFINITE = 100  # the place that counts summands that are inf; the next one counts -inf, and the one after it NaN
+NAN = INFINITE + 2
 SQUARES = 128
 COUNTED = 512
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the number; each int64[m]
@@ -56,6 +57,7 @@ def split_floats(words: np.ndarray) -> Parts:
     found *= np.sign(whole)
     found[0, ~finite] = 1
     places[0, ~finite] = INFINITE + (values[~finite] < 0)
+    places[0, np.isnan(values)] = NAN
     places[0, zero] = 0
     kept = found != 0
     kept[0] |= zero
@@ -132,6 +134,8 @@ def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float 
     freedom = count - (op in ("variance", "stddev"))
     if not freedom:
         return None
+    if NAN in infinite:
+        return float("nan")
     if infinite:
         if len(infinite) > 1 or op not in ("total", "avg"):
             what = "inf and -inf" if len(infinite) > 1 else "inf"

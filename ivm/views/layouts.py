@@ -376,9 +376,9 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
     if not reads(writers[0][0]):
         return Layout(PLAIN, len(predicate.types), 0, 0)
     if writers[0][0].aggregates:
-        if len(writers) > 1 or len(writers[0][1]) > 1:
+        if len(writers) > 1:
             raise AggregateError(
-                writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
+                writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule; "
                 "derive the union as a view of its own and aggregate that"
             )  # fmt: skip
         return _aggregated(predicate, writers[0][0])

@@ -11,10 +11,9 @@ stores follows from its text (views/layouts.py says which groups share a state).
 from collections.abc import Container, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 from ivm.lang.aggregate import serves_levels
-from ivm.lang.ir import Negation, Rule, Var, leaves, renamed, writes
+from ivm.lang.ir import Rule, Var, leaves, renamed, writes
 from ivm.lang.program import Program, recursive_names
 from ivm.views.layouts import state_names
 
@@ -77,17 +76,9 @@ def _same_body(one: Rule, other: Rule) -> dict[Var, Var] | None:
     names = dict(pairs)
     if len({*names.values()}) != len(names):
         return None
-    body = tuple(tuple(_renamed(literal, names) for literal in disjunct) for disjunct in other.body)
+    body = tuple(tuple(renamed(literal, names) for literal in disjunct) for disjunct in other.body)
     return names if body == one.body else None
 
 
 def _variables(rule: Rule) -> Iterator[Var]:
     return (leaf for leaf in leaves(chain(*rule.body)) if isinstance(leaf, Var))
-
-
-def _renamed(literal: Any, names: dict[Var, Var]) -> Any:
-    """Return a literal with its variables renamed, including those in negations."""
-    if not isinstance(literal, Negation):
-        return renamed(literal, names)
-    body = tuple(_renamed(one, names) for one in literal.body)
-    return replace(literal, body=body, exists=tuple(names.get(v, v) for v in literal.exists))

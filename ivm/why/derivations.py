@@ -39,7 +39,7 @@ from ivm.lang.ir import (
     writes,
 )
 from ivm.lang.program import NOTHING, Program
-from ivm.plan.rewrite.disjunctions import fold_bodies
+from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.question import answer, understand
 from ivm.wide import MULTIPLICITY
 from pagestore.host import EphemeralTransaction, Snapshot
@@ -92,6 +92,7 @@ def written(installed: Installed, source: Snapshot | EphemeralTransaction) -> Pr
     for block in installed.blocks:
         relations = Relations(source, opening=True)
         part = compile(block.text, found, block.name, relations, block.rewrites.columns)
+        part = separate_bodies(part, found) if block.rewrites.lean else part
         found = found.including(fold_bodies(part) if block.rewrites.scans else part)
     return found
 

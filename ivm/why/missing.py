@@ -11,7 +11,7 @@ views are looked into in turn.  A value that nothing determines stays a variable
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations, count, product
 from typing import Any, NamedTuple
 
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Rule, Var, renamed, variables
@@ -73,7 +73,8 @@ class Missing:
     def _fails(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> list[Failure]:
         """Return the bindings of a body under which the fewest literals fail."""
         terms, row = self._bound(rule, head, goal)
-        for left_out in _subsets(disjunct, len(disjunct)):
+        conditions_first = sorted(disjunct, key=lambda one: isinstance(one, Atom))
+        for left_out in _subsets(conditions_first, len(disjunct)):
             rest = _checkable([one for one in disjunct if one not in left_out], terms)
             found = self.derivations.bindings(rest, rule.types, terms, [row])
             if found and left_out:
@@ -125,7 +126,7 @@ class Missing:
                 return
         parts = [self._sets(goal, size, above) for goal in views]
         for some in product(*parts):
-            union = base.union(*some)
+            union = base.union(*_apart(some, {*variables(*goals)}))
             if len(union) <= size:
                 yield union
 
@@ -149,6 +150,29 @@ class Missing:
                         continue
                     if not decided or self.derivations.bindings([*rest, *decided], rule.types, terms, [row]):
                         yield (*dict.fromkeys(_replaced(one, names) for one in lacking),)
+
+
+def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]:
+    """Yield sets of insertions with other names for the variables that several have, but for `shared` ones."""
+    taken = {*shared}
+    for one in sets:
+        own = sorted({*variables(*one)} - shared, key=str)
+        free = (Var(f"_{n}") for n in count(1) if Var(f"_{n}") not in {*taken, *own})
+        names = {v: next(free) for v in own if v in taken}
+        taken.update(own, names.values())
+        yield frozenset(_replaced(atom, names) for atom in one)
+
+
+def together(sets: Sequence[Insertions]) -> list[Insertions]:
+    """Return the smallest of sets of insertions, each with as many as possible of its atoms made one."""
+    found: dict[Insertions, None] = {}
+    for one in sets:
+        ways = ([_replaced(atom, names) for atom in one] for names in _identified(sorted(one, key=str)))
+        atoms_ = sorted({*min(ways, key=lambda way: len({*way}))}, key=str)
+        names = {v: Var(f"_{n}") for n, v in enumerate(dict.fromkeys(variables(*atoms_)), 1)}
+        found[frozenset(_replaced(atom, names) for atom in atoms_)] = None
+    least = min(map(len, found), default=0)
+    return [one for one in found if len(one) == least]
 
 
 def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ivm.engine.installed import Installed
@@ -12,12 +13,12 @@ from ivm.engine.relations import Relations
 from ivm.errors import EditError, UnknownViewError
 from ivm.lang.declarations import unknown
 from ivm.lang.infer import typed_atom
-from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms
+from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms, variables
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
 from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, shown, with_values, written_atom
-from ivm.why.missing import Failure, Missing
+from ivm.why.missing import Failure, Missing, together
 from ivm.why.proofs import Proofs, prove
 from ivm.wide import is_helper, statement_of
 from pagestore.host import Snapshot, Store, printable
@@ -173,15 +174,17 @@ class Asker:
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
         failures = missing.failures
         if self._is_of_sql(goal.predicate):  # whose helper views nobody wrote, and nobody knows
+            insertions = together(insertions)  # what its helper views lack may be one row
             named = [(one, [atom.predicate for atom in atoms(one.fails)]) for one in failures]
             failures = [one for one, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {
             "fact": self._text_of(goal),
             "version": self.version,
             "holds": False,
+            "any": sorted({v.name for one in insertions for atom in one for v in variables(atom)}),
             "instead": [self.text(fact) for fact in others],
             "failures": _distinct(map(self._failure, failures)),
-            "insertions": [sorted(f"+{self._text_of(atom)}" for atom in one) for one in insertions],
+            "insertions": [sorted(map(self._edit, one)) for one in insertions],
             "complete": missing.complete,
         }
         return Why(data["fact"], self.version, False, 0, False, data)
@@ -202,6 +205,15 @@ class Asker:
     def _is_of_sql(self, name: str) -> bool:
         """Return whether a statement of SQL keeps a view."""
         return any(block.name == name and statement_of(block.text) for block in self.installed.blocks)
+
+    def _edit(self, atom: Atom) -> str:
+        """Return an insertion as rules write it; where the key has another value, as one that takes its place."""
+        predicate = self.derivations.program.predicates[atom.predicate]
+        count = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+        key = {place: term.value for place, term in enumerate(atom.terms[:count]) if isinstance(term, Const)}
+        is_function = predicate.value is not None or predicate.key_count is not None
+        taken = is_function and len(key) == count and self.derivations.rows(atom.predicate, [key])
+        return f"{'^' if taken else '+'}{self._text_of(atom)}"
 
     def _text_of(self, atom: Atom) -> str:
         return written_atom(atom, self.derivations.program.predicates[atom.predicate])
@@ -347,12 +359,15 @@ def _missing_lines(why: Why) -> list[str]:
     data = why.data
     lines = [f"{why.fact} is not in version {why.version}"]
     lines += [f"there is {text} instead" for text in data["instead"]]
-    for failure in data["failures"]:
-        where = ", ".join(f"{name} = {value}" for name, value in failure["where"].items())
-        lines += [failure["rule"], f"   fails at {', '.join(failure['fails'])}" + f"   where {where}" * bool(where)]
+    for rule, failures in groupby(data["failures"], lambda one: one["rule"]):
+        lines.append(rule)
+        for failure in failures:
+            where = ", ".join(f"{name} = {value}" for name, value in failure["where"].items())
+            lines.append(f"   fails at {', '.join(failure['fails'])}" + f"   where {where}" * bool(where))
     if data["insertions"]:
-        lines.append("these insertions would bring it:" if len(data["insertions"]) > 1 else "this would bring it:")
+        lines.append("any of these would bring it:" if len(data["insertions"]) > 1 else "this would bring it:")
         lines += [f"   {' '.join(f'{text}.' for text in some)}" for some in data["insertions"]]
+        lines += [f"   with values of {', '.join(data['any'])} that fit the rules"] * bool(data["any"])
     if not data["complete"]:
         lines.append("(there may be others, also smaller ones: the search was cut)")
     return lines

@@ -99,7 +99,8 @@ def add_tag(handle: Handle, name: str, version: int | str | datetime | None = No
     check_name(name, "tag")
     settings = handle.state.settings
     if name in settings.tags:
-        raise ExistsError(f"tag {name!r} names version {settings.tags[name]} already; untag it first")
+        remedy = f"untag it first, with `pagestore tag FILE {name} --delete`"
+        raise ExistsError(f"tag {name!r} names version {settings.tags[name]} already: {remedy}")
     if name in settings.branches:
         raise ExistsError(f"there is a branch {name!r}, which the tag would hide; choose another name")
     number = handle.entry(handle.version if version is None else handle.number(version)).version

@@ -33,7 +33,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column, Type
-from pagestore.versions.catalog import MAIN
+from pagestore.versions.catalog import MAIN, whole_of
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin
 from pagestore.versions.store_state import Version
@@ -157,7 +157,8 @@ class Snapshot(Mapping[str, Relation]):
     @property
     def _shown(self) -> list[str]:
         """The names of relations, without those that hosts keep for themselves."""
-        return [name for name in self if "$" not in name]
+        wholes = {name: whole_of(name, self) for name in self if "$" not in name}
+        return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
     def _info(self, name: str) -> Any:
         info = self._version.catalog.relations.get(name)

@@ -235,7 +235,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         most = 10**column_type.precision - 1
         return -most, most
     if name == "float64":
-        least, most = float_words(np.array([-np.inf, np.inf])).tolist()
+        least, most = float_words(np.array([-np.inf, np.nan])).tolist()
         return least, most
     if name in YEARS:
         least, most = YEARS[name]
@@ -247,8 +247,8 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
-    """Return the words int64[n] of float64[n] without a NaN."""
-    bits = (values + 0.0).view(np.int64)
+    """Return the words int64[n] of float64[n]; NaN, which only functions give, has one word, above that of inf."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
 

@@ -11,7 +11,8 @@ What belongs to the whole store and seldom changes: retention, tags and the name
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
@@ -41,7 +42,18 @@ from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.commit_record import lie_within
 
 PROPERTY = "pagestore.dependants"
+PART = re.compile(r"(.+):part\d+", re.DOTALL)  # how a host names what it stores beside a relation of its own
 BAG = ("",)  # instead of the names of an interval's ends
+
+
+def whole_of(name: str, names: Collection[str]) -> str:
+    """Return which relation one is a part of, by the names: `v` for `v:part2` where `v:part1` is; else itself.
+
+    >>> [whole_of(name, ["v", "v:part1", "v:part2", "r:part2"]) for name in ("v:part2", "v", "r:part2")]
+    ['v', 'v', 'r:part2']
+    """
+    found = PART.fullmatch(name)
+    return found[1] if found and f"{found[1]}:part1" in names else name
 
 
 class Dependants(NamedTuple):

@@ -15,7 +15,7 @@ from pagestore.errors import DependantsError, ExistsError
 from pagestore.trees.compare import Delta
 from pagestore.trees.tree import Tree
 from pagestore.values.types import Type
-from pagestore.versions.catalog import PROPERTY, Dependants, recorded_dependants
+from pagestore.versions.catalog import PROPERTY, Dependants, recorded_dependants, whole_of
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"
@@ -207,5 +207,5 @@ def _kept(one: Dependants) -> str:
 def _listed(names: Iterable[str], most: int = 3) -> str:
     """List names for a message, up to `most`; hidden trees only if there is nothing else."""
     known = sorted(names)
-    shown = [name for name in known if "$" not in name] or known
+    shown = [*dict.fromkeys(whole_of(name, known) for name in known if "$" not in name)] or known
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -10,7 +10,7 @@ import ivm
 import pagestore
 from ivm.engine import compile as engine_compile
 from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY
+from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
 from ivm.engine.relations import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
 from pagestore.errors import SchemaError
@@ -224,7 +224,7 @@ def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(tm
         ws.exec('+sale[1] = ("x", 2). +sale[2] = ("y", 3).')
         assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("x", 2), ("y", 3)], [2], [])
         ws.install(text, "rules", replace=True)
-        assert (planning_of(ws), tries_of(ws)) == (PLANNING, [1])
+        assert (planning_of(ws), tries_of(ws)) == (PLANNING_WITHOUT_LEAN, [1])
     with ivm.open(path, sync="off") as ws:
         ws.exec("-sale[1].")
         assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("y", 3)], [1], [])

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 
 import ivm
-from ivm.errors import OptionError
+from ivm.errors import IvmError, OptionError
 from ivm.sql.errors import SqlError
 from pagestore.errors import VersionError
 
@@ -118,6 +119,36 @@ def test_wrong_statements_say_where_and_what(ws: ivm.Workspace, text: str, messa
     with pytest.raises(SqlError) as caught:
         ws.sql(text)
     assert str(caught.value) == "\n".join(line[4:] for line in message.split("\n"))
+
+
+BROKEN = [
+    "SELECT k , sum ( a ) OVER ( PARTITION BY k ORDER BY a ) AS s FROM t WHERE a > 1 ORDER BY k LIMIT 3",
+    "WITH w AS ( SELECT k , count ( * ) AS n FROM t GROUP BY k ) SELECT CASE WHEN n > 1 THEN 'x' ELSE 'y' END FROM w",
+    "INSERT INTO t ( k , a ) VALUES ( 77 , 1 ) ON CONFLICT DO UPDATE SET a = 3",
+    "UPDATE t SET a = a + 1 WHERE k = 3",
+    "DELETE FROM t WHERE k = 4 RETURNING *",
+    "MERGE INTO t USING u ON t.k = u.k WHEN MATCHED THEN UPDATE SET a = 3",
+    "MERGE INTO t USING u ON t.k = u.k WHEN NOT MATCHED THEN INSERT VALUES ( 1 , 2 )",
+    "CREATE TABLE t1 ( k BIGINT PRIMARY KEY , v TEXT NOT NULL )",
+    "CREATE MATERIALIZED VIEW mv AS SELECT k FROM t",
+    "ALTER TABLE t RENAME COLUMN a TO b",
+    "DROP VIEW IF EXISTS mv",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_statements_are_refused_in_words(ws: ivm.Workspace, text: str) -> None:
+    """A word is left out, doubled, cut short or exchanged, or the text ends there: it runs, or says what is wrong."""
+    words, random = text.split(), Random(3)
+    for place, word in enumerate(words):
+        other = random.choice(random.choice(BROKEN).split())
+        for now in [], [word, word], [word[:-1]], [other], [word, ";"]:
+            broken = " ".join([*words[:place], *now, *words[place + 1 :] * (now != [word, ";"])])
+            try:
+                ws.sql(broken)
+            except IvmError as error:
+                said = str(error).replace(broken, "")
+                assert not re.search(r"<class|Token|sqlglot|None|Attribute", said), said
 
 
 def test_a_file_or_version_that_does_not_exist_is_named(ws: ivm.Workspace) -> None:

@@ -2,18 +2,24 @@
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from io import StringIO
 from shutil import get_terminal_size
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
 import pagestore
 from pagestore.host import printable
+from pagestore.tooling import whole_of
 
+LEAD = re.compile(r"(?:[│ ] {2})*[├└]─ |\s*(?:\S+ {2,})?")  # branches of a tree, or a label
+KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
+ONE = "sql:one"  # of one row, which views of SQL read
 LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
@@ -27,12 +33,22 @@ def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
 
 def everything(parser: argparse.ArgumentParser) -> None:
     """Add the argument that also lists internal relations of programs."""
-    parser.add_argument("--all", action="store_true", help="also what installed rules keep, with a $ in the name")
+    parser.add_argument("--all", action="store_true", help="also what rules and SQL keep for themselves")
 
 
-def shown(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+def shown(options: argparse.Namespace, names: Collection[str]) -> list[str]:
     """Return the names of relations that a command lists."""
-    return [name for name in names if options.all or "$" not in name]
+    owners = {name: owner(name, names) for name in names}
+    return [name for name, one in owners.items() if options.all or one == name or one not in (KEPT, *names)]
+
+
+def owner(name: str, names: Collection[str]) -> str:
+    """Return which of some relations one is kept for: the name itself, a view, or KEPT for something of several.
+
+    >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
+    ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
+    """
+    return KEPT if "$" in name or name == ONE else whole_of(name, names)
 
 
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:
@@ -50,12 +66,26 @@ def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> N
 
 def tell(text: str) -> None:
     """Print lines for people.  Data that may hold line ends must be `plain` already."""
-    print("\n".join(map(plain, text.split("\n"))))
+    print("\n".join(fitting(plain(line), sys.stdout) for line in text.split("\n")))
 
 
 def complain(text: str) -> None:
     """Print one line on stderr."""
-    print(plain(text), file=sys.stderr)
+    print(fitting(plain(text), sys.stderr), file=sys.stderr)
+
+
+def fitting(line: str, out: TextIO) -> str:
+    """Return a line, on a terminal that is too narrow as several, which end between words.
+
+    They begin below what follows the line's label, or its branch of a tree.
+    """
+    if not out.isatty() or cell_len(line) <= (room := get_terminal_size().columns):
+        return line
+    lead = LEAD.match(line)
+    start = (lead[0] if lead else "").replace("├─", "│ ").replace("└─", "  ")
+    indent = "".join(letter if letter in "│ " else " " for letter in start) or "  "
+    return textwrap.fill(line, room, subsequent_indent=indent if len(indent) < room // 3 else "  ",
+                         break_long_words=False, break_on_hyphens=False, replace_whitespace=False)  # fmt: skip
 
 
 def plain(value: object) -> str:
@@ -159,7 +189,9 @@ def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) ->
     A word that is too long ends in an ellipsis. With very many columns each cell has a line of its own.
     """
     head, *rows = cells
-    if room < LEAST_COLUMN * len(head):
+    numbers = [max(cell_len(row[place]) for row in rows) for place, is_right in enumerate(right) if is_right]
+    texts = len(head) - len(numbers)
+    if room < max(LEAST_COLUMN * len(head), sum(numbers) + LEAST_COLUMN * texts + 2 * len(head) - 2):
         widest = max(map(cell_len, head))
         parts = [[f"{_padded(name, widest, False)}  {value}" for name, value in zip(head, row, strict=True)]
                  for row in rows]  # fmt: skip
@@ -170,8 +202,9 @@ def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) ->
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for name, is_right in zip(head, right, strict=True):
-        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", no_wrap=is_right)
+    for place, (name, is_right) in enumerate(zip(head, right, strict=True)):
+        least = max((cell_len(row[place]) for row in rows), default=0) if is_right else None  # digits stay together
+        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", min_width=least)
     for row in rows:
         made.add_row(*map(Text, row))
     out = StringIO()

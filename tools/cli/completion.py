@@ -16,7 +16,7 @@ _{program}() {{
 {cases}
         esac
     else
-        COMPREPLY=($(compgen -f -- "$word"))
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
     fi
 }}
 complete -o filenames -F _{program} {program}"""

@@ -20,14 +20,15 @@ from prompt_toolkit.lexers import PygmentsLexer
 
 from .highlight import LogiqlLexer
 
-WORD = re.compile(r"[.:]?[\w:$]*$")
+QUOTED = r"\"[^\"]*\"|`[^`]*`"
+WORD = re.compile(rf"(?:[^\"`]|{QUOTED})*?(\"[^\"]*|`[^`]*|[.:]?(?:[\w:$]|{QUOTED})*)", re.DOTALL)  # the last of a text
 HINT = "not ended yet: a rule ends with a full stop, SQL with ;"
 
 
-def statements(ends: Callable[[str], bool], names: Callable[[], Iterable[str]]) -> Iterator[str]:
+def statements(ends: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> Iterator[str]:
     """Yield what a user enters, each text once `ends` says it is whole; Ctrl-C clears it, Ctrl-D ends.
 
-    `names` are offered for completion.
+    `names` are offered for completion, spelled as a text before the cursor needs it.
     """
     keys = KeyBindings()
 
@@ -73,15 +74,21 @@ def _history() -> History:
 
 
 class _Names(Completer):
-    """Completes the word before the cursor."""
+    """Completes the word before the cursor, or the name in quotes that is open there."""
 
-    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, names: Callable[[str], Iterable[str]]) -> None:
         self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         """Yield the names that begin with the word, whatever the case of its letters."""
-        found = WORD.search(document.text_before_cursor)
-        word = found[0] if found else ""
-        for name in sorted(dict.fromkeys(self._names())) if word else ():
-            if name.lower().startswith(word.lower()) and name != word:
+        found = WORD.fullmatch(document.text_before_cursor)
+        word = found[1] if found else ""
+        begun = _bare(word)
+        for name in sorted(dict.fromkeys(self._names(document.text))) if begun else ():
+            if _bare(name).startswith(begun) and name != word:
                 yield Completion(name, -len(word))
+
+
+def _bare(name: str) -> str:
+    """Return a name without quotes, in small letters."""
+    return name.lower().replace('"', "").replace("`", "")

@@ -27,6 +27,8 @@ from .texts import MOMENT, number_of, to_dates, typed
 class DatasetError(PagestoreError, ValueError):
     """The sources cannot be loaded. `problems` has a sentence for each problem."""
 
+    hint = ""  # another way out of all of them, in a line of its own
+
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = (plain(problems),) if isinstance(problems, str) else tuple(map(plain, problems))
         super().__init__("\n".join(self.lines))
@@ -34,9 +36,10 @@ class DatasetError(PagestoreError, ValueError):
     @property
     def lines(self) -> tuple[str, ...]:
         """The problems, under a heading if there are several."""
+        hint = [self.hint] * bool(self.hint)
         if len(self.problems) == 1:
-            return self.problems
-        return (f"{len(self.problems)} problems, and nothing is loaded:", *self.problems)
+            return (*self.problems, *hint)
+        return (f"{len(self.problems)} problems, and nothing is loaded:", *self.problems, *hint)
 
 
 @dataclass
@@ -199,7 +202,10 @@ class Problems:
     def refuse(self) -> None:
         """Raise DatasetError if there are any."""
         if self.found:
-            raise DatasetError([*map(str, self.found.values())])
+            error = DatasetError([*map(str, self.found.values())])
+            if all(one.rows for one in self.found.values()):
+                error.hint = "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
+            raise error
 
 
 def without(array: pa.Array, rows: Sequence[int] | np.ndarray) -> pa.Array:

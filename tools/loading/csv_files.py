@@ -3,6 +3,7 @@
 what is read    by
 bytes           text_stream.py, converted to UTF-8
 rows            pyarrow.csv, all columns as texts; _Watched checks its quotes
+torn lines      the csv module, if they go aside: lines whose quotes do not fit, each alone
 types           those that are wanted, else the first of GUESSES that loses nothing of any text
 """
 
@@ -11,7 +12,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..cli.answers import counted
 from .casts import DatasetError, Problems, Record, is_number, without
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
 from .text_stream import TextStream
-from .texts import dated, option_for, typed, ungrouped
+from .texts import dated, option_for, read_by, typed, ungrouped
 
 HEAD = 1 << 20  # bytes in which the first row is looked for
 FEW = 100  # texts that are tried first
@@ -86,6 +87,7 @@ class _Csv:
         given = dialect.delimiter or ("\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None)
         self.dialect = dialect._replace(delimiter=given or _commonest(head, dialect.quote))
         self.names = self._named(self._first_row(head), wanted.types)
+        self.torn = problems.aside is not None and self._has_odd_quotes()  # whether lines may have to go aside
 
     def share(self) -> float:
         """Return the fraction of the file that was read."""
@@ -113,13 +115,13 @@ class _Csv:
 
     def _first_row(self, head: str) -> list[str]:
         try:
-            with _long_fields():
-                return next(row for row in self._reader(StringIO(head, newline="")) if row)
+            return next(row for row in self._reader(StringIO(head, newline="")) if row)
         except csv.Error:
             raise DatasetError(f"{self.file}, line 1: {UNCLOSED}") from None
 
     def _reader(self, lines: Iterable[str]) -> Any:
-        """Return a slow reader, which counts lines and rejects unclosed quotes."""
+        """Return a slow reader, which rejects unclosed quotes."""
+        csv.field_size_limit(sys.maxsize)  # of the whole process, in which several threads may be reading
         quote, delimiter = self.dialect.quote, self.dialect.delimiter or ","
         if not quote:
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
@@ -156,7 +158,22 @@ class _Csv:
             if found[name] == pa.string() and (option := option_for(values.get(name, ()))):
                 shown = values[name][0]
                 self.hints.append(f"column {name} is kept as text: {option} reads values such as {shown!r}")
+        self.hints += self._unused_options()
         return found
+
+    def _unused_options(self) -> Iterator[str]:
+        """Yield a note for each column of texts in the relation whose values the options read as dates or numbers."""
+        kept = self.wanted.types.keys() - self.wanted.requested
+        names = [name for name in self.names if name in kept and self.wanted.types[name] == pa.string()]
+        dates, thousands, decimal = self.dialect.dates, self.dialect.thousands, self.dialect.decimal
+        if not names or not (dates or thousands or decimal != "."):
+            return
+        for block in islice(self._blocks(names, Problems()), 1):
+            for name in names:
+                texts = _first_of(self._without_nulls(block.column(name), pa.null()))
+                if option := read_by(texts, dates, thousands, decimal):
+                    yield (f"column {name} stays text, as the relation has it, though {option} is given: to give it "
+                           "another type, drop the relation and load it anew")  # fmt: skip
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
         """Return whether texts lose nothing as values of a type."""
@@ -237,7 +254,7 @@ class _Csv:
             aside = self.problems.aside is not None
             watched = _Watched(source, self.dialect, aside)
             try:
-                for block in self._read(watched, columns, problems):
+                for block in self._read(_Mended(self, source) if self.torn else watched, columns, problems):
                     if watched.foreign and not aside:  # by the last bytes, which the block has
                         break
                     yield block
@@ -280,7 +297,7 @@ class _Csv:
     def _find_foreign(self, problems: Problems) -> None:
         """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is none."""
         before = len(problems.found)
-        rows = (values for _, values in self._rows() if len(values) == len(self.names))
+        rows = (values for _, values in self._rows() if isinstance(values, list) and len(values) == len(self.names))
         for row, values in enumerate(rows, -int(self.dialect.header)):
             for name, value in zip(self.names, values, strict=True):
                 if any("\udc80" <= letter <= "\udcff" for letter in value):
@@ -294,10 +311,21 @@ class _Csv:
         for _ in self._rows() if suspect else ():
             pass
 
+    def _has_odd_quotes(self) -> bool:
+        """Read the file, and return whether it has quotes that open or close a text where none begins or ends."""
+        with TextStream(self.file, self.dialect.encoding) as source:
+            watched = _Watched(source, self.dialect, aside=True)
+            while not watched.suspect and watched.read(HEAD):
+                pass
+        return bool(watched.suspect or watched.inside)
+
     def records(self) -> Iterator[Record]:
         """Yield the rows as they are written; those not as wide as the head have a fault."""
         for line, values in islice(self._rows(), int(self.dialect.header), None):
-            texts = [value.encode(errors="surrogateescape").decode(errors="backslashreplace") for value in values]
+            if isinstance(values, str):
+                yield Record(line, _shown(values), UNCLOSED)
+                continue
+            texts = [*map(_shown, values)]
             if len(values) == len(self.names):
                 yield Record(line, dict(zip(self.names, texts, strict=True)))
             else:
@@ -309,20 +337,89 @@ class _Csv:
         first = "the head" if self.dialect.header else "line 1"
         return f"{counted(count, 'value')} where {first} has {counted(len(self.names), 'column')}"
 
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows by the slow reader, each with its first line. Raises DatasetError."""
-        with TextStream(self.file, self.dialect.encoding) as source, _long_fields():
-            reader = self._reader(_lines(source))
+    def _rows(self, source: TextStream | None = None) -> Iterator[tuple[int, list[str] | str]]:
+        """Yield the rows by the slow reader, each with its first line; a torn line as its text if such go aside.
+
+        Raises DatasetError.
+        """
+        with nullcontext(source) if source else TextStream(self.file, self.dialect.encoding) as opened:
+            lines = _Lines(opened)
+            reader = self._reader(lines)
             while True:
-                line = reader.line_num + 1
+                line = lines.begin()
                 try:
                     values = next(reader, None)
                 except csv.Error:
-                    raise DatasetError(f"{self.file}, line {line}: {UNCLOSED}") from None
+                    if not self.torn:
+                        raise DatasetError(f"{self.file}, line {line}: {UNCLOSED}") from None
+                    yield line, lines.only_first()
+                    continue
                 if values is None:
                     return
                 if values:
                     yield line, values
+
+    def mended(self, source: TextStream) -> Iterator[bytes]:
+        """Yield the rows in CSV, without torn lines."""
+        delimiter, quote = self.dialect.delimiter or ",", self.dialect.quote
+        for _, values in self._rows(source):
+            if isinstance(values, list):
+                quoted = (f"{quote}{value.replace(quote, 2 * quote)}{quote}" for value in values)
+                yield f"{delimiter.join(quoted)}\n".encode(errors="surrogateescape")
+            elif self.problems.aside:
+                self.problems.aside.skipped = True
+
+
+class _Lines:
+    """The lines of a file; those that a row has taken can be given back, but for the first."""
+
+    def __init__(self, source: TextStream) -> None:
+        self._lines = _lines(source)
+        self._taken: list[str] = []  # by the current row
+        self._again: list[str] = []  # to be given out before others, the first at the end
+        self._before = 0  # lines before the current row
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self._taken.append(self._again.pop() if self._again else next(self._lines))
+        return self._taken[-1]
+
+    def begin(self) -> int:
+        """Begin a row; return the line, from 1, in which it does."""
+        self._before += len(self._taken)
+        self._taken.clear()
+        return self._before + 1
+
+    def only_first(self) -> str:
+        """Take back all lines of the current row but the first, and return this, without its end."""
+        first, *rest = self._taken
+        self._again += reversed(rest)
+        self._taken = [first]
+        return first.rstrip("\r\n")
+
+
+class _Mended:
+    """The bytes of a file's rows for pyarrow, without torn lines."""
+
+    def __init__(self, file: _Csv, source: TextStream) -> None:
+        self._rows, self._rest, self.closed = file.mended(source), b"", False
+
+    def close(self) -> None:
+        """Close nothing: whoever opened the file closes it."""
+        self.closed = True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return `size` bytes, or all that are left."""
+        parts, length = [self._rest], len(self._rest)
+        while (size < 0 or length < size) and (row := next(self._rows, b"")):
+            parts.append(row)
+            length += len(row)
+        taken = b"".join(parts)
+        end = len(taken) if size < 0 else size
+        self._rest = taken[end:]
+        return taken[:end]
 
 
 class _Watched:
@@ -371,19 +468,14 @@ class _Watched:
         self.inside = bool(self.inside) ^ bool(len(at) % 2)
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Allow texts of any length in the slow reader."""
-    before = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _first_of(values: pa.Array) -> list[str]:
     """Return the first texts of a column of bytes that are neither null nor empty."""
     return [str(value, errors="replace") for value in values[:FEW].to_pylist() if value]
+
+
+def _shown(text: str) -> str:
+    """Return a text in which bytes that are not UTF-8 are shown by their numbers."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _lines(source: TextStream) -> Iterator[str]:

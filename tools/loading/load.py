@@ -26,7 +26,7 @@ from pagestore.errors import WordError
 from pagestore.host import Column, Schema, TextFinder, Transaction, WritableRelation, encode
 from pagestore.tooling import type_of_arrow
 
-from ..cli.answers import counted
+from ..cli.answers import KEPT, counted, owner
 from ..cli.progress import made_ahead, pace
 from . import distributed
 from .agreement import open_dataset
@@ -405,9 +405,10 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
 
 
 def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
-    """Return the relations that other programs maintain from this one, without hidden trees."""
-    dependants = txn.base.catalog.dependants.values()
-    return tuple(name for one in dependants if relation in one.reads for name in one.keeps if "$" not in name)
+    """Return the relations that other programs maintain from this one, without their helpers."""
+    following = [one.keeps for one in txn.base.catalog.dependants.values() if relation in one.reads]
+    owners = dict.fromkeys(owner(name, names) for names in following for name in names)
+    return tuple(name for name in owners if name != KEPT)
 
 
 def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str) -> None:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
-DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)")
+DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)( \d{1,2}:\d\d(?::\d\d)?(?: [AP]M)?)?")
 COMMA = re.compile(r"[-+]?(?:\d+|\d{1,3}([.' ])\d{3}(?:\1\d{3})*),\d+")
 POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(\.\d+)?")
 IN_FRONT = r"^[+-]?0\d|^-0$|^\+"  # leading zeros and signs that a number would lose
@@ -117,18 +117,48 @@ def option_for(texts: Sequence[str]) -> str:
     days = [DAY.fullmatch(text.strip()) for text in texts]
     numbers = [text.strip() for text in texts if not text.strip().isdecimal()]
     if days and all(days):
-        first, mark, second, year = zip(*(day.groups() for day in days if day), strict=True)
+        first, mark, second, year, clock = zip(*(day.groups("") for day in days if day), strict=True)
         y = "%Y" if len(year[0]) == 4 else "%y"
-        ways = [f"%d{mark[0]}%m{mark[0]}{y}", f"%m{mark[0]}%d{mark[0]}{y}"]
+        time = _time_of(clock[0])
+        ways = [f"%d{mark[0]}%m{mark[0]}{y}{time}", f"%m{mark[0]}%d{mark[0]}{y}{time}"]
         by_day = (
             max(map(int, second)) <= 12,
             max(map(int, first)) <= 12 and (mark[0] != "." or max(map(int, second)) > 12),
         )
-        return " or ".join(f"--date-format {way}" for way, fits in zip(ways, by_day, strict=True) if fits)
+        fitting = [way for way, fits in zip(ways, by_day, strict=True) if fits]
+        return " or ".join(f"--date-format {repr(way) if ' ' in way else way}" for way in fitting)
     if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
         marks = {found[1] for found in commas if found and found[1]}
         return "--decimal ," + "".join(f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks))
-    return "--thousands ," if numbers and all(POINT.fullmatch(text) or number_of(text) for text in numbers) else ""
+    return (
+        "--thousands ,"
+        if numbers and all(POINT.fullmatch(text) or number_of(text) is not None for text in numbers)
+        else ""
+    )
+
+
+def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal: str) -> str:
+    """Return which of the options given to a load reads texts as dates or numbers; empty if none does.
+
+    >>> read_by(["31-Jan-20"], ["%d-%b-%y"], "", "."), read_by(["1,250"], [], ",", "."), read_by(["ada"], [], ",", ".")
+    ('--date-format', '--thousands', '')
+    """
+    if texts and dates and all(_as_iso(text, dates) != text for text in texts):
+        return "--date-format"
+    whole = ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist() if thousands else [*texts]
+    if not texts or None in [number_of(text.strip().replace(decimal, ".")) for text in whole]:
+        return ""
+    if whole != [*texts]:
+        return "--thousands"
+    return "--decimal" if decimal != "." and any(decimal in text for text in texts) else ""
+
+
+def _time_of(clock: str) -> str:
+    """Return the format of a time of day that follows a day, such as ` 09:30` or ` 9:30:00 AM`; empty if none does."""
+    if not clock:
+        return ""
+    half, seconds = clock.endswith("M"), clock.count(":") == 2
+    return f" %{'I' if half else 'H'}:%M{':%S' * seconds}{' %p' * half}"
 
 
 def to_dates(moments: pa.Array) -> pa.Array:

@@ -6,11 +6,13 @@ Without a mode the relation is made. Views that read it follow in the same commi
 import argparse
 import codecs
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 
 import pagestore
 from pagestore.host import Type, local_path
@@ -24,6 +26,7 @@ from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
 from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Report, Spread, load
 
+BAD_KEPT = 1 << 20  # bytes of bad rows in memory; more wait in a temporary file
 SOURCES_NAMED = 3  # in the message of a version
 WITHOUT_SPARK = "{}: pip install 'pagestore-ivm[spark]'"
 
@@ -253,8 +256,10 @@ def _aside(options: argparse.Namespace) -> Iterator[Aside | None]:
         raise DatasetError(
             "--bad is not for --spark: let `pagestore prepare` put bad rows aside, and load what it makes"
         )
-    with written(options.bad, options.file) as out:
-        yield Aside(out)
+    with written(options.bad, options.file) as out, SpooledTemporaryFile(BAD_KEPT) as found:
+        yield Aside(found)  # which may begin anew, and a pipe or a device cannot
+        found.seek(0)
+        shutil.copyfileobj(found, out)
 
 
 def _load(options: argparse.Namespace, page_size: int | None) -> Report:

@@ -57,7 +57,8 @@ def _finding(file: str, said: Exception, with_store: bool) -> Finding:
     if isinstance(said, RuleError):
         reason = said.reason
         if isinstance(said, UnknownPredicateError) and not with_store:
-            reason = f"{reason.removesuffix('.')}, or give the store that has it with --store"
+            ending = " Or" if reason.endswith("?") else ", or"
+            reason = f"{reason.removesuffix('.')}{ending} give the store that has it with --store"
         return Finding("error", file, said.where.line, said.where.column, reason)
     level = "warning" if isinstance(said, RuleWarning) else "error"
     place = PLACE.match(str(said))

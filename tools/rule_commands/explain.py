@@ -19,7 +19,8 @@ the first two lines say what is kept and what an edit costs; then the plan:
   rows             of each step: estimated, and found when evaluated last
   bound, filter    conditions that the join knows, and those tested after it
   points, range    aggregates over ranges of keys
-  stratum, ranks   views that read themselves"""
+  stratum, ranks   views that read themselves
+  helpers          views that are kept for one of SQL; explain takes their names"""
 PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }}
 th {{ text-align: left; vertical-align: top; padding-right: 1.5rem; font-weight: 600 }} td {{ font-family: monospace }}

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ivm import IvmError, Workspace
+from ivm.lang.ir import show_name
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Change
+from ivm.sql import is_helper, wide_names
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number, tell, version_or_name
@@ -123,6 +125,26 @@ def is_sql(text: str) -> bool:
     return first.strip(";\n").upper() in WORDS and not rest.lstrip().startswith(("(", "<-", "->"))
 
 
+def spelled(name: str, text: str) -> str:
+    """Return a name as a text of SQL or rules writes it, in quotes if need be.
+
+    >>> spelled("unit price", "SELECT "), spelled("unit price", "q(x) <- "), spelled("price", "SELECT ")
+    ('"unit price"', '`unit price`', 'price')
+    """
+    if is_sql(text):
+        return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name.replace(chr(34), 2 * chr(34))}"'
+    return show_name(name)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a command, of which a name may be in quotes.
+
+    >>> words_of('explain `unit price`'), words_of('"unit price" 3 4')
+    (['explain', 'unit price'], ['unit price', '3', '4'])
+    """
+    return [quoted[1:-1] if quoted else word for quoted, word in re.findall(r"(\"[^\"]*\"|`[^`]*`)(?!\S)|(\S+)", text)]
+
+
 def is_edit(text: str) -> bool:
     """Return whether a text of rules has an edit.  Raises RuleSyntaxError."""
     return any(isinstance(one, Change) for one in parse(text, "exec"))
@@ -212,24 +234,26 @@ class Shell:
         """Return whether a text needs no further line."""
         return is_command(text) or is_whole(text) or self._named(text) is not None
 
-    def names(self) -> Iterator[str]:
-        """Yield what can be completed: commands, relations, views, their columns, and words of SQL."""
+    def names(self, text: str = "") -> Iterator[str]:
+        """Yield what can be completed in a text: commands, words of SQL, relations, views and their columns."""
         yield from (f".{name}" for name in self.commands())
         yield from WORDS
         if not Path(self.options.file).exists():
             return
         with self.opened() as workspace, workspace.store.snapshot() as snap:
-            for name in (name for name in snap if "$" not in name):
-                yield name
-                yield from snap[name].schema.names if snap[name].info.schema else ()
+            blocks = workspace.blocks
+            for name in (name for name in (*snap, *wide_names(snap)) if not is_helper(name, blocks)):
+                columns = snap[name].schema.names if name in snap and snap[name].info.schema else ()
+                yield from (spelled(one, text) for one in (name, *columns))
 
     def _named(self, text: str) -> str | None:
         """Return the name of a relation or view that is all of a text."""
         name = re.sub(r"[.;\s]+$", "", text.strip())
-        if not re.fullmatch(r"[\w:]+", name) or not (self._kept or Path(self.options.file).exists()):
+        if not re.fullmatch(r"[\w:]+|\"[^\"]+\"|`[^`]+`", name) or not (self._kept or Path(self.options.file).exists()):
             return None
         with self.opened() as workspace, workspace.store.snapshot() as snap:
-            return name if name in snap else None
+            (name,) = words_of(name)
+            return name if name in (*snap, *wide_names(snap)) else None
 
     # -- commands
 
@@ -254,7 +278,7 @@ class Shell:
         commands = self.commands()
         if name not in commands:
             raise IvmError(f"there is no .{name}; .help lists the commands")
-        words = [rest] if name == "why" else rest.split()
+        words = [rest] if name == "why" else words_of(rest)
         try:
             given = signature(commands[name]).bind(*words)
         except TypeError:

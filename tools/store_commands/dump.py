@@ -5,7 +5,7 @@ import sys
 
 from pagestore.tooling import written
 
-from ..cli.answers import common, opened, version_or_name
+from ..cli.answers import answer, common, opened, size, version_or_name
 from ..cli.progress import Progress
 
 
@@ -32,4 +32,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             with written(options.output, options.file) as out:
                 store.dump(out, versions, options.relation)
+                held = out.tell()
+            progress.clear()
+            answer(options, {"output": options.output, "bytes": held}, f"{options.output}: {size(held)}")
     return 0

@@ -18,10 +18,11 @@ def run(options: argparse.Namespace) -> int:
     """Drop versions, or say which would be dropped, and print what was freed; return the exit code."""
     with opened(options, "rw") as store:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
-        would = "would be " if options.dry_run else ""
+        versions, pages = counted(len(done.dropped), "version"), counted(done.pages_freed, "page")
         lines = [
-            f"{counted(len(done.dropped), 'version')} {would}dropped, {counted(done.pages_freed, 'page')} {would}free, "
-            f"{size(done.bytes_cut)} cut off"
+            f"{versions} would be dropped, and at least {pages} free"
+            if options.dry_run
+            else f"{versions} dropped, {pages} free, {size(done.bytes_cut)} cut off"
         ]
         if done.texts_removed:
             lines.append(f"{counted(done.texts_removed, 'text')} in no version any more left the dictionary")

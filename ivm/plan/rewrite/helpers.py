@@ -278,27 +278,36 @@ def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> R
     return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)
 
 
-def lift_computed(program: Program) -> Program:
-    """Put helper views of computed keys before the rules, which then read them."""
-    predicates, rules = dict(program.predicates), list[Rule]()
+def lift_computed(program: Program, keyed: Mapping[str, Predicate]) -> Program:
+    """Put helper views of computed keys before the rules, which then read them.
+
+    For an aggregate, which counts bindings, they have the keys of the predicates `keyed`, and all columns of others.
+    """
+    predicates, rules, lean = dict(program.predicates), list[Rule](), program.lean
     for rule in program.rules:
-        rules += _with_computing_helpers(rule, predicates)
-    return replace(program, predicates=predicates, rules=tuple(rules))
+        made = [*_with_computing_helpers(rule, predicates, keyed)]
+        lean |= bool(keyed and rule.aggregates and len(made) > 1)
+        rules += made
+    return replace(program, predicates=predicates, rules=tuple(rules), lean=lean)
 
 
-def _with_computing_helpers(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+def _with_computing_helpers(
+    rule: Rule, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate]
+) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
-        found = _computing_helper(rule, disjunct, predicates)
+        found = _computing_helper(rule, disjunct, predicates, keyed)
         while found:
             helper, disjunct = found
             yield helper
-            found = _computing_helper(rule, disjunct, predicates)
+            found = _computing_helper(rule, disjunct, predicates, keyed)
         body.append(disjunct)
     yield replace(rule, body=tuple(body))
 
 
-def _computing_helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate]) -> tuple[Rule, Disjunct] | None:
+def _computing_helper(
+    rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate]
+) -> tuple[Rule, Disjunct] | None:
     """Return a helper view for some equations, and the disjunct that reads it instead; None if none is needed."""
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
@@ -306,7 +315,9 @@ def _computing_helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Pred
         moved = {x: v for x, v in sought.items() if _reads(x.right, group) and v not in group}
         inner = tuple(x for x in disjunct if _reads(x, group))
         outer = tuple(x for x in disjunct if x not in inner and x not in moved)
-        used = group if rule.aggregate else {*variables(*rule.heads, *outer)}  # an aggregate counts all bindings
+        used = {*variables(*rule.heads, *rule.aggregates, *outer)}
+        if rule.aggregate:
+            used.update(variables(*(term for x in inner if isinstance(x, Atom) for term in _identifying(x, keyed))))
         columns = tuple(dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()]))
         body = (*inner, *moved, *(guard for x in moved for guard in _within(x.right, rule)))
         fails = may_fail((*inner, *moved), {*moved.values()}, rule.types)
@@ -321,6 +332,11 @@ def _computing_helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Pred
         helper = Rule((atom,), (body,), types=rule.types, text=text, where=rule.where)
         return failing(helper, told, predicates) if fails else helper, (atom, *outer)
     return None
+
+
+def _identifying(atom: Atom, keyed: Mapping[str, Predicate]) -> tuple[Var | Const, ...]:
+    """Return the terms of an atom that tell its rows apart."""
+    return atom.args[: keyed[atom.predicate].key_count] if atom.predicate in keyed else atom.terms
 
 
 def _within(term: Term, rule: Rule) -> tuple[Compare, ...]:

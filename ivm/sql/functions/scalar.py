@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from math import pi
@@ -14,18 +15,25 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions import texts, times
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
+    BIGINT,
     BOOLEAN,
     DATE,
+    DIGITS,
     DOUBLE,
     FLOAT,
+    HUGEINT,
     INTEGER,
+    INTEGERS,
     INTERVAL,
     LONG,
     MOST,
     NULL,
     TIMESTAMP,
+    TIMESTAMPTZ,
+    UNSIGNED,
     VARCHAR,
     SqlType,
+    added,
     as_decimal,
     common,
     sql_type,
@@ -57,10 +65,15 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
-    name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-    known = get_close_matches(name.lower(), names(), 1, 0.75)
+    raise unknown(node)
+
+
+def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
+    """Return the error of a function that is not known; `more` are others that could be meant."""
+    shown, name = node.sql(dialect="duckdb"), node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+    known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
-    raise SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
+    return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
 
 def names() -> list[str]:
@@ -82,7 +95,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         return Typed(Lit(None, type_.store), type_, True)
     if operation == "*" and INTERVAL in (left.type, right.type):
         return times.multiplied(left, right, node)
-    if INTERVAL in (left.type, right.type) or {left.type, right.type} & {DATE, TIMESTAMP}:
+    if {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
         return times.moved(operation, left, right, node)
     for one in (left, right):
         if not one.type.is_number:
@@ -112,9 +125,7 @@ def _integer_type(left: Typed, right: Typed) -> SqlType:
         return right.type
     if isinstance(right.term, Lit) and not isinstance(left.term, Lit):
         return left.type
-    found = common(left.type, right.type)
-    assert found is not None
-    return found
+    return added(left.type, right.type)
 
 
 def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
@@ -145,7 +156,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("ratio", left.term, right.term)
+    term = call("float:ratio", left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -173,8 +184,11 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
         return Typed(call("decimal:mod", left.term, right.term), type_, nullable)
     if left.type.is_integer and right.type.is_integer:
         return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
-    if left.type.is_float or right.type.is_float or not (left.type.is_number and right.type.is_number):
-        raise SqlError(f"`%` takes integers and decimals, and this is {left.type} and {right.type}", node)
+    if not (left.type.is_number and right.type.is_number):
+        raise SqlError(f"`%` takes numbers, and this is {left.type} and {right.type}", node)
+    if left.type.is_float or right.type.is_float:
+        type_ = common(left.type, right.type) or DOUBLE
+        return Typed(call("fmod", *(convert(one, DOUBLE, node).term for one in (left, right))), type_, nullable)
     first, second = as_decimal(left.type), as_decimal(right.type)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
@@ -309,8 +323,25 @@ def _cast(node: exp.Expr, value: Value) -> Typed:
     inner, type_ = value(node.this), sql_type(node.to)
     found = convert(inner, type_, node)
     if isinstance(node, exp.TryCast) and not _always_fits(inner.type, type_):
-        return Typed(call("try", found.term), type_, True)
+        return Typed(_fitting(call("try", found.term), type_), type_, True)
     return found
+
+
+def _fitting(term: Term, type_: SqlType) -> Term:
+    """Return a number, null where its type has no such value."""
+    if type_.is_decimal and type_.precision < DIGITS:
+        most = Lit(Decimal(10**type_.precision - 1).scaleb(-type_.scale), type_.store)
+        low, high = Lit(-most.value, type_.store), most
+    elif type_.is_integer and (bits := {3: 8, 5: 16, 10: 32}.get(INTEGERS[type_.name])):
+        unsigned = type_.name in UNSIGNED
+        low, high = (Lit(0 if unsigned else -(2 ** (bits - 1)), "int64"),
+                     Lit(2 ** (bits if unsigned else bits - 1) - 1, "int64"))  # fmt: skip
+    elif type_.name == "UBIGINT":
+        low, high = Lit(0, "int64"), Lit(2**63 - 1, "int64")
+    else:
+        return term
+    within = call("and", call(">=", term, low), call("<=", term, high))
+    return call("if", within, term, Lit(None, type_.store))
 
 
 def _tried(node: exp.Expr, value: Value) -> Typed:
@@ -451,6 +482,57 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
 
 
+_INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
+
+
+def _infinite(node: exp.Expr, value: Value) -> Typed:
+    """isfinite, isinf and isnan: a quotient of zeros is none, and greater than all numbers."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    largest = Lit(sys.float_info.max, "float64")
+    finite: Term = call("!=", call("is_null", number.term), Lit(True, "bool"))
+    if number.type.is_float:
+        finite = call("<=", call("abs", number.term), largest)
+    if name == "isnan":
+        finite = call(">", number.term, _INFINITE) if number.type.is_float else call("!=", number.term, number.term)
+    elif name == "isinf":
+        finite = call("=", call("abs", number.term), _INFINITE) if number.type.is_float else call("not", finite)
+    if not number.nullable:
+        return Typed(finite, BOOLEAN, False)
+    return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)
+
+
+def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
+    left, right = (value(one) for one in node.expressions)
+    if not (left.type.is_integer and right.type.is_integer):
+        raise SqlError(f"{node.name.lower()} takes whole numbers", node)
+    return left, right
+
+
+def _divisor(node: exp.Expr, value: Value) -> Typed:
+    left, right = _whole_pair(node, value)
+    return Typed(call("gcd", left.term, right.term), _wide(left, right), left.nullable or right.nullable)
+
+
+def _multiple(node: exp.Expr, value: Value) -> Typed:
+    left, right = _whole_pair(node, value)
+    part = call("/", left.term, call("greatest", call("gcd", left.term, right.term), Lit(1, "int64")))
+    return Typed(call("abs", call("*", part, right.term)), _wide(left, right), left.nullable or right.nullable)
+
+
+def _wide(left: Typed, right: Typed) -> SqlType:
+    return HUGEINT if HUGEINT in (left.type, right.type) else BIGINT
+
+
+def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    if not number.type.is_integer:
+        raise SqlError("bit_count takes a whole number", node)
+    width = {3: 8, 5: 16, 10: 32}.get(INTEGERS[number.type.name], 64)
+    bits = number.term if width == 64 else call("bit_and", number.term, Lit(2**width - 1, "int64"))
+    return Typed(call("bit_count", bits), SqlType("TINYINT"), number.nullable)
+
+
 def _contained(node: exp.Expr, value: Value) -> Typed:
     if not isinstance(node.this, exp.Array):
         raise SqlError("list_contains takes a list of values that is written out", node)
@@ -492,5 +574,11 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Pow,), _power),
     ((exp.Log,), _logarithm),
     ((exp.Trunc,), _cut),
+    ((exp.IsNan, exp.IsInf), _infinite),
+    ((exp.BitwiseCount,), _count_of_bits),
 ]
-_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {**times.NAMED, **texts.NAMED, QUOTIENT: _quotient}
+_NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    **times.NAMED, **texts.NAMED, QUOTIENT: _quotient, "isfinite": _infinite, "isinf": _infinite, "isnan": _infinite,
+    "gcd": _divisor, "greatest_common_divisor": _divisor, "lcm": _multiple, "least_common_multiple": _multiple,
+    "bit_count": _count_of_bits,
+}  # fmt: skip

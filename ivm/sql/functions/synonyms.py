@@ -12,7 +12,7 @@ from collections.abc import Callable
 import sqlglot
 from sqlglot import exp
 
-from ivm.sql.names import output_name
+from ivm.sql.naming.names import output_name
 
 _MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
 _WEIGHED = "sum(:x * :y) / CAST(sum(CASE WHEN :x IS NOT NULL THEN :y END) AS DOUBLE)"
@@ -23,6 +23,8 @@ _M3 = f"({_POWERS[3]} - 3 * {_POWERS[2]} * {_MEAN} + 2 * power({_POWERS[1]}, 3) 
 _M4 = (f"(({_POWERS[4]} - 4 * {_POWERS[3]} * {_MEAN} + 6 * {_POWERS[2]} * {_MEAN} * {_MEAN} "
        f"- 3 * {_POWERS[1]} * {_MEAN} * {_MEAN} * {_MEAN}) / {_N})")  # fmt: skip
 _PEAK = f"({_M4} / nullif({_M2} * {_M2}, 0))"
+_SIGN = "(CASE WHEN count_if(:x < 0) % 2 = 1 THEN -1.0 ELSE 1.0 END)"
+_PRODUCT = "exp(sum(ln(abs(CAST(nullif(:x, 0) AS DOUBLE)))))"
 _TEMPLATES = {
     "mean": "avg(:x)", "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))",
     "kahan_sum": "sum(CAST(:x AS DOUBLE))",
@@ -35,12 +37,18 @@ _TEMPLATES = {
     "kurtosis_pop": f"CASE WHEN count(:x) > 1 THEN {_PEAK} - 3 END",
     "kurtosis": f"CASE WHEN count(:x) > 3 THEN ({_N} - 1) * (({_N} + 1) * {_PEAK} - 3 * ({_N} - 1)) "
                 f"/ (({_N} - 2) * ({_N} - 3)) END",
+    "product": f"CASE WHEN count_if(:x = 0) > 0 THEN 0.0 WHEN count_if(:x <> floor(:x)) = 0 AND {_PRODUCT} < 9e15 "
+               f"THEN {_SIGN} * round({_PRODUCT}) ELSE {_SIGN} * {_PRODUCT} END",
+    "list_contains": "bool_or(coalesce(:x = :y, false))", "list_has": "bool_or(coalesce(:x = :y, false))",
+    "len_distinct": "nullif(count(DISTINCT :x) + max(CASE WHEN :x IS NULL THEN 1 ELSE 0 END), 0)",
     "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
     "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
 }  # fmt: skip
+FOLDS = ("mad", "entropy")  # aggregates that the parser does not know
 _LENGTHS = ("length", "len", "array_length", "list_length", "array_size", "cardinality")
 _NODES: dict[type[exp.Expr], str] = {
     exp.ApproxDistinct: "approx_count_distinct", exp.Skewness: "skewness", exp.Kurtosis: "kurtosis",
+    exp.ArrayContains: "list_contains",
     exp.Length: "len", exp.ArraySize: "len", exp.ArrayMin: "list_min", exp.ArrayMax: "list_max",
 }  # fmt: skip
 _PARSED: dict[str, exp.Expr] = {}
@@ -48,6 +56,9 @@ _PARSED: dict[str, exp.Expr] = {}
 
 def plainer(node: exp.Select) -> exp.Select:
     """Return a query in which such functions are written as others; its columns keep their names."""
+    for call in [*node.find_all(exp.Anonymous)]:
+        if call.name.lower() in FOLDS and call.parent_select is node:
+            call.replace(exp.AnonymousAggFunc(this=call.name.lower(), expressions=call.expressions))
     found = [one for one in node.walk() if _wanted(one) and one.parent_select is node]
     if not found:
         return node
@@ -68,8 +79,9 @@ def _template(node: exp.Expr) -> str | None:
     if name in _LENGTHS or name.startswith("list_"):
         if not isinstance(_argument(node), exp.ArrayAgg):
             return None
-        distinct = isinstance(_argument(node).this, exp.Distinct)
-        return None if distinct else "len" if name in _LENGTHS else name if name in _TEMPLATES else None
+        if isinstance(_argument(node).this, exp.Distinct):
+            return "len_distinct" if name in _LENGTHS else None
+        return "len" if name in _LENGTHS else name if name in _TEMPLATES else None
     return name if name in _TEMPLATES else None
 
 
@@ -129,7 +141,10 @@ def _expand(node: exp.Expr) -> None:
     new, argument = _PARSED[name].copy(), _argument(node)
     if isinstance(argument, exp.ArrayAgg):
         argument = argument.this.this if isinstance(argument.this, exp.Order) else argument.this
-    values = {"x": argument, "y": node.expressions[1] if len(node.expressions) > 1 else argument}
+    if isinstance(argument, exp.Distinct):
+        argument = argument.expressions[0]
+    second = node.args.get("expression") or (node.expressions[1] if len(node.expressions) > 1 else argument)
+    values = {"x": argument, "y": second}
     for place in [*new.find_all(exp.Placeholder)]:
         place.replace(exp.paren(values[place.name].copy()) if place.name in values else place)
     around: list[exp.Expr] = []

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from functools import reduce
 
 from sqlglot import exp
 
-from ivm.sql.conversions import call, convert
+from ivm.sql.conversions import as_json, call, common_type, convert, of_json
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import Value
+from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType, list_of
 
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
@@ -31,13 +34,10 @@ def _text(node: exp.Expr, value: Value) -> Typed:
 
 def _substring(node: exp.Expr, value: Value) -> Typed:
     text = convert(value(node.this), VARCHAR, node)
-    if isinstance(node, exp.Left):
-        args = [Typed(Lit(1, "int64"), BIGINT, False), value(node.expression)]
-    elif isinstance(node, exp.Right):
-        count = value(node.expression)
-        return Typed(call("string:right", text.term, count.term), VARCHAR, text.nullable or count.nullable)
-    else:
-        args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
+    if isinstance(node, exp.Left | exp.Right):
+        count, name = value(node.expression), "left" if isinstance(node, exp.Left) else "right"
+        return Typed(call(f"string:{name}", text.term, count.term), VARCHAR, text.nullable or count.nullable)
+    args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
     nullable = text.nullable or any(one.nullable for one in args)
     return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
 
@@ -163,9 +163,11 @@ def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     options = _constant(modifiers, "the options of regexp_replace", node) if modifiers is not None else ""
     pattern = _constant(node.expression, "the pattern of regexp_replace", node)
     new = _constant(node.args["replacement"], "what regexp_replace puts in", node)
-    if options not in ("", "g"):
-        raise SqlError("regexp_replace knows the option 'g'; others are written into the pattern, as in (?i)", node)
-    if not options:
+    if {*options} - {*"gis"}:
+        raise SqlError("regexp_replace knows the options g, i and s; others are written into the pattern", node)
+    if own := "".join(sorted({*options} - {"g"})):
+        pattern = f"(?{own}){pattern}"
+    if "g" not in options:
         if "\\" in new:
             raise SqlError("regexp_replace of one match puts in a text without groups: use the option 'g'", node)
         pattern, new = f"^({ANY}*?)(?:{pattern})", f"\\1{new}"
@@ -255,15 +257,57 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     inner, (place,) = node.this, node.expressions
     if isinstance(inner, exp.Split):
         return _piece(inner, place, value)
-    text = _text_of(inner, value)
+    own = value(inner)
+    if own.type.element is not None:
+        return _of_list(own, place, node)
+    text = convert(own, VARCHAR, node)
     if isinstance(place, exp.Slice):
-        low, high = (int(p.name) if isinstance(p, exp.Literal) else None for p in (place.this, place.expression))
+        low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
+        low = 1 if low is None else low
     else:
-        low = high = int(place.name) + 1 if isinstance(place, exp.Literal) else None
-    if low is None or low < 1:
-        raise SqlError("a text is cut by constant places from 1 on", node)
-    args = [Lit(low, "int64")] + ([Lit(high - low + 1, "int64")] if high is not None else [])
+        low = high = _place(place, node) + 1  # the parser counts from 0
+    if low < 1 and high not in (None, low):
+        raise SqlError("a text is cut by constant places from 1 on, or from one before its end", node)
+    size = 1 if high == low else high - low + 1 if high is not None and high > 0 else None
+    if high is not None and high < 0 and high != low:  # up to one before the end
+        text = text._replace(term=call("string:left", text.term, Lit(high + 1 or sys.maxsize, "int64")))
+    args = [Lit(low, "int64")] + ([Lit(size, "int64")] if size is not None else [])
     return Typed(call("string:substring", text.term, *args), VARCHAR, text.nullable)
+
+
+def _place(node: exp.Expr, where: exp.Expr) -> int:
+    found = constant(node)
+    if found is None or not isinstance(found.term, Lit) or not isinstance(found.term.value, int):
+        raise SqlError("a text is cut by constant places", where)
+    return found.term.value
+
+
+def _of_list(values: Typed, place: exp.Expr, node: exp.Expr) -> Typed:
+    """`values[2]` and `values[2:4]` of a list that is kept."""
+    assert values.type.element is not None
+    if isinstance(place, exp.Slice):
+        bounds = [constant(p) if p is not None else None for p in (place.this, place.expression)]
+    else:
+        found = constant(place)
+        at = found.term.value if found is not None and isinstance(found.term, Lit) else None
+        if not isinstance(at, int):
+            raise SqlError("a list is read at a constant place", node)
+        bounds = [Typed(Lit(at + 1, "int64"), BIGINT, False)] * 2  # the parser counts from 0
+    first, last = (one.term if one is not None else Lit(n, "int64") for one, n in zip(bounds, (1, -1), strict=True))
+    part = values._replace(term=call("list:part", values.term, first, last))
+    return part if isinstance(place, exp.Slice) else of_json(part.term, values.type.element, node)
+
+
+def _listed(node: exp.Expr, value: Value) -> Typed:
+    """`[a, b]`: a list, as JSON without the brackets around it."""
+    found = [value(one) for one in node.expressions]
+    if not found:
+        raise SqlError("an empty list has no type that is known: CAST it to one, or leave it out", node)
+    type_ = common_type(found, node)
+    parts = [as_json(convert(one, type_, node), node) for one in found]
+    comma = Lit(",", "string")
+    term = reduce(lambda left, right: call("string:concat", call("string:concat", left, comma), right), parts)
+    return Typed(term, list_of(type_), False)
 
 
 def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
@@ -294,21 +338,56 @@ def _length(node: exp.Expr, value: Value) -> Typed:
     return _text(node, value)
 
 
+_MARK = re.compile(r"%([-0]?)(\d*)((?:\.\d+)?)([sdfxXeg])")
+
+
 def _formatted(node: exp.Expr, value: Value) -> Typed:
-    """format('{} of {}', x, y) and printf('%s of %d', x, y)."""
+    """format('{} of {:.2f}', x, y) and printf('%s of %d', x, y)."""
     if isinstance(node, exp.Format):
         template, parts = _constant(node.this, "the template", node), node.expressions
-        if re.search(r"\{[^}]+\}", template):
-            raise SqlError("format takes {} without further marks: use lpad and round", node)
     else:
         template, *parts = node.expressions
-        template = _constant(template, "the template", node)
-        if re.search(r"%[^sd%]", template):
-            raise SqlError("printf takes %s and %d: use lpad and round", node)
-        template = re.sub(r"%[sd]", "{}", template.replace("{", "{{").replace("}", "}}")).replace("%%", "%")
-    args = [_text_of(one, value) for one in parts]
+        template = _constant(template, "the template", node).replace("{", "{{").replace("}", "}}")
+        if "%" in _MARK.sub("", template.replace("%%", "")):
+            raise SqlError("printf takes %s, %d, %f, %x, %e and %g: use lpad and round", node)
+        template = _MARK.sub(_mark, template).replace("%%", "%")
+    marks = re.findall(r"\{(?:\{|(:[^{}]+)?\})", template)
+    plain = [not mark for mark, whole in zip(marks, re.findall(r"\{\{|\{[^{}]*\}", template), strict=True)
+             if whole != "{{"]  # fmt: skip
+    args = [value(one) for one in parts]
+    args = [a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node) for n, a in enumerate(args)]
     term = call("string:format", Lit(template, "string"), *(one.term for one in args))
     return Typed(term, VARCHAR, any(one.nullable for one in args))
+
+
+def _mark(found: re.Match[str]) -> str:
+    """Return a mark of printf as one of format: texts are on the right, too."""
+    side, width, digits, kind = found.groups()
+    align = "<" if side == "-" else ">" if kind == "s" and width else side
+    shown = f"{align}{width}{digits}{'' if kind == 's' else kind}"
+    return f"{{:{shown}}}" if shown not in ("", "d") else "{}"
+
+
+def _of_text(node: exp.Expr, value: Value) -> Typed:
+    name, type_ = {"strlen": ("string:bytes", BIGINT)}.get(node.name.lower(), ("string:strip_accents", VARCHAR))
+    text = _text_of(node.expressions[0], value)
+    return Typed(call(name, text.term), type_, text.nullable)
+
+
+def _json(node: exp.Expr, value: Value) -> Typed:
+    """`text ->> '$.key'`: a value in JSON, null where there is none."""
+    if isinstance(node, exp.Anonymous):
+        inner, place = node.expressions
+        path = _constant(place, "the path in JSON", node)
+        path = path if path.startswith("$") else f'$."{path}"'
+    else:
+        inner, place = node.this, node.expression
+        path = place.sql(dialect="duckdb").strip("'")
+    if isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar):
+        path = inner.expression.sql(dialect="duckdb").strip("'") + path.removeprefix("$")
+        inner = inner.this
+    found = call("string:json", _text_of(inner, value).term, Lit(path, "string"))
+    return Typed(call("try", found), VARCHAR, True)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
@@ -335,8 +414,14 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.Replace,), _replaced),
     ((exp.StrPosition,), _position),
     ((exp.Like, exp.ILike), _like),
+    ((exp.JSONExtractScalar,), _json),
+    ((exp.Array,), _listed),
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    **dict.fromkeys(("strlen", "strip_accents"), _of_text),
+    **dict.fromkeys(("json_extract_string", "json_extract_path_text"), _json),
     "ord": _code,
+    "prefix": lambda node, value: value(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])),
+    "suffix": lambda node, value: value(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])),
     "printf": _formatted,
 }

@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from ivm.sql.conversions import call, convert
+from ivm.sql.conversions import amount, call, convert, is_of_months
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR
+from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 Value: TypeAlias = Callable[[exp.Expr], Typed]
 EPOCH = datetime(1970, 1, 1)
@@ -30,9 +30,11 @@ MICROSECONDS = {
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
 PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "ISODOW": "isoweekday", "DOY": "yearday",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday", "ISODOW": "isoweekday",
+    "DOY": "yearday",
     "DAYOFYEAR": "yearday", "WEEK": "week",
 }  # fmt: skip
+CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
     exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
@@ -43,6 +45,10 @@ _PART_NODES: dict[type[exp.Expr], str] = {
 def _interval(node: exp.Expr, value: Value) -> Typed:
     unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
     inner = node.this
+    if isinstance(inner, exp.Literal) and (
+        found := _of_parts(f"{inner.name} {unit}" if node.args.get("unit") else inner.name)
+    ):
+        return found
     if isinstance(inner, exp.Literal) and not node.args.get("unit"):
         number, _, unit = inner.this.partition(" ")
         inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
@@ -56,6 +62,18 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
     if unit in MICROSECONDS:
         return Typed(call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
     raise SqlError(f"intervals of {unit} are not known", node)
+
+
+def _of_parts(text: str) -> Typed | None:
+    """Return an interval of several parts without months, as `1 day 3 hours`; None for any other."""
+    parts = re.findall(r"(-?\d+)\s+([A-Za-z]+)", text)
+    sizes = [MICROSECONDS.get(unit.upper().rstrip("S")) for _, unit in parts]
+    if len(parts) < 2 or re.sub(r"-?\d+\s+[A-Za-z]+\s*", "", text):
+        return None
+    if None in sizes:
+        raise SqlError(f"INTERVAL '{text}': months and days are added one after the other")
+    micros = sum(int(number) * (size or 0) for (number, _), size in zip(parts, sizes, strict=True))
+    return Typed(call("micros", Lit(micros, "int64")), INTERVAL, False)
 
 
 def constant_interval(node: exp.Interval) -> tuple[str, int]:
@@ -91,15 +109,12 @@ def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
     """Return an interval as many times as a whole number says."""
     if left.type != INTERVAL:
         left, right = right, left
-    if not right.type.is_integer or not isinstance(left.term, Call):
+    if not right.type.is_integer:
         raise SqlError("an interval is multiplied by a whole number", node)
-    amount = left.term.args[0]
-    term = (
-        _times(right.term, amount.value)
-        if isinstance(amount, Lit) and isinstance(amount.value, int)
-        else call("*", amount, right.term)
-    )
-    return Typed(call(left.term.name, term), INTERVAL, left.nullable or right.nullable)
+    own, name = amount(left), left.term.name if isinstance(left.term, Call) else "elapsed"
+    whole = own.value if isinstance(own, Lit) and isinstance(own.value, int) else None
+    term = _times(right.term, whole) if whole is not None else call("*", own, right.term)
+    return Typed(call(name, term), INTERVAL, left.nullable or right.nullable)
 
 
 def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
@@ -107,20 +122,25 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
     nullable = left.nullable or right.nullable
     if left.type == INTERVAL and operation == "+":
         left, right = right, left
-    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP):
-        assert isinstance(right.term, Call)
-        moment, amount = convert(left, TIMESTAMP, node).term, right.term.args[0]
-        if right.term.name == "months":
-            amount = amount if operation == "+" else call("-", Lit(0, "int64"), amount)
-            return Typed(call("datetime:add_months", moment, amount), TIMESTAMP, nullable)
-        return Typed(call(operation, moment, amount), TIMESTAMP, nullable)
+    if right.type == INTERVAL and left.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
+        moment, count = convert(left, TIMESTAMP, node).term, amount(right)
+        if is_of_months(right):
+            count = count if operation == "+" else call("-", Lit(0, "int64"), count)
+            found = Typed(call("datetime:add_months", moment, count), TIMESTAMP, nullable)
+        else:
+            found = Typed(call(operation, moment, count), TIMESTAMP, nullable)
+        return convert(found, TIMESTAMPTZ, node) if left.type == TIMESTAMPTZ else found
+    if right.type == INTERVAL and left.type == TIME and not is_of_months(right):
+        return Typed(call("time", call(operation, call("datetime", left.term), amount(right))), TIME, nullable)
+    if left.type == right.type == INTERVAL and not is_of_months(left) and not is_of_months(right):
+        return Typed(call("elapsed", call(operation, amount(left), amount(right))), INTERVAL, nullable)
     if left.type == DATE and right.type.is_integer:
         return Typed(call(operation, left.term, right.term), DATE, nullable)
     if left.type.is_integer and right.type == DATE and operation == "+":
         return Typed(call("+", right.term, left.term), DATE, nullable)
     if operation == "-" and left.type == right.type == DATE:
         return Typed(call("-", left.term, right.term), BIGINT, nullable)
-    if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP}:
+    if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP, TIMESTAMPTZ}:
         between = call("-", convert(left, TIMESTAMP, node).term, convert(right, TIMESTAMP, node).term)
         return Typed(call("elapsed", between), INTERVAL, nullable)
     raise SqlError(
@@ -142,6 +162,8 @@ def part(node: exp.Expr, value: Value) -> Typed:
     if unit.rstrip("S") in (*PARTS, *_DERIVED):
         unit = unit.rstrip("S")
     moment = value(inner)
+    if moment.type == TIMESTAMPTZ:
+        moment = convert(moment, TIMESTAMP, node)
     if unit == "EPOCH" and moment.type in (DATE, TIMESTAMP):
         since = call("-", convert(moment, TIMESTAMP, node).term, Lit(EPOCH, "timestamp"))
         return Typed(_seconds(since), DOUBLE, moment.nullable)
@@ -151,7 +173,7 @@ def part(node: exp.Expr, value: Value) -> Typed:
         return Typed(_DERIVED[unit](convert(moment, TIMESTAMP, node).term), BIGINT, moment.nullable)
     if unit not in PARTS:
         raise SqlError(f"date_part knows no {unit}; there is {', '.join((*PARTS, *_DERIVED))}, EPOCH", node)
-    if moment.type not in (DATE, TIMESTAMP):
+    if moment.type not in (DATE, TIMESTAMP) and (moment.type, unit in CLOCK) != (TIME, True):
         raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
     return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
 
@@ -196,9 +218,12 @@ def _seconds(microseconds: Term) -> Term:
 
 def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
     """Return a part of the time between two timestamps: whole days, and what is left of the last."""
-    if not isinstance(moment.term, Call) or moment.term.name != "elapsed":
+    if isinstance(moment.term, Call) and moment.term.name == "aged" and unit in ("YEAR", "MONTH"):
+        months, year = moment.term.args[0], Lit(12, "int64")
+        return Typed(call("/" if unit == "YEAR" else "mod", months, year), BIGINT, moment.nullable)
+    if isinstance(moment.term, Call) and moment.term.name != "elapsed":
         raise SqlError("parts of an interval are kept for the difference of two timestamps", node)
-    whole = moment.term.args[0]
+    whole = amount(moment)
     if unit == "EPOCH":
         return Typed(_seconds(whole), DOUBLE, moment.nullable)
     larger = {"DAY": None, "HOUR": "DAY", "MINUTE": "HOUR", "SECOND": "MINUTE"}
@@ -215,7 +240,13 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     unit, moment = node.args["unit"].name.lower(), value(node.this)
-    return Typed(call("datetime:truncate", moment.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+    if unit.rstrip("s") in ("millisecond", "microsecond"):
+        own, size = convert(moment, TIMESTAMP, node).term, Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
+        rest = call("mod", call("+", call("mod", _since_epoch(own), size), size), size)
+        return Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
+    own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
+    found = Typed(call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+    return convert(found, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else found
 
 
 def _difference(node: exp.Expr, value: Value) -> Typed:
@@ -230,9 +261,13 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
     if unit in MONTHS:
         counts = [_months(one, unit) for one in (after, before)]
         return Typed(call("-", *counts), BIGINT, nullable)
-    if unit not in MICROSECONDS or unit == "MILLISECOND":
+    if unit not in MICROSECONDS:
         raise SqlError(f"date_diff of {unit} is not evaluated", node)
-    if unit != "MICROSECOND":
+    if unit == "MILLISECOND":
+        before, after = (
+            value(exp.TimestampTrunc(this=one, unit=exp.Var(this=unit))).term for one in (node.expression, node.this)
+        )
+    elif unit != "MICROSECOND":
         before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
     return Typed(call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable)
 
@@ -291,7 +326,7 @@ def _last_day(node: exp.Expr, value: Value) -> Typed:
 
 
 def _from_parts(node: exp.Expr, value: Value) -> Typed:
-    """make_date, make_timestamp."""
+    """make_date."""
     parts = [value(node.args[key]) for key in ("year", "month", "day")]
     year, month, day = (one.term for one in parts)
     one, nullable = Lit(1, "int64"), any(part.nullable for part in parts)
@@ -300,23 +335,85 @@ def _from_parts(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("+", first, call("-", day, one)), DATE, nullable)
 
 
+def _moment_from_parts(node: exp.Expr, value: Value) -> Typed:
+    """make_timestamp of six parts, or of microseconds."""
+    if node.args.get("month") is None:
+        since = value(node.args["year"])
+        return Typed(call("+", Lit(EPOCH, "timestamp"), since.term), TIMESTAMP, since.nullable)
+    day = _from_parts(node, value)
+    hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
+    micros = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
+    for term, unit in ((hour.term, "HOUR"), (minute.term, "MINUTE")):
+        micros = call("+", micros, _times(term, MICROSECONDS[unit]))
+    nullable = any(one.nullable for one in (day, hour, minute, second))
+    return Typed(call("+", convert(day, TIMESTAMP, node).term, micros), TIMESTAMP, nullable)
+
+
+def _age(node: exp.Expr, value: Value) -> Typed:
+    """Age of a moment at another, in whole months, whose years and months EXTRACT takes."""
+    later, earlier = (value(one) for one in node.expressions)
+    after, before = (convert(one, TIMESTAMP, node).term for one in (later, earlier))
+    return Typed(call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable)
+
+
+def _months_between(after: Term, before: Term) -> Term:
+    forth, back = (_whole_months(*pair) for pair in ((after, before), (before, after)))
+    return call("if", call("<", after, before), call("-", Lit(0, "int64"), back), forth)
+
+
+def _whole_months(after: Term, before: Term) -> Term:
+    def within(moment: Term) -> Term:
+        return call("-", moment, call("datetime:truncate", moment, Lit("month", "string")))
+
+    begun = call("-", _months(after, "MONTH"), _months(before, "MONTH"))
+    return call("-", begun, call("if", call("<", within(after), within(before)), Lit(1, "int64"), Lit(0, "int64")))
+
+
+def _in_zone(node: exp.Expr, value: Value) -> Typed:
+    """AT TIME ZONE 'UTC': a moment of a time in UTC, or the time of a moment."""
+    moment, zone = value(node.this), node.args["zone"]
+    if zone.name.upper() not in ("UTC", "GMT", "ETC/UTC", "Z"):
+        raise SqlError("AT TIME ZONE knows 'UTC': other zones are for the program that shows the times", node)
+    return convert(moment, TIMESTAMP if moment.type == TIMESTAMPTZ else TIMESTAMPTZ, node)
+
+
+def _year_and_week(node: exp.Expr, value: Value) -> Typed:
+    moment = convert(value(node.expressions[0]), TIMESTAMP, node)
+    term = call("+", call("*", _isoyear(moment.term), Lit(100, "int64")), call("datetime:week", moment.term))
+    return Typed(term, BIGINT, moment.nullable)
+
+
 def _epoch(node: exp.Expr, value: Value) -> Typed:
-    """epoch_ms and epoch_us of a date or a timestamp."""
+    """epoch_ms and epoch_us of a date or a timestamp, and the moment that is so long after 1970."""
     named = isinstance(node, exp.Anonymous)
-    divisor = 1 if named else {"3": 1000}.get(node.args["scale"].name if node.args.get("scale") else "", 0)
+    scale = node.args["scale"].name if node.args.get("scale") else ""
+    divisor = 1 if named or scale == "6" else 1000 if scale == "3" else 0
     moment = value(node.expressions[0] if named else node.this)
+    if moment.type.is_number and (node.name if named else "") != "epoch_us":
+        seconds = convert(moment, DOUBLE, node).term
+        micros = _times(moment.term, divisor) if divisor else call("int", call("*", seconds, Lit(1e6, "float64")))
+        found = Typed(call("+", Lit(EPOCH, "timestamp"), micros), TIMESTAMP, moment.nullable)
+        return found if divisor else convert(found, TIMESTAMPTZ, node)
+    if moment.type == TIMESTAMPTZ:
+        moment = convert(moment, TIMESTAMP, node)
     if not divisor or moment.type not in (DATE, TIMESTAMP):
-        raise SqlError("a timestamp is made of a number by TIMESTAMP '1970-01-01' + INTERVAL 1 SECOND * n", node)
+        raise SqlError(f"a date, a timestamp or a number is wanted, and this is {moment.type}", node)
     whole = _since_epoch(convert(moment, TIMESTAMP, node).term)
-    return Typed(whole if divisor == 1 else call("/", whole, Lit(divisor, "int64")), BIGINT, moment.nullable)
+    half = call("if", call("<", whole, Lit(0, "int64")), Lit(-(divisor // 2), "int64"), Lit(divisor // 2, "int64"))
+    nearest = call("/", call("+", whole, half), Lit(divisor, "int64"))
+    return Typed(whole if divisor == 1 else nearest, BIGINT, moment.nullable)
 
 
 def _whole_units(node: exp.Expr, value: Value) -> Typed:
     """date_sub: how many whole units lie between two moments."""
     unit = node.expressions[0].name.upper().rstrip("S")
+    before, after = (value(one) for one in node.expressions[1:3])
+    if unit in MONTHS:
+        months = _months_between(convert(after, TIMESTAMP, node).term, convert(before, TIMESTAMP, node).term)
+        whole = call("/", months, Lit(MONTHS[unit], "int64"))
+        return Typed(whole, BIGINT, before.nullable or after.nullable)
     if unit not in MICROSECONDS:
         raise SqlError(f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node)
-    before, after = (value(one) for one in node.expressions[1:3])
     between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
     return Typed(call("/", between, Lit(MICROSECONDS[unit], "int64")), BIGINT, before.nullable or after.nullable)
 
@@ -331,7 +428,7 @@ def _units(node: exp.Expr, value: Value) -> Typed:
 def _bucket(node: exp.Expr, value: Value) -> Typed:
     """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3 January 2000."""
     width, moment = value(node.this), _moment(value(node.expression), node)
-    if not isinstance(width.term, Call) or width.term.name != "micros" or node.args.get("origin"):
+    if not isinstance(width.term, Call) or is_of_months(width) or node.args.get("origin"):
         raise SqlError("time_bucket takes an interval of days or less: date_trunc has months and years", node)
     size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
     own = convert(moment, TIMESTAMP, node).term
@@ -351,13 +448,30 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.StrToTime,), _parsed),
     ((exp.LastDay,), _last_day),
     ((exp.DateFromParts,), _from_parts),
+    ((exp.TimestampFromParts,), _moment_from_parts),
+    ((exp.AtTimeZone,), _in_zone),
     ((exp.UnixToTime,), _epoch),
     ((exp.ToDays,), _units),
     ((exp.DateBin,), _bucket),
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(("date_part", "datepart", "decade", "century", "millennium", "isoyear", "millisecond"), part),
+    **dict.fromkeys(
+        (
+            "date_part",
+            "datepart",
+            "decade",
+            "century",
+            "millennium",
+            "isoyear",
+            "millisecond",
+            "microsecond",
+            "weekday",
+        ),
+        part,
+    ),
     **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
     **dict.fromkeys(("date_sub", "datesub"), _whole_units),
     "epoch_us": _epoch,
+    "age": _age,
+    "yearweek": _year_and_week,
 }

@@ -73,6 +73,8 @@ class Expressions:
             return literal
         if (listed := _listed(node)) is not None:
             return self.value(listed)
+        if (within := _within(node)) is not None:
+            return self.value(within)
         if operation := COMPARE.get(type(node)):
             return self._compared(node, operation)
         return fn.translate(node, self.value)
@@ -273,6 +275,17 @@ def _listed(node: exp.Expr) -> exp.In | None:
         return None
     inner = other.this.unnest()
     return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
+
+
+def _within(node: exp.Expr) -> exp.Expr | None:
+    """Return `x = ANY (query)` as `x IN (query)`, and `x <> ALL (query)` as its opposite; None for another node."""
+    kind = {exp.EQ: exp.Any, exp.NEQ: exp.All}.get(type(node))
+    if kind is None or not isinstance(node.expression, kind):
+        return None
+    query = node.expression.this
+    query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    found = exp.In(this=node.this.copy(), query=query.copy())
+    return found if isinstance(node, exp.EQ) else exp.not_(found)
 
 
 def negated(term: Term) -> Term:

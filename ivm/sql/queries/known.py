@@ -16,6 +16,7 @@ KNOWN = {
     "count", "limit_options", "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
     "delimiter", "part_index", "times", "include_nulls", "value_columns_first", "modifiers", "single_replace",
     "null_if_pos_overflow", "format", "year", "month", "day", "scale", "typed", "flag", "asc",
+    "hour", "min", "sec", "zone",
 }  # fmt: skip
 
 

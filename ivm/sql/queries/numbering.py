@@ -20,7 +20,7 @@ from ivm.sql.literals import converted
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, SqlType
 from ivm.wide import ONE
 
 MOST = 10**15  # rows of a partition
@@ -101,8 +101,10 @@ def put_together(builder: Builder, body: Body, values: list[Typed], define: bool
 
 
 def _least(type_: SqlType) -> Lit:
-    zero = Typed(Lit("" if type_ == VARCHAR else "2000-01-01" if type_.name in ("DATE", "TIMESTAMP") else "0",
-                     "string"), VARCHAR, False)  # fmt: skip
+    if type_.store in ("string", "int64"):
+        return Lit("" if type_.store == "string" else 0, type_.store)
+    text = {"DATE": "2000-01-01", "TIME": "00:00:00", "BLOB": ""}.get(type_.name, "0")
+    zero = Typed(Lit("2000-01-01" if type_.name.startswith("TIMESTAMP") else text, "string"), VARCHAR, False)
     found = converted(zero, type_, None).term
     assert isinstance(found, Lit)
     return found
@@ -122,8 +124,16 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
         found.append(builder.define(body, flag).term)
         value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
+    if upward and key.desc and value.type.is_float:  # what is not a number comes first
+        zero, infinite = _least(value.type), Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64")))
+        number = Call("<=", (value.term, infinite))
+        first = Typed(Call("if", (number, Lit(1, "int64"), Lit(0, "int64"))), INTEGER, False)
+        found.append(builder.define(body, first).term)
+        value = builder.define(body, value._replace(term=Call("if", (number, value.term, zero))))
     if upward and key.desc:
-        value = _placed(builder, body, value) if value.type == VARCHAR else builder.define(body, _reversed(value))
+        value = (
+            _placed(builder, body, value) if value.type.store == "string" else builder.define(body, _reversed(value))
+        )
     return [*found, value.term]
 
 
@@ -149,6 +159,10 @@ def _reversed(value: Typed) -> Typed:
     if value.type.is_number:
         zero = _least(value.type)
         return Typed(Call("-", (zero, value.term)), value.type, False)
+    if value.type.name in ("TIME", "TIMESTAMP WITH TIME ZONE"):
+        value = Typed(Call("datetime", (value.term,)), TIMESTAMP, False)
+    if value.type == INTERVAL:
+        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     if value.type.name in ("DATE", "TIMESTAMP"):
         return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     raise SqlError(f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order all keys "

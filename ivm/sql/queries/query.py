@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.functions.synonyms import plainer
-from ivm.sql.names import output_name
+from ivm.sql.naming.names import output_name
 from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased

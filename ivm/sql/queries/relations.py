@@ -10,7 +10,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import times
 from ivm.sql.literals import constant, converted
-from ivm.sql.names import text
+from ivm.sql.naming.names import text
 from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope

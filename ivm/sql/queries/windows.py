@@ -13,6 +13,8 @@ from sqlglot import exp
 
 from ivm.sql.conversions import alike, convert
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.scalar import unknown
+from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
@@ -175,6 +177,8 @@ class _Partition:
                 return self._moved(function)
             case exp.FirstValue() | exp.LastValue() | exp.NthValue():
                 return self._at_place(function, node)
+        if isinstance(function, exp.Anonymous):
+            raise unknown(function, [name.lower() for kind in WINDOW_ONLY for name in kind.sql_names()])
         return self._aggregate(function, node)
 
     def _dense(self) -> Typed:

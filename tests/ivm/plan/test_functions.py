@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -189,6 +189,20 @@ CASES = [
     ('datetime:difference[ts, #1969-12-31 23:59:00#, "second"]', -1582971072 - 60, -59),
     ('datetime:format[ts, "%d/%m/%Y %H"]', "29/02/2020 10", "31/12/1969 23"),
     ('datetime:parse["2020-0" + string[k], "%Y-%m"]', datetime(2020, 1, 1), datetime(2020, 2, 1)),
+    ("bit_count[a]", 63, 3),
+    ("fmod[f, 2.0]", 0.5, -0.5),
+    ("float:ratio[f, 0.0]", float("inf"), float("-inf")),
+    ("if[float:ratio[f - f, 0.0] > float:ratio[1.0, 0.0], k, 0]", 1, 2),
+    ("gcd[a, 14]", 2, 7),
+    ('string:bytes[string:concat[s, "ä"]]', 4, 2),
+    ('string:strip_accents["É" + s]', "EAb", "E"),
+    ('string:json["[{\\"k\\":[1,2.5]}, \\"x\\"]", "$[0].k"]', "[1,2.5]", "[1,2.5]"),
+    ("string:single[f / 5.0]", "0.5", "-0.5"),
+    ('list:part["1,\\"a,b\\",null", 2, -2]', '"a,b"', '"a,b"'),
+    ("time[ts]", time(10, 11, 12, 500000), time(23, 59, 59)),
+    ("datetime:hour[time[ts]]", 10, 23),
+    ("string[time[ts]]", "10:11:12.5", "23:59:59"),
+    ("datetime:utc[ts]", datetime(2020, 2, 29, 10, 11, 12, 500000, UTC), datetime(1969, 12, 31, 23, 59, 59, 0, UTC)),
     ("string:md5[s]", "0e4c46df226b9c0cb391311c54f28efe", "d41d8cd98f00b204e9800998ecf8427e"),
     ("datetime:year[dt]", 2020, 1969),
     ("datetime:quarter[dt]", 1, 4),

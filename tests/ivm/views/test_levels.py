@@ -10,7 +10,7 @@ import pytest
 
 import ivm
 from ivm.engine import compile
-from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY
+from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
 from ivm.plan.conjunction import ScanConjunction
 from ivm.views import aggregates
 from pagestore.host import WORD_MAX, WORD_MIN
@@ -204,7 +204,7 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
         assert list(ws["h"]) == [(1, 2, 3), (2, 2, 7)]
         assert (list(ws["h1"]), list(ws["h0"])) == ([(1, 3), (2, 7)], [(3,)])
         ws.install(LEVELS.replace("h", "g"), "new")
-        assert (len(states(ws)), saved_rules(ws)["planning"]) == (4, PLANNING)
+        assert (len(states(ws)), saved_rules(ws)["planning"]) == (4, PLANNING_WITHOUT_LEAN)
     with ivm.open(path, sync="off") as ws:
         ws.exec("-r(1, 2, 3). +r(5, 5, 5).")
         for name in ("h", "g"):

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -354,6 +355,39 @@ this would bring it:
     graph.exec("+cut(1).")
     failed = graph.why("tri(1, 2, 3)").data
     assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
+
+
+def test_a_row_that_all_parts_of_a_view_of_sql_lack_is_told_once(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.sql("CREATE TABLE room (k TEXT PRIMARY KEY, house TEXT NOT NULL, seats BIGINT)")
+        ws.sql("CREATE TABLE used (k BIGINT PRIMARY KEY, room TEXT NOT NULL, day BIGINT NOT NULL)")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT house, count(*) AS n, min(day) AS d, max(day) AS e "
+               "FROM used JOIN room ON used.room = room.k GROUP BY house")  # fmt: skip
+        ws.sql("INSERT INTO room VALUES ('a', 'north', 3), ('b', 'south', 4)")
+        ws.sql("INSERT INTO used VALUES (1, 'a', 5), (2, 'b', 6), (3, 'c', 6)")
+        missing = ws.why('v("east")')
+    assert sorted(missing.data["insertions"]) == [
+        ['+room["c"] = ("east", _1)'],
+        ['^room["a"] = ("east", _1)'],
+        ['^room["b"] = ("east", _1)'],
+    ]
+    assert str(missing).count("CREATE VIEW") == 1
+
+
+def test_a_condition_that_fails_is_told_and_a_value_that_is_taken_gives_way(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.install("""owner[k] = (who, town) -> int(k), string(who), string(town).
+            n[k, w] = n -> int(k), int(w), int(n).
+            total[w] = s <- agg<<s = sum(n)>> n[_, w] = n. rich(who) <- total[w] = s, s > 10, owner[w] = (who, _).
+            lives(k, t) <- n[k, _] = _, owner[k] = (_, t).""")
+        ws.exec('+owner[1] = ("ada", "ulm"). +owner[2] = ("bob", "bonn"). +n[1, 1] = 4. +n[2, 1] = 3.')
+        assert '   fails at 7 > 10   where w = 1, s = 7, who = "ada"' in str(ws.why('rich("ada")')).splitlines()
+        taken, free = (ws.why(f'lives({k}, "rom")') for k in (1, 3))
+        assert taken.data["insertions"] == [['^owner[1] = (_3, "rom")']]
+        assert free.data["insertions"] == [["+n[3, _1] = _2", '+owner[3] = (_3, "rom")']]
+        assert str(free).endswith("\n   with values of _1, _2, _3 that fit the rules")
+        ws.exec('^owner[1] = ("x", "rom").')
+        assert ws.why('lives(1, "rom")').holds
 
 
 def test_a_binding_of_several_alternatives_is_told_once(graph: ivm.Workspace) -> None:

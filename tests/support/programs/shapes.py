@@ -4,6 +4,8 @@
     trees      v(y, z) <- r(k, a, b, _), d(a, y, _), g(y, z), e(b, w), w < z.         stars, snowflakes, chains
     cycles     n[] = n <- agg<<n = count()>> e(x, y), f(y, z), e(z, x), !f(x, z).
     either     n[x] = t <- agg<<t = sum(y)>> (e(x, z), h[z] = y ; f(x, y), x != y).
+    computed   n[x] = t <- agg<<t = sum(z)>> r(k, x, y, _), w = x * y, h[w] = z.
+    one of     n[x] = t <- agg<<t = sum(y)>> e(x, y), (h[x] = w, w > 2 ; !f(x, y) ; y < 3, g(y, x)).
 
 Some relations have a key that is shorter than their rows.  The domain is tiny, so that every kind of collision happens.
 """
@@ -77,6 +79,8 @@ class Drawn:
         if self.once_in(6):
             return self.either(name)
         body = self.body()
+        if self.once_in(5):
+            self.add_options(body)
         tables, where = body.source
         shown = [v for v in body.places if self.once_in(2)][:4]
         columns = [body.places[v] for v in shown]
@@ -95,6 +99,8 @@ class Drawn:
         body = Body()
         for _ in range(self.number(1, self.atoms_max)):
             self.add_atom(body)
+        if self.once_in(6):
+            self.add_computed(body)
         for _ in range(self.number(0, 3)):
             rule, condition = self.choice(body) if self.once_in(3) else self.comparison(body)
             body.literals.append(rule)
@@ -157,6 +163,15 @@ class Drawn:
         body.literals.append(f"{x} {op} {y}{distance}")
         body.conditions.append(f"{new[x]} {OPS[op]} {old[y]}{distance}")
 
+    def add_computed(self, body: Body) -> None:
+        """An atom whose key is computed from variables of others."""
+        relation, table, op = self.pick("gh"), f"t{len(body.tables)}", self.pick("+*")
+        (x, y), (key, value) = (self.pick(body.places) for _ in "xy"), (f"v{len(body.places) + n}" for n in range(2))
+        body.literals += [f"{key} = {x} {op} {y}", atom(relation, [key, value])]
+        body.conditions.append(f"{table}.c0 = {body.places[x]} {op} {body.places[y]}")
+        body.tables.append(f"{relation} {table}")
+        body.places |= {key: f"{table}.c0", value: f"{table}.c1"}
+
     def add_negation(self, body: Body) -> None:
         relation = self.pick(["e", "f", "g"])
         x, y = self.pick(body.places), self.pick(body.places)
@@ -164,6 +179,31 @@ class Drawn:
         body.literals.append(f"!{relation}({x}, {'_' if other else y})")
         second = "true" if other else f"n.c1 = {body.places[y]}"
         body.conditions.append(f"not exists (select 1 from {relation} n where n.c0 = {body.places[x]} and {second})")
+
+    def add_options(self, body: Body) -> None:
+        """One of several conjunctions, whose atoms each have one row for a binding; a binding counts once."""
+        names = [[f"{w}{n}" for w in "wz"[: self.pick([1, 1, 2])]] for n in range(self.number(2, 3))]
+        options = [[self.option(body, w) for w in some] for some in names]
+        rule = " ; ".join(", ".join(rule for rule, _ in one) for one in options)
+        body.literals.append(f"({rule})")
+        body.conditions.append("(" + " or ".join(" and ".join(sql for _, sql in one) for one in options) + ")")
+
+    def option(self, body: Body, w: str) -> tuple[str, str]:
+        """A comparison, a lookup of a row by its key and perhaps a comparison of its value, or an atom of a binding."""
+        kind, (x, y) = (
+            self.pick(["compare", "look up", "look up", "hold", "lack"]),
+            (self.pick(body.places) for _ in "xy"),
+        )
+        if kind == "compare":
+            return self.comparison(body)
+        if kind == "look up":
+            name, op, value = self.pick("gh"), self.pick(OPS), str(self.draw(DOMAIN))
+            value, place = self.pick([(value, value), (y, body.places[y])])
+            there = f"exists (select 1 from {name} n where n.c0 = {body.places[x]} and n.c1 {OPS[op]} {place})"
+            return f"{atom(name, [x, w])}, {w} {op} {value}", there
+        relation, sign, word = self.pick("efg"), "!" * (kind == "lack"), "not " * (kind == "lack")
+        there = f"n.c0 = {body.places[x]} and n.c1 = {body.places[y]}"
+        return f"{sign}{relation}({x}, {y})", f"{word}exists (select 1 from {relation} n where {there})"
 
     def comparison(self, body: Body) -> tuple[str, str]:
         op, (left, left_place) = self.pick(OPS), self.term(body)

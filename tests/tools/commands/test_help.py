@@ -49,6 +49,16 @@ def test_completion_in_bash_offers_commands_and_options(capsys):
         assert subprocess.run(["bash", "-c", typed], capture_output=True, text=True).stdout.split() == [expected]
 
 
+def test_completion_in_bash_offers_files_with_spaces_whole(tmp_path, capsys):
+    main.ivm(["completion", "bash"])
+    script = capsys.readouterr().out
+    for name in ("my shop.pages", "my flat.pages"):
+        (tmp_path / name).touch()
+    typed = f'{script}\nCOMP_WORDS=(ivm print my); COMP_CWORD=2; _ivm; printf "%s\n" "${{COMPREPLY[@]}}"'
+    said = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, cwd=tmp_path).stdout
+    assert sorted(said.splitlines()) == ["my flat.pages", "my shop.pages"]
+
+
 def test_rules_are_checked_and_faults_are_annotations(tmp_path, capsys):
     good, bad = tmp_path / "good.logiql", tmp_path / "bad.logiql"
     good.write_text("edge(x, y) -> int(x), int(y).\nhop(x, z) <- edge(x, y), edge(y, z).\n")

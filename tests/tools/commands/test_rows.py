@@ -205,5 +205,8 @@ def test_a_table_on_a_narrow_terminal_breaks_between_words(width: int, monkeypat
     assert {"tea", "marmalade", "ginger", "biscuits"} <= there
     many = answers.table([(*range(30),)], [f"column{n}" for n in range(30)])
     assert many.splitlines()[:2] == ["column0   0", "column1   1"]
+    numbers = answers.table([(10**width_ + 7, "a text") for width_ in range(1, 19)], ("a long name of digits", "text"))
+    assert {str(10**width_ + 7) for width_ in range(1, 19)} <= {*numbers.split()}  # digits are not cut
+    assert max(map(cell_len, numbers.splitlines())) <= width
     terminal.isatty = lambda: False
     assert answers.table(rows, ("number", "what it is", "kind")).count("\n") == 20  # a pipe has lines of any width

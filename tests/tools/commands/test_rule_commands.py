@@ -55,6 +55,29 @@ def test_what_rules_keep_for_themselves_is_listed_when_asked_for(tmp_path, capsy
     assert "$" not in html
 
 
+def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
+    path, more = str(tmp_path / "r.pages"), tmp_path / "more.csv"
+    more.write_text("id,c,n\n3,b,5\n")
+    with ivm.open(path) as workspace:
+        workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY, c TEXT NOT NULL, n BIGINT NOT NULL)")
+        workspace.sql("CREATE MATERIALIZED VIEW v AS SELECT c, sum(n) AS s, max(n) AS m FROM r GROUP BY c")
+        workspace.install("r:part2(x) <- r[x] = (_, _).")  # of which there is no first part
+    for words in ["print"], ["info"]:
+        assert pagestore_command([*words, path, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["relations"].keys() == {"r", "v", "r:part2"}
+        assert pagestore_command([*words, path, "--json", "--all"]) == 0
+        assert {"v:part1", "v:part2", "sql:one"} <= json.loads(capsys.readouterr().out)["relations"].keys()
+    assert pagestore_command(["stat", path]) == 0 and "v:part1" not in (said := capsys.readouterr().out)
+    assert "(for rules and SQL)" in said
+    assert pagestore_command(["stat", path, "--all"]) == 0 and "v:part1" in capsys.readouterr().out
+    assert pagestore_command(["load", path, "r", str(more), "--append"]) == 0
+    assert capsys.readouterr().out.endswith("; r:part2, v followed\n")
+    for program, words in (pagestore_command, ["print", path, "no"]), (command, ["print", path, "no"]):
+        assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
+    assert command(["explain", path, "v"]) == 0
+    assert "helpers   v:part1, v:part2: views kept for this one" in capsys.readouterr().out
+
+
 def test_print_lists_and_prints(file, capsys):
     assert command(["print", file]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -472,7 +495,7 @@ def test_explain_begins_in_plain_words(file, capsys):
     assert command(["explain", file, "tri"]) == 0
     kept, cost, *plan = capsys.readouterr().out.splitlines()
     assert kept == "tri keeps 1 row, and an index in another order."
-    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so what they match."
+    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so as much as they match."
     assert plan[0] == "tri: 1 row, 0 sensitivity intervals"
     assert command(["explain", file, "degree"]) == 0
     assert "edge(x, _)" in capsys.readouterr().out

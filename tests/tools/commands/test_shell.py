@@ -113,6 +113,23 @@ def test_names_are_completed_and_history_is_kept(start: Callable[[], Terminal]) 
     again.end("\x04")
 
 
+def test_names_that_are_no_words_are_completed_in_quotes(start: Callable[[], Terminal], tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.sql('CREATE TABLE "order line" (id BIGINT PRIMARY KEY, "unit price" BIGINT NOT NULL)')
+        ws.sql('CREATE MATERIALIZED VIEW v AS SELECT sum("unit price") AS s, max(id) AS m FROM "order line"')
+        ws.sql('INSERT INTO "order line" VALUES (1, 250)')
+    shell = start()
+    shell.say("SELECT un\t", '"unit price"')
+    shell.say(' FROM "or\t', "der line")
+    shell.say(";\r", "250", "1 row")
+    shell.say("q(y) <- `order li\t", "ne`")
+    shell.say("[_] = y.\r", "250", "1 row")
+    shell.say(".print ord\t", "`order line`")
+    shell.say("\r", "id +unit price", "1 row")
+    shell.say('"order line"\r', "id +unit price", "1 row")
+    shell.end("\x04")
+
+
 def test_mistakes_older_versions_and_timing(start: Callable[[], Terminal]) -> None:
     shell = start()
     shell.say("+edge(9).\r", "edge takes 2 arguments")

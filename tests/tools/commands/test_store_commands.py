@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import termios
 
 import pytest
@@ -285,6 +286,7 @@ def test_history_diff_tag_vacuum(file, capsys):
 
 def test_dump_and_restore(file, tmp_path, capsys):
     assert command(["dump", str(file), "-o", str(tmp_path / "d"), "--version", "three", "--version", "5"]) == 0
+    assert re.fullmatch(r".*/d: [\d.]+ KiB\n", capsys.readouterr().out)
     assert answer(capsys, "restore", tmp_path / "d", tmp_path / "r.pages")[1]["versions"] == [1, 2]
     with pagestore.open(file) as old, pagestore.open(tmp_path / "r.pages") as new:
         assert new.at("three")["edge"].to_arrow() == old.at("three")["edge"].to_arrow()

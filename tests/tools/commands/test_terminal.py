@@ -93,6 +93,31 @@ def test_json_is_as_it_was(file, capsys):
     assert sorted(row["y"] for row in rows) == sorted([LINES, BAD])
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_long_lines_end_between_words_on_a_terminal(width, tmp_path, capsys, monkeypatch):
+    """No word is lost or cut, and files and pipes have whole lines."""
+    path, texts = str(tmp_path / "s.pages"), [f"word{number}" for number in range(30)]
+    with ivm.open(path) as workspace:
+        workspace.install("long_named_relation[key_of_it] = (a_first_column, b) -> int(key_of_it), "
+                          "string(a_first_column), int(b). v(a) <- long_named_relation[_] = (a, _).")  # fmt: skip
+        with workspace.transaction() as txn:
+            txn.insert("long_named_relation", [(1, " ".join(texts), 3)])
+    commands = ["declare", path], ["why", path, f'v("{" ".join(texts)}")'], ["why", path, f'v("{" ".join(texts)}1")']
+    for words in (*commands, ["explain", path, "v"], ["query", path, " ".join(texts)]):
+        main.ivm(words)
+        whole = capsys.readouterr()
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        main.ivm(words)
+        folded = capsys.readouterr()
+        monkeypatch.undo()
+        for before, after in zip(whole, folded, strict=True):
+            assert before.replace("│", "").split() == after.replace("│", "").split()
+            assert all(len(line) <= width or " " not in line.strip() for line in after.splitlines()), after
+            assert any(len(line) > width for line in before.splitlines()) or before == after
+
+
 def test_commands_print_by_what_makes_text_plain():
     """Or they print JSON, or have no data of a store."""
     folder = Path(main.__file__).parents[1]

@@ -1,6 +1,7 @@
 """`load --bad`: rows that do not fit are put aside with line, column, value and reason, and all others are loaded."""
 
 import csv
+import io
 import json
 import random
 from pathlib import Path
@@ -130,6 +131,38 @@ def test_values_that_no_column_keeps(tmp_path: Path) -> None:
         assert [row[0] for row in store.snapshot()["r"]] == [1, 4]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_of_quotes_that_are_not_closed_only_their_lines_are_put_aside(seed: int, tmp_path: Path, monkeypatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(csv_files, "BLOCK", rng.choice([64, 1 << 20]))
+    monkeypatch.setattr(opened, "rows_of", lambda columns: 7)
+    if rng.random() < 0.5:
+        (tmp_path / "first.csv").write_text("id,day,note\n1,2020-01-01,a\n,,\n")
+        assert load(tmp_path, f"{tmp_path}/first.csv", "--key", "id", *CASTS, "--bad", "/dev/null") == 0
+    torn, texts, starts, line = {}, ["id,day,note\n"], {}, 2
+    rows = made(rng, 60)
+    for number, (row, _) in enumerate(rows):
+        kind = (
+            rng.choice(['{id},{day},"no end', '{id},"{day}" x,a', '{id},{day},"no" end"']) if rng.random() < 0.1 else ""
+        )
+        written = io.StringIO()
+        csv.DictWriter(written, [*GOOD], lineterminator="\n").writerow(row)
+        texts.append(f"{kind.format(**row)}\n" if kind else written.getvalue())
+        starts[number] = line
+        torn |= {number: texts[-1][:-1]} if kind else {}
+        line += texts[-1].count("\n")
+    (tmp_path / "a.csv").write_text("".join(texts), newline="")
+    words = ["--replace"] if (tmp_path / "s.pages").exists() else ["--key", "id", *CASTS]
+    assert load(tmp_path, f"{tmp_path}/a.csv", *words, "--bad", f"{tmp_path}/bad.jsonl") == 0
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        found = [tuple(map(str, row)) for row in store.snapshot()["r"]]
+    good = [row for number, (row, bad) in enumerate(rows) if number not in torn and not bad]
+    assert found == [tuple(row.values()) for row in good]
+    wrong = {starts[number]: torn.get(number) for number, (_, bad) in enumerate(rows) if number in torn or bad}
+    shown = {one["line"]: one["values"] if "column" not in one else None for one in entries(tmp_path)}
+    assert shown == wrong
+
+
 def test_views_follow_the_good_rows_and_the_report_counts_the_bad_ones(tmp_path: Path, capsys) -> None:
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.install("r(x, y) -> int(x), int(y). n[] = c <- agg<<c = count()>> r(_, _).")
@@ -211,6 +244,15 @@ def test_rows_go_aside_with_their_lists(tmp_path: Path) -> None:
         assert [*held["r"]] == [(1,), (4,)]
         assert [*held["r:tags"]] == [(1, 0, "a")]
         assert [*held["r:lines"]] == [(1, 0, "x", 2), (1, 1, "y", 3)]
+
+
+def test_a_load_whose_rows_are_bad_says_how_to_load_the_others(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.csv").write_text("id,day,note\n1,2020-01-01,a\n2,no,b\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "id", *CASTS) == 1
+    hint = "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
+    assert capsys.readouterr().err.endswith(f"  {hint}\n")
+    assert load(tmp_path, f"{tmp_path}/a.csv", "--key", "none", *CASTS) == 1  # what is wrong is not in rows alone
+    assert "--bad" not in capsys.readouterr().err
 
 
 def test_a_load_that_fails_leaves_no_file(tmp_path: Path, capsys) -> None:

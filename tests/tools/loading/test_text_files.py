@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 import random
+import shlex
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -314,10 +315,13 @@ def test_what_comes_late_counts_as_what_comes_first(
     [
         (["31.01.2026", "1.2.2026"], "--date-format %d.%m.%Y"),
         (["1/31/26", "2/1/26"], "--date-format %m/%d/%y"),
+        (["1/31/2026 9:30", "2/1/2026 10:00"], "--date-format '%m/%d/%Y %H:%M'"),
+        (["31.1.2026 09:30:15"], "--date-format '%d.%m.%Y %H:%M:%S'"),
+        (["1/31/26 9:30 PM", "2/1/26 10:00 AM"], "--date-format '%m/%d/%y %I:%M %p'"),
         (["1/2/2026"], "--date-format %d/%m/%Y or --date-format %m/%d/%Y"),
         (["12,50", "3"], "--decimal ,"),
         (["1.250,00", "3,5"], "--decimal , --thousands ."),
-        (["1,250.00", "2,000", "3"], "--thousands ,"),
+        (["1,250.00", "2,000", "3", "0.0"], "--thousands ,"),
         (["1,2", "a"], ""),
         (["ada", "bob"], ""),
     ],
@@ -333,8 +337,37 @@ def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, t
     )
     if options:
         (tmp_path / "s.pages").unlink()
-        assert main.pagestore([*command, *options.partition(" or ")[0].split(" ")]) == 0
+        assert main.pagestore([*command, *shlex.split(options.partition(" or ")[0])]) == 0
         assert not any(isinstance(value, str) for _, value in rows(tmp_path)) and "note" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        ("31.01.2026", ["--date-format", "%d.%m.%Y"]),
+        ("31-Jan-26", ["--date-format", "%d-%b-%y"]),
+        ("1,250", ["--thousands", ","]),
+        ("0,0", ["--decimal", ","]),
+        ("12,50", ["--decimal", ","]),
+        ("ada", ["--decimal", ",", "--thousands", ".", "--date-format", "%d.%m.%Y"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["--replace", "--append", "--upsert"])
+def test_options_that_a_text_of_the_relation_leaves_unused_are_noted(
+    value: str, options: list, mode: str, tmp_path: Path, capsys
+) -> None:
+    (tmp_path / "a.csv").write_text(f"id;v;w\n1;{value};x\n")
+    command = ["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.csv")]
+    assert main.pagestore([*command, "--key", "id"]) == 0
+    capsys.readouterr()
+    assert main.pagestore([*command, mode, *options]) == 0
+    said = capsys.readouterr().err
+    noted = (
+        f"note: column v stays text, as the relation has it, though {options[0]} is given: to give it another type, "
+    )
+    assert said == ("" if value == "ada" else f"{noted}drop the relation and load it anew\n")
+    assert main.pagestore([*command, mode, *options, "--cast", "v=string", "--quiet"]) == 0
+    assert not capsys.readouterr().err
 
 
 def test_quotes_that_are_not_closed_are_found_wherever_they_are(tmp_path: Path, monkeypatch, capsys) -> None:

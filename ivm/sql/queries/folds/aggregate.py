@@ -46,11 +46,17 @@ def wanted(node: exp.Expr) -> Wanted:
         node = node.this
     if isinstance(node, exp.WithinGroup):
         order, node = node.expression.expressions, node.this
-    inner = node.this
+    inner = _inner(node)
     if isinstance(inner, exp.Order):
         order, inner = inner.expressions, inner.this
     distinct = isinstance(inner, exp.Distinct)
     return Wanted(node, condition, distinct, order)
+
+
+def _inner(node: exp.Expr) -> exp.Expr:
+    """Return the first argument of an aggregate, with its DISTINCT and its ORDER BY."""
+    inner: exp.Expr = node.expressions[0] if isinstance(node, exp.AnonymousAggFunc) else node.this
+    return inner
 
 
 class Group:
@@ -85,7 +91,7 @@ class Aggregate:
 
     def arguments(self) -> list[exp.Expr]:
         """Return the arguments as written."""
-        inner = self.one.node.this
+        inner = _inner(self.one.node)
         if isinstance(inner, exp.Order):
             inner = inner.this
         if not isinstance(inner, exp.Distinct):
@@ -178,7 +184,11 @@ class Aggregate:
 
     def number(self, node: exp.Expr) -> Typed:
         """Return the argument, which must be a number."""
-        value = self.argument()
+        return self.as_number(self.argument())
+
+    def as_number(self, value: Typed) -> Typed:
+        """Return an argument that must be a number.  Raises SqlError."""
+        node = self.one.node
         if not value.type.is_number:
             raise SqlError(f"{node.key} takes numbers, and this is {value.type}: CAST it", node)
         return value

@@ -10,15 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import reduce
 
 from sqlglot import exp
 
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import as_json, convert, single
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.times import EPOCH, MICROSECONDS
 from ivm.sql.queries.folds import ordered
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DIGITS, DOUBLE, HUGEINT, INTEGER, SUMMED, SqlType
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DIGITS,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    SUMMED,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    SqlType,
+    list_of,
+)
 
 UINTEGER = SqlType("UINTEGER")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
@@ -36,11 +53,31 @@ def made(one: Aggregate) -> Made:
     more = [name for name in ("expressions", "count") if node.args.get(name)]
     shown = node.sql(dialect="duckdb")
     if more and isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax):
-        raise SqlError(f"{shown[:60]} gives a list of several rows: write ORDER BY ... LIMIT", node)
+        return ordered.greatest(one)
+    if isinstance(node, exp.AnonymousAggFunc):
+        return _NAMED[node.name.lower()](one)
     for kinds, make in _KINDS:
         if isinstance(node, kinds):
-            return make(one)
+            return _of_numbers(one, make) if _takes_truths(one) else make(one)
     raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
+
+
+def _takes_truths(one: Aggregate) -> bool:
+    """Return whether an aggregate takes a value of its rows as it is, and these are truth values."""
+    if not isinstance(one.one.node, exp.First | exp.Last) or one.one.node.this is None:
+        return False
+    return one.values.value(one.arguments()[0]).type == BOOLEAN
+
+
+def _of_numbers(one: Aggregate, make: Callable[[Aggregate], Made]) -> Made:
+    """Return an aggregate of truth values as that of 0 and 1."""
+    inner = one.arguments()[0]
+    node = one.one.node.copy()
+    for each in [each for each in node.walk() if each == inner][:1]:
+        each.replace(exp.cast(inner.copy(), "INTEGER"))
+    one.one = one.one._replace(node=node)
+    unit = Lit(1, "int64")
+    return one.computed(BOOLEAN, [make(one)], lambda number: Call("=", (number, unit)), nullable=True)
 
 
 def _count(one: Aggregate) -> Made:
@@ -56,10 +93,9 @@ def _count(one: Aggregate) -> Made:
 
 
 def _count_if(one: Aggregate) -> Made:
-    one.total = False
-    one.body.literals += one.values.condition(one.one.node.this)
-    weight = one.builder.weight(one.body)
-    return one.fold("count", HUGEINT, default=0) if weight is None else one.fold("sum", HUGEINT, weight, default=0)
+    """count_if: null where every condition is."""
+    truth = one.builder.define(one.body, convert(one.argument(BOOLEAN), INTEGER))
+    return one.fold("sum", HUGEINT, one.weighed(truth))
 
 
 def _sum(one: Aggregate) -> Made:
@@ -87,7 +123,10 @@ def _long_sum(one: Aggregate, value: Typed, type_: SqlType) -> Made:
 
 
 def _avg(one: Aggregate) -> Made:
-    value = one.number(one.one.node)
+    value = one.argument()
+    if value.type in (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL):
+        return _middle(one, value)
+    value = one.as_number(value)
     weight = one.builder.weight(one.body)
     if weight is None and not value.type.wide:
         return one.fold("avg", DOUBLE, value.term)
@@ -99,6 +138,29 @@ def _avg(one: Aggregate) -> Made:
         DOUBLE, [total, count],
         lambda s, n: Call("/", (s if float_ else Call("float", (s,)), Call("float", (n,)))),
     )  # fmt: skip
+
+
+def _middle(one: Aggregate, value: Typed) -> Made:
+    """avg of moments or intervals, to the nearest microsecond: whole days and the rest are added apart, to fit."""
+    zero, day = Lit(EPOCH, "timestamp"), Lit(MICROSECONDS["DAY"], "int64")
+    since = value.term if value.type == INTERVAL else Call("-", (Call("datetime", (value.term,)), zero))
+    micros = one.builder.define(one.body, Typed(since, BIGINT, False))
+    weight = one.builder.weight(one.body)
+    sums = [one.fold("sum", BIGINT, one.weighed(Typed(Call(name, (micros.term, day)), BIGINT, False)))
+            for name in ("/", "mod")]  # fmt: skip
+    count = one.fold("count", BIGINT) if weight is None else one.fold("sum", BIGINT, weight)
+
+    def term(days: Term, rest: Term, n: Term) -> Term:
+        left = Call("+", (Call("*", (Call("mod", (days, n)), day)), rest))
+        more = n if value.type == INTERVAL else Call("-", (n, Lit(1, "int64")))  # a half goes up in intervals alone
+        half = Call("if", (Call("<", (left, Lit(0, "int64"))), Call("-", (Lit(0, "int64"), more)), more))
+        nearest = Call("/", (Call("+", (Call("*", (left, Lit(2, "int64"))), half)), Call("*", (n, Lit(2, "int64")))))
+        found = Call("+", (Call("*", (Call("/", (days, n)), day)), nearest))
+        if value.type == INTERVAL:
+            return Call("elapsed", (found,))
+        return convert(Typed(Call("+", (zero, found)), TIMESTAMP, False), value.type).term
+
+    return one.computed(value.type, [*sums, count], term)
 
 
 def _extreme(one: Aggregate) -> Made:
@@ -133,6 +195,26 @@ def _as_word(one: Aggregate, value: Typed) -> Typed:
     return one.builder.define(one.body, convert(value, DOUBLE)) if value.type.wide else value
 
 
+def _mad(one: Aggregate) -> Made:
+    """mad: the median of the distances from the median."""
+    value = one.numbered([one.number(one.one.node)])[0]
+    middle = one.builder.scan(_continuous(one, value, 0.5).table, one.body, [*one.key])[-1]
+    own = convert(value, middle.type)
+    distance = Typed(Call("abs", (Call("-", (own.term, middle.term)),)), middle.type, False)
+    return _continuous(one, one.builder.define(one.body, distance), 0.5)
+
+
+def _entropy(one: Aggregate) -> Made:
+    """Entropy of the values in bits: the sum of p * log2(1 / p) for the share p of each."""
+    number = one.by_value(one.argument())[1]
+    whole = one.builder.scan(one.fold("sum", BIGINT, number.term).table, one.body, [*one.key])[-1]
+    count, total = (Call("float", (each.term,)) for each in (number, whole))
+    share = Call("*", (Call("ratio", (count, total)), Call("log2", (Call("ratio", (total, count)),))))
+    part = one.builder.define(one.body, Typed(share, DOUBLE, False))
+    one.total = False
+    return one.fold("total", DOUBLE, part.term, default=0.0)
+
+
 def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
     """Return a value between two, in a straight line; that of decimals is a decimal, cut after its last digit."""
     if not value.type.is_number:
@@ -141,8 +223,9 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
         raise SqlError(
             f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc", one.one.node
         )
-    type_, value = value.type if value.type.is_decimal else DOUBLE, _as_word(one, value)
-    return one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
+    type_, value = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE, _as_word(one, value)
+    found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
+    return one.computed(FLOAT, [found], single) if type_ == FLOAT else found
 
 
 def _quantile(one: Aggregate) -> Made:
@@ -153,13 +236,27 @@ def _quantile(one: Aggregate) -> Made:
             raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
     else:
         share, argument = node.args.get("quantile") or node.expression, node.this
-    if not isinstance(share, exp.Literal):
+    shares = share.expressions if isinstance(share, exp.Array) else [share]
+    if not shares or not all(isinstance(each, exp.Literal) for each in shares):
         raise SqlError("the share of a quantile is a constant", node)
     value = one.numbered(one.variables([argument]))[0]
-    if isinstance(node, exp.PercentileCont):
-        down = bool(one.one.order and one.one.order[0].args.get("desc"))
-        return _continuous(one, value, float(1 - Decimal(share.this)) if down else float(share.this))
-    return one.fold("quantile", value.type, value.term, Lit(float(share.this), "float64"))
+    down = bool(one.one.order and one.one.order[0].args.get("desc"))
+    found = [_share(one, value, float(1 - Decimal(each.this)) if down else float(each.this)) for each in shares]
+    if not isinstance(share, exp.Array):
+        return found[0]
+    type_ = found[0].table.columns[-1].type
+
+    def listed(*terms: Term) -> Term:
+        parts = [as_json(Typed(term, type_, False), node) for term in terms]
+        return reduce(lambda a, b: Call("string:concat", (a, Lit(",", "string"), b)), parts)
+
+    return one.computed(list_of(type_), found, listed)
+
+
+def _share(one: Aggregate, value: Typed, share: float) -> Made:
+    if isinstance(one.one.node, exp.PercentileCont):
+        return _continuous(one, value, share)
+    return one.fold("quantile", value.type, value.term, Lit(share, "float64"))
 
 
 def _bits(one: Aggregate) -> Made:
@@ -242,7 +339,7 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
     zero, null = Lit(0.0, "float64"), Lit(None, "float64")
 
     def term(mean_y: Term, mean_x: Term, covariance: Term, variance: Term) -> Term:
-        slope = Call("ratio", (covariance, variance))
+        slope = Call("float:ratio", (covariance, variance))
         found = Call("-", (mean_y, Call("*", (slope, mean_x))))
         return Call("if", (Call("=", (variance, zero)), null, found))
 
@@ -252,13 +349,13 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
 def _slope(one: Aggregate, y: Typed, x: Typed) -> Made:
     """regr_slope: not a number, and so an error, where x does not vary."""
     parts = [_covariance(one, y, x), one.fold("var_pop", DOUBLE, x.term)]
-    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("ratio", (covariance, variance)))
+    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("float:ratio", (covariance, variance)))
 
 
 def _correlation(one: Aggregate, y: Typed, x: Typed) -> Made:
     """corr: not a number, and so an error, where one side does not vary."""
     parts = [_covariance(one, y, x), *(one.fold("stddev_pop", DOUBLE, v.term) for v in (y, x))]
-    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("ratio", (covariance, Call("*", (a, b)))))
+    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("float:ratio", (covariance, Call("*", (a, b)))))
 
 
 def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:
@@ -287,6 +384,7 @@ _MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made
     exp.RegrSlope: _slope,
     exp.Corr: _correlation,
 }
+_NAMED: dict[str, Callable[[Aggregate], Made]] = {"mad": _mad, "entropy": _entropy}
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count),
     ((exp.CountIf,), _count_if),

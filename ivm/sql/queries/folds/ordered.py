@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import as_json, convert
 from ivm.sql.errors import SqlError
+from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.queries.numbering import put_together, told_apart
 from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, FLOAT, INTEGER, LONG, VARCHAR, list_of
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, VARCHAR, list_of
 
 
 def joined(one: Aggregate) -> Made:
@@ -35,22 +36,26 @@ def listed(one: Aggregate) -> Made:
     """List of all values, nulls among them, as JSON without the brackets around it."""
     node = one.one.node
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
-    shown = one.builder.define(one.body, Typed(_as_json(value, node), VARCHAR, False))
+    shown = one.builder.define(one.body, Typed(as_json(value, node), VARCHAR, False))
     type_ = list_of(value.type)
     return one.fold("concat", type_, *one.listed(shown), Lit(",", "string"))
 
 
-def _as_json(value: Typed, node: exp.Expr) -> Term:
-    if value.type.element is not None or value.type in (FLOAT, LONG):
-        raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
-    shown = convert(value, VARCHAR, node).term
-    if not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
-        if value.type == VARCHAR:
-            for letter in '\\"':
-                shown = Call("string:replace", (shown, Lit(letter, "string"), Lit("\\" + letter, "string")))
-        quote = Lit('"', "string")
-        shown = Call("string:concat", (Call("string:concat", (quote, shown)), quote))
-    return Call("coalesce", (shown, Lit("null", "string"))) if value.nullable else shown
+def greatest(one: Aggregate) -> Made:
+    """max(x, n), min(x, n), arg_max(x, y, n) and arg_min(x, y, n): a list of as many values, the best ones first."""
+    node = one.one.node
+    count = constant(node.args.get("count") or node.expressions[0])
+    if count is None or not isinstance(count.term, Lit) or not isinstance(count.term.value, int):
+        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: the number of values is a constant", node)
+    by = node.args.get("expression") or node.this
+    value = one.present(node.this)
+    one.present(by)
+    down = isinstance(node, exp.Max | exp.ArgMax)
+    one.one = one.one._replace(order=[exp.Ordered(this=by.copy(), desc=down, nulls_first=False)])
+    shown = one.builder.define(one.body, Typed(as_json(value, node), VARCHAR, False))
+    whole = one.fold("concat", VARCHAR, *one.listed(shown), Lit(",", "string"))
+    most = Lit(count.term.value, "int64")
+    return one.computed(list_of(value.type), [whole], lambda t: Call("list:part", (t, Lit(1, "int64"), most)))
 
 
 def end(one: Aggregate) -> Made:
@@ -58,8 +63,6 @@ def end(one: Aggregate) -> Made:
     node = one.one.node
     op = "last" if isinstance(node, exp.Last) else "first"
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
-    if value.type == BOOLEAN:
-        raise SqlError(f"{node.key} of truth values is not kept: CAST them to INTEGER", node)
     parts = told_apart(one.builder, one.body, value)
     rows = one.numbered([*(Typed(p, value.type, False) for p in parts), *one.places()])
     by = [v.term for v in rows[len(parts) :]]
@@ -100,20 +103,26 @@ def any_value(one: Aggregate) -> Made:
 
 
 def mode(one: Aggregate) -> Made:
-    """Return the most frequent value; of several the first one, or the least one of rows that may be equal."""
+    """Return the most frequent value; of several the first one, or the least if they are integers of 64 bits or dates.
+
+    The least one, too, of rows that may be equal.
+    """
+    if one.one.node.this is None and len(one.one.order) == 1:  # WITHIN GROUP
+        one.one = one.one._replace(node=exp.Mode(this=one.one.order[0].this), order=[])
     if one.one.distinct or one.one.order:
         raise SqlError("mode takes one expression, without DISTINCT and ORDER BY", one.one.node)
     value = one.argument()
     if value.type == BOOLEAN:
         raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
+    least = (value.type.is_integer and not value.type.wide) or value.type == DATE
     own, rows, key = value, one.body.copy(), [*one.key]
     value, number = one.by_value(value)
     counts = one.body.scans[0][0]
     best = one.fold("max", BIGINT, number.term)
-    if not rows.weights:
+    if not rows.weights and not least:
         one.body, one.key, value = rows, key, own
         number = one.builder.scan(counts, one.body, [*key, own])[-1]
     one.builder.scan(best.table, one.body, [*one.key, number])
-    if rows.weights:
+    if rows.weights or least:
         return one.fold("min", value.type, value.term)
     return one.fold("first", value.type, value.term, *(p.term for p in one.places()))

@@ -1,7 +1,10 @@
 """Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or `(a + 1)`."""
 
+import re
+
 from sqlglot import exp
 
+from ivm.sql.naming.keywords import KEYWORDS
 from ivm.sql.types import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
@@ -10,9 +13,6 @@ _INFIX: dict[type[exp.Expr], str] = {
     exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
-_QUOTED = {"substring", "trim", "nullif", "left", "right", "mode", "if", "year", "month", "day", "hour", "minute",
-           "second", "replace", "position", "overlay", "row", "values", "char", "first", "last",
-           "quarter", "week"}  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
     exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or",
@@ -43,7 +43,7 @@ def output_name(node: exp.Expr, source: str) -> str:
 
 def text(node: exp.Expr) -> str:
     """Return DuckDB's text of an expression."""
-    if (shown := _operator(node)) is not None:
+    if (shown := _operator(node)) is not None or (shown := _renamed(node)) is not None:
         return shown
     match node:
         case exp.Paren():
@@ -56,6 +56,8 @@ def text(node: exp.Expr) -> str:
             return f"(-({text(node.this)}))" if not isinstance(node.this, exp.Literal) else f"-{text(node.this)}"
         case exp.Not():
             return _negated(node)
+        case exp.Is() if isinstance(node.expression, exp.Boolean):
+            return f"(CAST({text(node.this)} AS BOOLEAN) IS NOT DISTINCT FROM {text(node.expression)})"
         case exp.Is():
             return f"({text(node.this)} IS {'NOT NULL' if _is_not_null(node) else 'NULL'})"
         case exp.Between():
@@ -64,6 +66,8 @@ def text(node: exp.Expr) -> str:
             return _within(node)
         case exp.Cast():
             return f"{'TRY_' * isinstance(node, exp.TryCast)}CAST({text(node.this)} AS {sql_type_text(node.to)})"
+        case exp.Interval():
+            return _interval(node)
         case exp.Case():
             return _case(node)
         case exp.Filter():
@@ -71,7 +75,7 @@ def text(node: exp.Expr) -> str:
         case exp.Window():
             return _window(node)
         case exp.Subquery():
-            return f"({node.this.sql(dialect='duckdb')})"
+            return f"({_query(node.this)})"
         case exp.Count() if isinstance(node.this, exp.Star) or node.this is None:
             return "count_star()"
         case exp.WithinGroup():
@@ -82,24 +86,39 @@ def text(node: exp.Expr) -> str:
             return f"DISTINCT {', '.join(map(text, node.expressions))}"
         case exp.Coalesce():
             return f"COALESCE({', '.join(map(text, (node.this, *node.expressions)))})"
-        case exp.Extract():
-            return f"date_part('{node.name.upper()}', {text(node.expression)})"
-        case exp.If():
-            parts = [node.this, node.args.get("true"), node.args.get("false")]
-            return f'"if"({", ".join(text(p) for p in parts if p is not None)})'
         case exp.Anonymous() if node.name == "quotient":
             return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
             return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
-        case exp.BitwiseNot():
-            return f"(~({text(node.this)}))"
-        case exp.IgnoreNulls() if isinstance(node.this, exp.AnyValue):
-            return text(node.this)
-        case exp.TimestampTrunc() | exp.DateTrunc():
-            return f"date_trunc('{node.args['unit'].name.lower()}', {text(node.this)})"
         case exp.Func() | exp.Mod() | exp.BitwiseXor():
             return _function(node)
     return node.sql(dialect="duckdb")
+
+
+def _renamed(node: exp.Expr) -> str | None:
+    """Return the text of a function that DuckDB shows by another name; None for any other expression."""
+    match node:
+        case exp.Exists():
+            return f"EXISTS({_query(node.this)})"
+        case exp.RegexpLike():
+            return f"regexp_matches({text(node.this)}, {text(node.expression)})"
+        case exp.SimilarTo():
+            return f"regexp_full_match({text(node.this)}, {text(node.expression)})"
+        case exp.Extract():
+            unit = node.name if node.name.islower() or node.name.upper() != "EPOCH" else "epoch"
+            return f"date_part('{unit}', {text(node.expression)})"
+        case exp.If():
+            parts = [node.this, node.args.get("true"), node.args.get("false")]
+            return f'"if"({", ".join(text(p) for p in parts if p is not None)})'
+        case exp.BitwiseNot():
+            return f"(~({text(node.this)}))"
+        case exp.IgnoreNulls():
+            shown = text(node.this)
+            return shown if isinstance(node.this, exp.AnyValue) else f"{shown[:-1]} IGNORE NULLS)"
+        case exp.TimestampTrunc() | exp.DateTrunc():
+            unit = node.args["unit"]
+            return f"date_trunc('{unit.meta.get('name', unit.name.lower())}', {text(node.this)})"
+    return None
 
 
 def _operator(node: exp.Expr) -> str | None:
@@ -126,11 +145,14 @@ def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
 
 
 def _identifier(name: str) -> str:
-    return name if name.replace("_", "a").isalnum() and not name[0].isdigit() else f'"{name}"'
+    plain = re.fullmatch("[A-Za-z_][A-Za-z_0-9]*", name) and name.lower() not in KEYWORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def _negated(node: exp.Not) -> str:
     inner = node.this
+    if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Boolean):
+        return text(inner).replace("IS NOT DISTINCT FROM", "IS DISTINCT FROM")
     if isinstance(inner, exp.Is):
         return f"({text(inner.this)} IS NOT NULL)"
     if isinstance(inner, exp.Like | exp.ILike):
@@ -145,12 +167,14 @@ def _is_not_null(node: exp.Is) -> bool:
 
 def _within(node: exp.In) -> str:
     if query := node.args.get("query"):
-        return f"({text(node.this)} IN {text(query)})"
+        return f"({text(node.this)} = ANY{text(query)})"
     return f"({text(node.this)} IN ({', '.join(map(text, node.expressions))}))"
 
 
 def sql_type_text(node: exp.DataType) -> str:
-    """Return DuckDB's name of a type."""
+    """Return DuckDB's name of a type, as it is written unless it is a word of the grammar."""
+    if written := node.meta.get("name"):
+        return str(written)
     try:
         shown = sql_type(node)
     except ValueError:
@@ -159,12 +183,40 @@ def sql_type_text(node: exp.DataType) -> str:
 
 
 def _case(node: exp.Case) -> str:
-    operand = f" {text(node.this)}" if node.this else " "
-    whens = [f"WHEN ({text(one.this)}) THEN ({text(one.args['true'])})" for one in node.args["ifs"]]
+    same = f"{text(node.this)} = " if node.this else ""
+    whens = [
+        f"WHEN ({f'({same}{text(one.this)})' if same else text(one.this)}) THEN ({text(one.args['true'])})"
+        for one in node.args["ifs"]
+    ]
     default = text(node.args["default"]) if node.args.get("default") is not None else "NULL"
-    if node.this:
-        whens = [f"WHEN ({text(one.this)}) THEN ({text(one.args['true'])})" for one in node.args["ifs"]]
-    return f"CASE{operand} {' '.join(whens)} ELSE {default} END"
+    return f"CASE  {' '.join(whens)} ELSE {default} END"
+
+
+_UNITS = {"SECOND": "{}", "MILLISECOND": "{}", "HOUR": "BIGINT", "MINUTE": "BIGINT", "MICROSECOND": "BIGINT"}
+
+
+def _interval(node: exp.Interval) -> str:
+    """INTERVAL '1 day' as a cast of a text, INTERVAL 1 DAY as a function of a number."""
+    unit = str(node.args["unit"].name if node.args.get("unit") else "").upper().rstrip("S")
+    written = str(node.meta.get("name", ""))
+    if not unit or " " in written:
+        return f"CAST({written or text(node.this)} AS INTERVAL)"
+    number = f"CAST({written or text(node.this).strip(chr(39))} AS DOUBLE)"
+    whole = _UNITS.get(unit, "INTEGER")
+    return f"to_{unit.lower()}s({number if whole == '{}' else f'CAST(trunc({number}) AS {whole})'})"
+
+
+def _query(node: exp.Expr) -> str:
+    """Return DuckDB's text of a simple subquery."""
+    given = {key for key, value in node.args.items() if value} - {"expressions", "from_", "joins", "where"}
+    joins = node.args.get("joins") or []
+    if not isinstance(node, exp.Select) or given or any(one.args.get("on") or one.args.get("side") for one in joins):
+        return node.sql(dialect="duckdb")
+    items = [f"{text(i.this)} AS {_identifier(i.alias)}" if isinstance(i, exp.Alias) else text(i) for i in node.selects]
+    shown = f"SELECT {', '.join(items)}"
+    if source := node.args.get("from_"):
+        shown += f" FROM {', '.join(one.this.sql(dialect='duckdb') for one in (source, *joins))}"
+    return shown + (f" WHERE {text(where.this)}" if (where := node.args.get("where")) else "")
 
 
 def _function(node: exp.Expr) -> str:
@@ -183,8 +235,7 @@ def _function(node: exp.Expr) -> str:
             order = f" ORDER BY {', '.join(map(_ordered, value.expressions))}"
         elif isinstance(value, exp.Expr):
             args.append(value)
-    shown = f'"{shown}"' if shown in _QUOTED else shown
-    return f"{shown}({', '.join(map(text, args))}{order})"
+    return f"{_identifier(shown)}({', '.join(map(text, args))}{order})"
 
 
 def _difference(node: exp.DateDiff) -> str:
@@ -194,7 +245,8 @@ def _difference(node: exp.DateDiff) -> str:
 
 
 def _ordered(node: exp.Expr) -> str:
-    return text(node.this) + " DESC" * bool(node.args.get("desc"))
+    """Return an item of ORDER BY, with its direction and its nulls as they are written."""
+    return text(node.this) + str(node.meta.get("name", " DESC" * bool(node.args.get("desc"))))
 
 
 def _within_group(node: exp.WithinGroup) -> str:
@@ -212,10 +264,15 @@ def _window(node: exp.Window) -> str:
         parts.append(f"ORDER BY {', '.join(map(_ordered, order.expressions))}")
     if spec := node.args.get("spec"):
         bounds = [_bound(spec.args.get(key), spec.args.get(f"{key}_side")) for key in ("start", "end")]
-        parts.append(f"{str(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {' AND '.join(bounds)}")
+        shown = f"{str(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {' AND '.join(bounds)}"
+        shown += f" EXCLUDE {spec.args['exclude'].name.upper()}" if spec.args.get("exclude") else ""
+        parts += [shown] if shown != _USUAL else []
     shown = text(node.this).replace("count_star()", "count()")
     name, bracket, rest = shown.partition("(")
     return f"{name.strip(chr(34))}{bracket}{rest} OVER ({' '.join(parts)})"
+
+
+_USUAL = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 def _bound(bound: object, side: object) -> str:

@@ -1,0 +1,1 @@
+"""How DuckDB names columns that a query does not name."""

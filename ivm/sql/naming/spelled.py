@@ -1,0 +1,85 @@
+"""How a text spells what the parser makes alike, for columns that are named by their expressions.
+
+Nodes keep it under `name` in their `meta`: functions, types of casts, the direction of an order, and intervals.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+CALLED = re.compile(r"(\w+)\s*\(\s*$")  # the name of a function, before its first argument
+TYPED = re.compile(
+    r"[\s)\]]*(?:::|\bas\b)\s*(\w+(?: precision)?(?:\s*\([\d\s,]+\))?)", re.IGNORECASE
+)  # after what is cast
+BEFORE = re.compile(r"(\w+)\s*$")  # the type of a literal
+DIRECTED = re.compile(r"[\s)\]]*?(\s+asc\b|\s+desc\b|)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
+INTERVAL = re.compile(r"\binterval\s+('[^']*'|\d+)", re.IGNORECASE)
+TRUNCATED = re.compile(r"\bdate_?trunc\s*\(\s*'(\w+)'", re.IGNORECASE)
+GRAMMAR = {  # types that are words of the grammar, which are shown by their own names
+    "bigint", "bit", "boolean", "char", "character", "dec", "decimal", "float", "int", "integer", "interval", "nchar",
+    "numeric", "real", "smallint", "time", "timestamp", "varchar",
+}  # fmt: skip
+
+
+def remember(node: exp.Expr, text: str) -> None:
+    """Let the nodes of a statement keep how its text spells them."""
+    intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
+    for one in node.walk():
+        if isinstance(one, exp.Cast):
+            _keep(one.to, _type(one, text))
+        elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):
+            _keep(one.args["unit"], units.get(one.args["unit"].name.upper()))
+        elif isinstance(one, exp.Func):
+            _keep(one, _function(one, text))
+        elif isinstance(one, exp.Ordered):
+            _keep(one, _direction(one, text))
+        elif isinstance(one, exp.Interval) and isinstance(one.this, exp.Literal):
+            number = re.compile(f"'?{re.escape(one.this.name)}\\b")
+            _keep(one, next((shown for shown in intervals if number.match(shown)), None))
+
+
+def _keep(node: exp.Expr, name: str | None) -> None:
+    if name is not None:
+        node.meta["name"] = name
+
+
+def _places(node: exp.Expr, key: str) -> Iterator[int]:
+    return (one.meta[key] for one in node.walk() if key in one.meta)
+
+
+def _function(node: exp.Expr, text: str) -> str | None:
+    if "start" in node.meta:
+        return text[node.meta["start"] : node.meta["end"] + 1]
+    first = min(_places(node, "start"), default=None) if isinstance(node, exp.AggFunc) else None
+    found = CALLED.search(text[:first]) if first is not None else None
+    return found and found[1]
+
+
+def _type(node: exp.Cast, text: str) -> str | None:
+    """Return the type of a cast if its word is none of the grammar."""
+    last = max(_places(node.this, "end"), default=None)
+    found = TYPED.match(text, last + 1) if last is not None else None
+    if found is None and isinstance(node.this, exp.Literal) and "start" in node.this.meta:
+        found = BEFORE.search(text[: node.this.meta["start"]])
+    if found is None or found[1].lower() in (*GRAMMAR - {"decimal", "dec", "numeric"}, "double precision"):
+        return None
+    word, _, sizes = found[1].partition("(")
+    try:
+        same = exp.DataType.build(found[1], dialect="duckdb").this == node.to.this
+    except (SqlglotError, ValueError):
+        return None
+    if word.strip().lower() in GRAMMAR:
+        own = {"dec": "DECIMAL", "numeric": "DECIMAL", "char": "VARCHAR", "character": "VARCHAR"}
+        word = own.get(word.strip().lower(), word.strip().upper())
+    shown = (
+        f"{word.strip()}({', '.join(one.strip() for one in sizes.rstrip(')').split(','))})" if sizes else word.strip()
+    )
+    return shown if same else None
+
+
+def _direction(node: exp.Ordered, text: str) -> str | None:
+    last = max(_places(node.this, "end"), default=None)
+    found = DIRECTED.match(text, last + 1) if last is not None else None
+    return None if found is None else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)

@@ -1,0 +1,127 @@
+"""Say what is wrong with a text that does not parse, or parses as half a statement, or as something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError, TokenError
+
+from ivm.sql.errors import SqlError, SqlSyntaxError
+
+TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
+LACKING = re.compile(r"Required keyword: '\w+' missing for <class '.*?'>")
+WORD = re.compile(r"[^\W\d]\w*")
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+STARTS = (
+    "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE",
+    "DROP", "ALTER", "COPY", "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
+)  # fmt: skip
+WORDS = (
+    *STARTS, "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS",
+    "UNION", "EXCEPT", "INTERSECT", "DISTINCT", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "INTO", "SET", "USING",
+    "TABLE", "VIEW", "MATERIALIZED", "INDEX", "COLUMN", "COLUMNS", "RENAME", "PRIMARY", "REFERENCES", "DEFAULT",
+    "WINDOW", "PARTITION", "QUALIFY", "RETURNING", "CONFLICT", "EXISTS", "LIKE", "TABLES",
+)  # fmt: skip
+MISTAKEN = {
+    "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY", "PARTITION": "after PARTITION comes BY",
+    "TOP": "the number of rows comes last, as in LIMIT 5",
+}  # fmt: skip
+
+
+def syntax_error(error: SqlglotError, text: str) -> SqlError:
+    """Return the error of a text that does not parse."""
+    if isinstance(error, TokenError):
+        return _unclosed(text)
+    details = getattr(error, "errors", None)
+    if not details:
+        return SqlError(str(error).split("\n")[0])
+    first = details[0]
+    line, column, found = first.get("line") or 1, first.get("col") or 1, first.get("highlight")
+    place = line, max(1, column - len(found or "") + 1)
+    reason = (
+        str(first.get("description", "")).rstrip(".").replace("Invalid expression / Unexpected token", "not expected")
+    )
+    reason = LACKING.sub("something is missing here", reason)
+    reason = TOKEN.sub(lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason)
+    reason = f"`{found}`: " * bool(found) + reason[:1].lower() + reason[1:]
+    return SqlSyntaxError(f"{reason}{_meant(text, place)}", place, _line(text, place[0]))
+
+
+def no_statement(node: exp.Expr) -> SqlError:
+    """Return the error of what parses, but is not a statement that is evaluated."""
+    shown = node.sql(dialect="duckdb")
+    word = (WORD.findall(shown) or [shown])[0]
+    near = f": did you mean {_near(word, STARTS)}?" if _near(word, STARTS) else ""
+    if word.upper() in STARTS:
+        return SqlError(f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does", node)
+    return SqlError(f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node)
+
+
+def refuse_halves(node: exp.Expr) -> None:
+    """Raise SqlError for a statement that parses though a part is missing."""
+    for part in (node, *node.find_all(exp.Update, exp.Insert, exp.OnConflict)):
+        for missing in _lacks(part):
+            raise SqlError(missing, part if part.find(exp.Identifier) else node)
+
+
+def _lacks(part: exp.Expr) -> Iterator[str]:
+    """Yield what a part of a statement lacks."""
+    table = part.this if isinstance(part.this, exp.Expression) else None
+    if isinstance(part, exp.Create) and part.expression is None:
+        kind, columns = part.args.get("kind"), isinstance(table, exp.Schema)
+        if kind == "VIEW" or (kind == "TABLE" and not columns):
+            either = ", or (column type, ...)" * (kind == "TABLE")
+            yield f"CREATE {kind} lacks what follows the name: AS SELECT ...{either}"
+    if isinstance(part, exp.Select) and not part.expressions and part.args.get("from_"):
+        inner = part.args["from_"].this
+        if isinstance(inner, exp.Select):  # as sqlglot reads SELECT from FROM t
+            yield 'SELECT lacks its columns; a column that is named "from" is written in quotes'
+    if isinstance(part, exp.Delete) and table is None:
+        yield "FROM is missing: write DELETE FROM table WHERE ..."
+    if isinstance(part, exp.Update) and not all(isinstance(one, exp.EQ) for one in part.expressions):
+        yield "a value is missing: write SET column = value"
+    if (
+        isinstance(part, exp.Insert)
+        and not isinstance(part.expression, exp.Expression)
+        and not part.args.get("default")
+    ):
+        yield "the rows are missing: write INSERT ... VALUES (...)"
+    if isinstance(part, exp.OnConflict) and not part.args.get("action"):
+        yield "ON CONFLICT lacks what to do: DO NOTHING, or DO UPDATE SET column = value"
+
+
+def _unclosed(text: str) -> SqlError:
+    """Return the error of a quote or a comment that is not closed."""
+    rest = QUOTED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    opened = re.search(r"['\"]|/\*", rest)
+    if opened is None:
+        return SqlError("a sign in this text is not one of SQL")
+    before = text[: opened.start()].split("\n")
+    place = len(before), len(before[-1]) + 1
+    what = "comment" if opened[0] == "/*" else "quote"
+    return SqlSyntaxError(f"this {what} is not closed", place, _line(text, place[0]))
+
+
+def _meant(text: str, place: tuple[int, int]) -> str:
+    """Return a guess at the mistake: of the word before a place, else of the first one."""
+    lines = text.split("\n")
+    before = WORD.findall("\n".join([*lines[: place[0] - 1], lines[place[0] - 1][: place[1] - 1]]).rpartition(";")[2])
+    if before and before[-1].upper() in MISTAKEN:
+        return f": {MISTAKEN[before[-1].upper()]}"
+    for word, words in [(one, STARTS) for one in before[:1]] + [(one, WORDS) for one in before[:-3:-1]]:
+        near = _near(word, words)
+        if near and word.upper() not in words and (words is STARTS or not word.upper().startswith(near)):  # orders
+            return f": did you mean {near} instead of {word}?"
+    return ""
+
+
+def _near(word: str, words: tuple[str, ...]) -> str:
+    """Return the one of some words that a misspelt one may be; empty if none is near."""
+    return next(iter(get_close_matches(word.upper(), words, 1, 0.75)), "") if len(word) > 2 else ""
+
+
+def _line(text: str, number: int) -> str:
+    return "".join(text.split("\n")[number - 1 : number])

@@ -1,0 +1,122 @@
+"""What aggregates read: conjunctions of disjunctions, the views of bodies that stay, and helpers of computed keys."""
+
+import json
+
+import pytest
+
+import ivm
+from ivm.engine import compile as engine_compile
+from ivm.engine.compile import compile
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_LEAN, PROPERTY
+from ivm.lang.ir import variables
+from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
+from ivm.plan.rewrite.helpers import lift_computed
+
+DECLARED = """
+    r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
+    h[b] = x -> int(b), int?(x).  e(x, y) -> int(x), int(y).
+"""
+BODY = "r[i] = (a, b, v)"
+SEPARATED = {
+    "f[a] = 3 ; e(a, b)": ["f[a] = 3", "e(a, b), !f[a] = 3"],
+    "v < 5, e(a, b) ; v > 9, e(b, a)": ["v < 5, e(a, b)", "v > 9, e(b, a)"],
+    "v <= 5, e(a, b) ; 5 <= v, e(b, a)": [
+        "v <= 5, e(a, b)",
+        "v >= 5, e(b, a), v > 5",
+        "v >= 5, e(b, a), v <= 5, !e(a, b)",
+    ],
+    "v = 5, e(a, b) ; v != 5, e(b, a)": ["v = 5, e(a, b)", "v != 5, e(b, a)"],
+    "v = 5, e(a, b) ; v > 2, e(b, a)": [
+        "v = 5, e(a, b)",
+        "v > 2, e(b, a), v != 5",
+        "v > 2, e(b, a), v = 5, !e(a, b)",
+    ],
+    "!e(a, a) ; e(a, b)": ["!e(a, a)", "e(a, b), e(a, a)"],
+    "f[a] = s, s < 3 ; g[b] = t": ["f[a] = s, s < 3", "g[b] = t, !(f[a] = s$or0, s$or0 < 3)"],
+    "f[a] = s, s < 3 ; f[a] = t, g[b] = y, t > 7": ["f[a] = s, s < 3", "f[a] = t, g[b] = y, t > 7"],
+    "f[a] = s, s < 3 ; f[a] = t, t > b": ["f[a] = s, s < 3", "f[a] = t, t > b, t >= 3"],
+    "e(a, b) ; e(a, b), v > 3": ["e(a, b)"],
+    "e(a, _) ; e(b, a)": None,  # a row of r has several rows of e
+    "h[b] = y?, y != a ; e(a, b)": None,  # y may be null
+    "v / a > 2 ; e(a, b)": None,  # division may fail
+    "e(a, b), !(e(a, z), e(z, b)) ; e(b, a)": None,  # what is negated would have several rows for one of r
+    " ; ".join(f"e({x}, {y}), e({y}, i)" for x in "abv" for y in "abv"): None,  # too many conjunctions
+}
+
+
+def rule_over(options: str) -> str:
+    return f"n[a] = t <- agg<<t = sum(v)>> {BODY}, ({options})."
+
+
+@pytest.mark.parametrize("options", SEPARATED)
+def test_conjunctions_exclude_each_other(options):
+    rules = separate_bodies(compile(DECLARED + rule_over(options))).rules
+    if SEPARATED[options] is None:
+        assert len(rules) == 2
+        return
+    (rule,) = rules
+    body = f"r(i, a, b, v), {' ; r(i, a, b, v), '.join(SEPARATED[options])}"
+    assert str(rule) == f"n[a] = t <- agg<<t = sum(v)>> {body}."
+
+
+def test_a_view_of_users_stays():
+    """Only the views that are made of an aggregate's body are left out."""
+    rules = f"w(i, a, b, v) <- {BODY}, v < 3 ; {BODY}, v > 7.  n[a] = t <- agg<<t = sum(v)>> w(_, a, _, v)."
+    program = compile(DECLARED + rules)
+    assert fold_bodies(program).rules == separate_bodies(program).rules == program.rules
+    with ivm.open(":memory:") as workspace:
+        workspace.install(DECLARED + rules, "rules")
+        workspace.exec("+r[1] = (2, 3, 1).  +r[2] = (2, 3, 5).  +r[3] = (2, 3, 9).")
+        assert [*workspace["w"]] == [(1, 2, 3, 1), (3, 2, 3, 9)]
+        assert [*workspace["n"]] == [(2, 10)]
+
+
+def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp_path, monkeypatch):
+    path, text = tmp_path / "s.pages", rule_over("f[a] = s, s < 3 ; e(a, b)")
+    monkeypatch.setattr(engine_compile, "separate_bodies", lambda program, known: program)
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install(DECLARED, "base")
+        workspace.install(text, "rules")
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_LEAN, ["n$body"])
+    monkeypatch.undo()
+    edits = "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 20).  +r[3] = (5, 4, 30).  +f[2] = 1.  +e(2, 3).  +e(5, 4)."
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec(edits)
+        assert ([*workspace["n"]], kept(workspace), workspace.check()) == ([(2, 30), (5, 30)], ["n$body"], [])
+        workspace.install(text, "rules", replace=True)
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING, ["n$not0"])
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec("-f[2].")
+        assert ([*workspace["n"]], workspace.check()) == ([(2, 10), (5, 30)], [])
+        assert "(2, 3, 10)" in str(workspace.why("n", (2, 10)))
+
+
+def planning_of(workspace: ivm.Workspace) -> int:
+    with workspace.store.snapshot() as snap:
+        return json.loads(snap.properties[PROPERTY])["planning"]
+
+
+def kept(workspace: ivm.Workspace) -> list[str]:
+    """The helper views that are kept, and were made of the aggregate's rule."""
+    with workspace.store.snapshot() as snap:
+        return sorted(name for name in snap._version.catalog.relations if name.startswith("n$"))
+
+
+KEYED = {
+    "n[x] = t <- agg<<t = sum(b)>> r[i] = (a, b, v), k = v * a, f[k] = x.": "n$key0(i, b, k)",
+    "n[x] = t <- agg<<t = count()>> e(y, z), k = y * z, f[k] = x.": "n$key0(y, z, k)",
+    "n[x] = t <- agg<<t = count()>> f[y] = z, k = y * z, f[k] = x.": "n$key0(y, k)",
+    "n(x) <- r[i] = (a, b, v), k = v * a, f[k] = x.": "n$key0(k)",
+}
+
+
+@pytest.mark.parametrize("rule", KEYED)
+def test_a_helper_of_computed_keys_lacks_what_its_keys_determine(rule):
+    """An aggregate counts bindings, which the keys of functions tell apart."""
+    program = compile(DECLARED + rule)
+    lifted = lift_computed(program, program.predicates)
+    assert str(lifted.rules[0].heads[0]) == KEYED[rule]
+    assert lifted.lean == ("agg" in rule)
+    wide = lift_computed(program, {})
+    assert not wide.lean
+    assert {*variables(*wide.rules[0].heads)} >= {*variables(*lifted.rules[0].heads)}

@@ -1,0 +1,182 @@
+"""Columns of all types, with nulls, and what is computed of them, kept under edits, equal to DuckDB's answers."""
+
+from pathlib import Path
+
+import pytest
+
+import ivm
+from tests.support.sql.oracle import Both
+
+TABLE = [
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, g VARCHAR, i INTEGER, d DOUBLE, f FLOAT, b BOOLEAN, c DECIMAL(8,2), "
+    "s VARCHAR, dt DATE, ts TIMESTAMP, tm TIME, tz TIMESTAMPTZ, u UUID, j VARCHAR, ui UINTEGER, x BLOB, ti UTINYINT, "
+    "ms TIMESTAMP_MS)",
+    r"""INSERT INTO t VALUES
+    (1, 'a', 1, 1.5, 0.1, true, 1.25, 'Äb', '2020-02-29', '2020-02-29 10:11:12.5', '10:11:12',
+     '2020-01-01 00:00:00+00', '00000000-0000-0000-0000-00000000000A', '{"a":{"b":[1,"z",2.5]},"k":null,"t":true}', 7,
+     'a\\x00b'::BLOB, 3, '2020-01-01 00:00:00.25'),
+    (2, 'a', NULL, 2.5, 1e10, NULL, NULL, 'a,b"c\\', '2021-03-01', '2021-03-31 23:59:59.999999', '23:59:59.25', NULL,
+     NULL, NULL, NULL, NULL, NULL, NULL),
+    (3, 'b', -3, -0.5, NULL, false, -7.5, '', '1999-12-31', '1999-12-31', NULL, '2020-06-01 12:30:00+02',
+     'ffffffff-ffff-ffff-ffff-ffffffffffff', '[1,{"q":"w"}]', 0, ''::BLOB, 255, '1999-01-01'),
+    (4, NULL, 0, 0, 16777217, true, 0, NULL, NULL, NULL, '00:00:00', '2019-01-01', NULL, '{}', 4294967295, NULL, 0,
+     NULL),
+    (5, 'b', 5, 9e9, -1.5, true, 5, 'zz', '2024-01-31', '2024-01-31 01:02:03', '12:00:00', NULL,
+     '00000000-0000-0000-0000-00000000000a', '{"a":5}', 1, '\\xFF'::BLOB, 9, '2024-01-01')""".replace("\\\\", "\\"),
+]
+EDITS = [
+    "UPDATE t SET i = id * 2, b = NOT b, f = f + 1, tm = '01:00:00.5' WHERE id IN (1, 2, 3)",
+    "DELETE FROM t WHERE g = 'b'",
+    "INSERT INTO t SELECT id + 10, g, i, d, f, b, c, s, dt, ts, tm, tz, u, j, ui, x, ti, ms FROM t",
+    "UPDATE t SET id = id + 100, g = 'n', u = NULL, ts = ts + INTERVAL 1 DAY WHERE id > 10",
+    "DELETE FROM t",
+    "INSERT INTO t (id, g, b, ts, c) VALUES (1, 'z', NULL, '2020-01-01 00:00:01', 2)",
+]
+FORMS = {
+    "identifiers": [
+        "SELECT u, count(*) AS n, max(u) AS m, min(u) AS l FROM t GROUP BY u",
+        "SELECT id FROM t WHERE u = '00000000-0000-0000-0000-00000000000A'",
+        "SELECT id, u::VARCHAR AS v, coalesce(u, '00000000-0000-0000-0000-0000000000ff') AS w FROM t",
+        "SELECT id, row_number() OVER (PARTITION BY u ORDER BY tm DESC NULLS LAST, id) AS r, lag(u) OVER (ORDER BY id) "
+        "AS lu, lag(x) OVER (ORDER BY id) AS lx, first_value(tm) OVER (ORDER BY id) AS ft FROM t",
+    ],
+    "JSON": [
+        "SELECT id, j->>'$.a.b[1]' AS p, j->>'a' AS a, j->>'t' AS t, j->'a'->>'b' AS ab, "
+        "json_extract_string(j, '$.a.b[2]') AS n FROM t",
+    ],
+    "lists": [
+        "SELECT g, list(i ORDER BY id)[2] AS l2, list(i ORDER BY id)[-1] AS l, list(s ORDER BY id)[1:2] AS sl, "
+        "list(c ORDER BY id)[1] AS c1, list(b ORDER BY id)[1] AS b1, list(dt ORDER BY id)[1] AS d1 FROM t GROUP BY g",
+        "SELECT g, max(i, 2) AS m, min(d, 2) AS n, arg_max(s, id, 1) AS a, max(s, 2) AS ms FROM t GROUP BY g",
+        "SELECT quantile_cont(d, [0.1, 0.9]) AS q, quantile_disc(s, [0.5]) AS r, quantile_cont(c, [0.5]) AS w FROM t",
+        "SELECT id, list_contains([i, 5], 5) AS q, [i, id] AS l, [c, 1.5] AS m, [s, g] AS n FROM t",
+        "SELECT g, list_contains(list(i), 5) AS a, len(list(DISTINCT i)) AS b, len(list(i)) AS c FROM t GROUP BY g",
+        "SELECT g, list(u ORDER BY id) AS l, list(f ORDER BY id) AS fl FROM t GROUP BY g",
+    ],
+    "aggregates": [
+        "SELECT g, product(i) + 0 AS p, product(c) + 0 AS pc FROM t GROUP BY g",
+        "SELECT g, mad(i) AS m, mad(c) AS mc, entropy(g) AS e, entropy(b) AS eb FROM t GROUP BY g",
+        "SELECT avg(ts) AS a, avg(tm) AS b, avg(tz) AS c FROM t",
+        "SELECT median(f) AS m, quantile_cont(f, 0.25) AS q FROM t",
+        "SELECT mode(i) AS i, mode(ti) AS t FROM t",
+        "SELECT mode() WITHIN GROUP (ORDER BY ti) AS m, max(x) AS x FROM t",
+    ],
+    "truth values": [
+        "SELECT g, avg(b::INT) AS a, sum(b::INT) AS c, count_if(b) AS d, first(b ORDER BY id) AS e, "
+        "last(b ORDER BY id) AS l, any_value(b) AS v FROM t GROUP BY g",
+        "SELECT id, coalesce(b::INT, 9) AS a, (b::INT) + 1 AS c, b::VARCHAR AS v FROM t",
+        "SELECT g, b IS TRUE, b IS NOT FALSE, count(*) FROM t GROUP BY ALL",
+    ],
+    "intervals": [
+        "SELECT g, max(ts - TIMESTAMP '2000-01-01') AS m, min(ts - TIMESTAMP '2000-01-01') AS n FROM t GROUP BY g",
+        "SELECT id, gap FROM (SELECT id, ts - lag(ts) OVER (ORDER BY id) AS gap FROM t) WHERE gap > INTERVAL 1 DAY",
+        "WITH q AS (SELECT g, max(ts) - min(ts) AS span FROM t GROUP BY g) SELECT g, span, span > INTERVAL '1 hour' AS "
+        "long, extract(epoch FROM span) AS e FROM q",
+        "SELECT id, date_part('year', age(TIMESTAMP '2024-03-01', ts)) AS y, extract(month FROM age(TIMESTAMP "
+        "'2024-03-01', ts)) AS m, date_part('year', age(dt, DATE '2010-06-15')) AS n FROM t",
+    ],
+    "times": [
+        "SELECT id, ts::TIME AS a, tm + INTERVAL 90 MINUTE AS b, tm - INTERVAL 11 HOUR AS c, extract(minute FROM tm) "
+        "AS m, hour(tm) AS h, tm::VARCHAR AS v, ts::VARCHAR AS w FROM t",
+        "SELECT id, tz::DATE AS a, tz::TIMESTAMP AS b, date_trunc('day', tz) AS c, tz + INTERVAL 1 DAY AS d, year(tz) "
+        "AS y, tz AT TIME ZONE 'UTC' AS z, ts AT TIME ZONE 'UTC' AS zz FROM t",
+        "SELECT id, epoch_ms(ts) AS a, to_timestamp(i) AS b, epoch_ms(i::BIGINT) AS c, make_timestamp(2020, 1, 2, 3, "
+        "4, 5.5) AS d, yearweek(dt) AS y, ms FROM t",
+    ],
+    "numbers and texts": [
+        "SELECT id, strlen(s) AS a, strip_accents(s) AS b, bit_count(i) AS c, gcd(i, 6) AS e, lcm(i, 4) AS h FROM t",
+        "SELECT id, isfinite(d) AS a, isinf(f) AS b, isnan(d) AS c, f::VARCHAR AS v FROM t",
+        "SELECT id, printf('%05d|%s', i, g) AS a, printf('%.2f', d) AS b, format('{:>5}|{}', g, s) AS d, "
+        "format('{:.1f}', f) AS e FROM t",
+        "SELECT ui - i AS a, ui + ui AS b, ui * 2 AS c, -i AS e, ui::BIGINT - 8 AS f, ti + i AS g FROM t WHERE ui < 99",
+    ],
+    "texts cut from either end": [
+        "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] "
+        "AS g FROM t",
+        "SELECT id, regexp_replace(s, 'A', 'x', 'gi') AS a, regexp_replace(s, 'Z', '-', 'i') AS b, prefix(s, 'a') AS c "
+        "FROM t",
+    ],
+    "what does not fit a type": [
+        "SELECT id, TRY_CAST(i * 100 AS TINYINT) AS a, TRY_CAST(i AS UTINYINT) AS b, TRY_CAST(c * 100 AS DECIMAL(4,1)) "
+        "AS d, TRY_CAST(d AS INTEGER) AS e, TRY_CAST(g AS BOOLEAN) AS f FROM t",
+    ],
+    "parts of moments": [
+        "SELECT id, date_sub('month', dt, DATE '2024-06-15') AS a, date_sub('year', ts, TIMESTAMP '2024-01-31') AS b, "
+        "date_diff('millisecond', ts, TIMESTAMP '2024-06-15') AS c, date_trunc('millisecond', ts) AS d, "
+        "ts + INTERVAL '1 day 3 hours' AS e, weekday(dt) AS f, microsecond(ts) AS g FROM t",
+        "SELECT id, d % 2 AS a, f % 0.75 AS b, i = ANY (SELECT id FROM t) AS c, epoch_ms(ts) AS e FROM t",
+    ],
+    "names of columns": [
+        "SELECT date_trunc('MONTH', ts), dt + INTERVAL 1 MONTH, dt - INTERVAL '2 days', CAST(i AS text), i::double, "
+        "sum(i) OVER (ORDER BY id DESC NULLS LAST) FROM t",
+        "SELECT count(*) FILTER (WHERE b), max(name), min(hours), sum(ref) FROM (SELECT b, g AS name, i AS hours, i AS "
+        "ref FROM t)",
+        "SELECT EXISTS (SELECT 1 FROM t x WHERE x.i > t.i), i IN (SELECT id FROM t), (SELECT max(id) FROM t x WHERE "
+        "x.g = t.g) FROM t",
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_of_all_types_are_kept_as_duckdb_answers(form: str, tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.duck.execute("SET TimeZone = 'UTC'")
+        for statement in TABLE:
+            both.run(statement)
+        for number, query in enumerate(FORMS[form]):
+            both.keep(f"v{number}", query)
+        both.compare()
+        for name, query in both.views.items():
+            assert workspace[name].to_arrow().column_names == both.duck.sql(query).columns
+        for edit in EDITS:
+            both.run(edit)
+            both.compare()
+
+
+def test_sums_of_signed_and_unsigned_numbers_have_duckdbs_types(tmp_path: Path) -> None:
+    kinds = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"]
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run(f"CREATE TABLE t ({', '.join(f'c{n} {kind}' for n, kind in enumerate(kinds))})")
+        pairs = [(f"c{a}", f"c{b}") for a in range(len(kinds)) for b in range(a, len(kinds))]
+        items = [f"{a} + {b} AS p{a}{b}, coalesce({a}, {b}) AS c{a}{b}" for a, b in pairs]
+        query = f"DESCRIBE SELECT {', '.join(items)} FROM t"
+        answer = workspace.sql(query)
+        assert answer is not None
+        assert answer.to_arrow()["column_type"].to_pylist() == [row[1] for row in both.duck.sql(query).fetchall()]
+
+
+QUOTIENTS = [
+    "SELECT g, sum(a) / sum(b) AS r, round(100.0 * sum(a) / sum(b), 1) AS p FROM q GROUP BY g",
+    "SELECT g, sum(a / b) AS s, avg(a / b) AS v, max(a / b) AS m FROM q WHERE b <> 0 OR a = 0 GROUP BY g",
+    "SELECT a / b AS r, count(*) AS n FROM q GROUP BY r",
+    "SELECT id, isnan(a / b) AS n, isinf(a / b) AS i, isfinite(a / b) AS f, a / b > 3 AS g FROM q",
+    "SELECT id, row_number() OVER (ORDER BY a / b DESC NULLS LAST, id) AS rn, lag(a / b) OVER (ORDER BY id) FROM q",
+    "SELECT corr(a, x) AS c, regr_slope(a, x) AS s, g FROM q GROUP BY g",
+    "SELECT x.id, y.id AS o FROM q x JOIN q y ON x.a / x.b = y.a / y.b",
+    "SELECT id, a / b * 100 AS p, a / b - 1 AS m, greatest(a / b, 3) AS gr, x % 0 AS z FROM q WHERE a = 0 OR b <> 0",
+    "SELECT g, list(a / b ORDER BY id) AS l FROM q GROUP BY g",
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_quotient_of_zeros_is_not_a_number(tmp_path: Path) -> None:
+    def shown(table: object) -> list[str]:
+        return sorted(map(repr, table.to_pylist()))  # type: ignore[attr-defined]
+
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE q (id INTEGER PRIMARY KEY, g VARCHAR, a INTEGER, b INTEGER, x DOUBLE)")
+        both.run("INSERT INTO q VALUES (1, 'p', 0, 0, 1.5), (2, 'p', 1, 0, 2.5), (3, 'p', -1, 0, 0), "
+                 "(4, 'q', 6, 4, -1), (5, 'q', NULL, 0, 0), (6, 'r', 0, 0, 0), (7, 'r', 0, 5, 3), "
+                 "(8, NULL, 1, 1, 1)")  # fmt: skip
+        for number, query in enumerate(QUOTIENTS):
+            both.keep(f"v{number}", query)
+        for edit in ("UPDATE q SET b = 2 WHERE id IN (1, 2)", "UPDATE q SET b = 0", "DELETE FROM q WHERE id > 5",
+                     "UPDATE q SET a = 0, b = 1 WHERE g = 'q'"):  # fmt: skip
+            for name, query in both.views.items():
+                assert shown(workspace[name].to_arrow()) == shown(both.duck.sql(query).to_arrow_table()), query
+            both.run(edit)
+        assert workspace.check() == [] and workspace.store.check() == []
