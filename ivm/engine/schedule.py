@@ -205,7 +205,7 @@ class Schedule:
 
         It does so only if `fits()`; `done` is called after each commit.
         """
-        room = self._fixed, self._working, *self._probing, probe_next_at.address()
+        room = self._laid.tables, self._working, *self._probing, probe_next_at.address()
 
         def carried(*given: object) -> None:
             if fits():
