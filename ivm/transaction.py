@@ -12,7 +12,7 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
-from ivm.engine.schedule import carry
+from ivm.engine.schedule import Schedule, carry
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError
 from ivm.join.join import allowing
@@ -52,17 +52,28 @@ class Maintainer:
         self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
-        self.accounts: dict[str, Account] = {}
+        self._accounts: dict[str, Account] = {}
+        self.carried: Schedule | None = None  # what took the newest commit of a series, until that is accounted for
         self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
-        self._exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
+        self.exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """What the newest commit that touched a view did, by view."""
+        if self.carried:
+            schedule, self.carried = self.carried, None
+            schedule.queues.note_changes()
+            self._accounts |= schedule.account(0.0)
+        return self._accounts
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""
+        accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
-        if not (self.subscriptions or self._exceeding):
+        if not (self.subscriptions or self.exceeding):
             if erases:
                 with txn.following():
                     accounts, done = carry(txn, installed, edits)
@@ -71,7 +82,7 @@ class Maintainer:
             if accounts is not None:
                 is_main, version = self.store.owns(txn, main=True), txn.commit()
                 if is_main:
-                    self.accounts |= accounts
+                    accounted |= accounts
                     self.evaluated = NONE
                 return version
         return self._commit_by_engine(txn, installed, edits, erases, done)
@@ -87,7 +98,7 @@ class Maintainer:
             built=dict(built),
             strict=self.strict,
         )  # fmt: skip
-        engine.exceeding |= self._exceeding
+        engine.exceeding |= self.exceeding
         with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits, done)
         if engine.built != built:
@@ -97,7 +108,7 @@ class Maintainer:
             note_erased(engine, self.subscriptions)
         is_main = self.store.owns(txn, main=True)
         version = txn.commit()
-        self._exceeding = engine.exceeding
+        self.exceeding = engine.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
         if is_main:
@@ -110,7 +121,7 @@ class Maintainer:
         `evaluated` are the views that were evaluated from scratch; `other_changes` has the changes of those
         that `engine` does not know.
         """
-        self.accounts |= engine.accounts
+        self._accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
         if not self.subscriptions:
             return

@@ -30,7 +30,7 @@ from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Predicate
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
@@ -355,7 +355,7 @@ class Workspace(WorkspaceEdits):
     def stats(self, name: str) -> dict[str, Any]:
         """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction on it.
 
-        Raises UnknownViewError.
+        Of prepared commits in a row only the newest is known, without its time.  Raises UnknownViewError.
         """
         with self.store.snapshot() as snap:
             return self._stats(snap, name)
@@ -394,7 +394,7 @@ class Workspace(WorkspaceEdits):
             if predicate.value == ROPE and (fold := installed.layouts[name].fold):
                 columns[-1] = pa.chunked_array([texts_of(source, part, name, fold) for part in parts], pa.string())
             table = pa.table(columns, names=list(predicate.columns))
-        if not {*TEXTS}.isdisjoint(predicate.types):  # words of texts have another order
+        if any(map(has_ids, predicate.types)):  # words of texts have another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
 

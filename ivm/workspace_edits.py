@@ -23,8 +23,9 @@ from ivm.join.join import allowing
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
 from ivm.plan.expression import Encoder
+from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
-from ivm.transaction import Transaction
+from ivm.transaction import Maintainer, Transaction
 from ivm.wide import changed_in, is_helper, wide_names
 from pagestore.host import MAIN, Store
 
@@ -51,6 +52,7 @@ class WorkspaceEdits:
     """The methods of a workspace that make a transaction each."""
 
     store: Store
+    _maintainer: Maintainer
     threads: int
     memory: int | None
     transaction: Callable[..., Transaction]
@@ -197,7 +199,7 @@ class WorkspaceEdits:
         ...     list(ws["two"])
         [(1, 3)]
         """
-        return pagestore.Prepared(self.transaction, lambda txn, action, rows: getattr(txn, action)(name, rows))
+        return PreparedEdits(self.store, self.transaction, self._maintainer, name)
 
     async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
         """Call a function with a transaction, in a thread, and commit it; return the version.

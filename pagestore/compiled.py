@@ -18,6 +18,7 @@ a corrupt page, which `raise_for` turns into an exception:
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
     lowest(word), population(word)                                          the lowest bit set; how many are set
+    float_of_bits(word), float_to_bits(value)                               a float64 and its bits
     borrowed(array)                                                         the array without reference counts
     call_operator(address, a, b)                                            a registered operator of two words
     @kernel                                                                 njit, as the kernels here are compiled:
@@ -29,6 +30,11 @@ a corrupt page, which `raise_for` turns into an exception:
     function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
     start_delta(old, new, state)                                            to the first difference of two trees
     next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
+    fold_intervals_at(address, tree, folds, bounds, out, full, work)        folds intervals of keys, by the address of
+                                                                            fold_intervals (trees/kernels/folds.py);
+                                                                            folds are FoldWords, bounds Bounds, and work
+                                                                            has work_words(folds, n) words
+    find_weighted(tree, columns, row, weight, ranks, out)                   records by rank, each counted several times
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
@@ -50,6 +56,7 @@ a corrupt page, which `raise_for` turns into an exception:
     INSERT, ERASE, SET, ADD      the actions of edits
     WORD_MIN, WORD_MAX           the bounds of int64
     words[o + ROOT], words[o + HEIGHT], words[o + KEYS]     a tree in an array, such as a row of the trees of queues
+    queues[g, SCANS], queues[g, SCANS_END]                  the rows of the folds of group g's first tree
     tallies[t, CHANGES]          how many rows of deltas[t] a flush has written
     tallies[t, GAIN]             how many more records tree t has
     accounts.taken[TAKEN]        what a flush has taken; a host that puts it and the trees back undoes the flush
@@ -60,11 +67,11 @@ docs/embedding.md has a worked host.
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import field, gallop, run_end, unpack
-from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, population
+from pagestore.runtime.intrinsics import borrowed, call_operator, float_of_bits, float_to_bits, lowest, population
 from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
 from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
-from pagestore.trees.kernels.arguments import FlushRoom, PageAccounts, Queues, TreeRef
+from pagestore.trees.kernels.arguments import Bounds, FlushRoom, FoldWords, PageAccounts, Queues, TreeRef
 from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
@@ -82,8 +89,9 @@ from pagestore.trees.kernels.cursor import (
     seek,
     tree_at,
 )
-from pagestore.trees.kernels.edit_groups import CHANGES, TAKEN, compose_few, flush_queue
+from pagestore.trees.kernels.edit_groups import CHANGES, SCANS, SCANS_END, TAKEN, compose_few, flush_queue
 from pagestore.trees.kernels.finish import finish_commit
+from pagestore.trees.kernels.folds import find_weighted, fold_intervals_at, work_words
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
 VERSION = 4
@@ -102,15 +110,19 @@ __all__ = [
     "LEAF_SLOT",
     "PATH",
     "ROOT",
+    "SCANS",
+    "SCANS_END",
     "SET",
     "TAKEN",
     "VERSION",
     "WORD_MAX",
     "WORD_MIN",
+    "Bounds",
     "ByteTable",
     "Bytes",
     "Flags",
     "FlushRoom",
+    "FoldWords",
     "MappedWords",
     "PageAccounts",
     "Pages",
@@ -128,9 +140,13 @@ __all__ = [
     "code_of",
     "compose_few",
     "field",
+    "find_weighted",
     "finish_commit",
     "first",
+    "float_of_bits",
+    "float_to_bits",
     "flush_queue",
+    "fold_intervals_at",
     "forward",
     "function_pointer",
     "gallop",
@@ -147,6 +163,7 @@ __all__ = [
     "start_delta",
     "tree_at",
     "unpack",
+    "work_words",
 ]  # fmt: skip
 
 

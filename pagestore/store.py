@@ -22,7 +22,7 @@ from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_M
 from pagestore.printable import printable
 from pagestore.relations import snapshot, transaction
 from pagestore.relations.changes import Changes, Commits, Differences
-from pagestore.relations.prepared import Prepared
+from pagestore.relations.prepared import Prepared, PreparedSeries
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -511,9 +511,12 @@ class Store:
         ...     put.commit(), list(store.snapshot()["edge"])
         (2, [(1, 2), (2, 3)])
         """
-        return Prepared(
-            partial(self.transaction, branch=branch), lambda txn, action, rows: getattr(txn[relation], action)(rows)
-        )
+        begin = partial(self.transaction, branch=branch)
+
+        def edit(txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:
+            getattr(txn[relation], action)(rows)
+
+        return PreparedSeries(self, relation, begin, edit) if branch == MAIN else Prepared(begin, edit)
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""

@@ -20,7 +20,7 @@ from pagestore.trees.folds import Rows, overlaps_counted
 from pagestore.trees.read import LARGE_WORDS, batch_rows, read
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import naming_path
-from pagestore.values.codec import bounds_of, numbers_of
+from pagestore.values.codec import bounds_of, interned_as, numbers_of
 from pagestore.values.dictionary import is_utf8
 from pagestore.values.exact import damage_of
 from pagestore.values.row_formats import unnamed_index
@@ -31,7 +31,7 @@ from pagestore.versions.hosts import hosts
 __all__ = [
     "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "VersionInfo", "Walk",
     "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between", "damage_of",
-    "empty_store", "end_words", "hosts", "in_words", "is_utf8", "library", "naming_path", "neighbours", "numbers_of",
-    "overlaps_counted", "read", "repeated", "sync_folder", "type_of_arrow", "unnamed_index", "values_of_both",
-    "was_made_anew", "whole_of", "written",
+    "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path", "neighbours",
+    "numbers_of", "overlaps_counted", "read", "repeated", "sync_folder", "type_of_arrow", "unnamed_index",
+    "values_of_both", "was_made_anew", "whole_of", "written",
 ]  # fmt: skip

@@ -27,11 +27,12 @@ MODULES = {  # each public module, and the names that it offers
         register_host register_operator
     """,
     "pagestore.compiled": """
-        ADD ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom GAIN HEIGHT INSERT KEYS LEAF_ENTRIES
-        LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SET TAKEN Table Tables TreeRef TypedKernel
-        VERSION WORD_MAX WORD_MIN Words allocating ascends before borrowed call_operator code_of compose_few field
-        finish_commit first flush_queue forward function_pointer gallop inlined kernel lowest next_changes next_leaf
-        on_demand population raise_for run_end seek start_delta tree_at unpack
+        ADD Bounds ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom FoldWords GAIN HEIGHT INSERT KEYS
+        LEAF_ENTRIES LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SCANS SCANS_END SET TAKEN Table
+        Tables TreeRef TypedKernel VERSION WORD_MAX WORD_MIN Words allocating ascends before borrowed call_operator
+        code_of compose_few field find_weighted finish_commit first float_of_bits float_to_bits flush_queue
+        fold_intervals_at forward function_pointer gallop inlined kernel lowest next_changes next_leaf on_demand
+        population raise_for run_end seek start_delta tree_at unpack work_words
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
@@ -40,8 +41,9 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
-        Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages ROWS_SHOWN
-        Relation Rope Runs SET SUM Schema Snapshot Spec Store THEN TREE_WORDS TextFinder Transaction Tree Type
+        Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages
+        PreparedSeries ROWS_SHOWN Relation Rope Runs SET SUM Schema Short Snapshot Spec Store
+        THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
         bulk_all changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct encode
         external_sort first_from float_values float_words fold_many get given_rows has_inverse html_table in_order

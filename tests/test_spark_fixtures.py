@@ -21,7 +21,6 @@ COMPLAINTS = {  # of the jobs that are refused
     "not_a_number": "column y is NaN in row 2",
     "two_types": "column y is string, but it is int64 in|column y is int64, but it is string in",
     "two_values": r"key \(x=0\) has both \(y=0\) and \(y=1\)",
-    "wide_decimals": r"column y has type decimal128\(38, 2\)",
 }
 FLATTENED = {"nested", "arrays"}  # columns of structs and of lists
 UNEQUAL = {"same_rows"}  # of which a relation keeps one each

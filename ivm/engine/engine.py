@@ -25,7 +25,8 @@ from ivm.engine.kept import Kept
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.rows import check_sums
-from ivm.engine.schedule import Flush, Follow, Scan, Schedule, Settle, Step, schedule_of
+from ivm.engine.schedule import Schedule, schedule_of
+from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.errors import RecomputeError
 from ivm.join.join import Budget, Stopped, within_memory
 from ivm.maintenance.maintain import maintain
@@ -69,7 +70,6 @@ class Engine(JoiningFiller):
     """
 
     watched: Container[str] = ()  # the predicates whose `change_of` will be called
-    before: dict[Index, Tree] = field(default_factory=dict)
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
@@ -247,7 +247,7 @@ class Engine(JoiningFiller):
                 self._note_change(name, deltas)
             if inserted and name in schedule.checked:
                 self._check_rows(name, next(iter(schedule.changes_of(name)[1].values())))
-        if done < len(schedule.steps):
+        if 0 < done < len(schedule.steps):
             self.state_changes |= schedule.state_changes()
 
     def _flush(self, name: str, parts: list[Edits]) -> None:

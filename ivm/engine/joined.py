@@ -7,16 +7,17 @@ that does not exist, a few changes are joined with whole relations, which togeth
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import inf
 
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
 from ivm.maintenance.surgery import Delta
-from ivm.plan.columns import ACTION, Changed, ColumnJoin
+from ivm.plan.columns import ACTION, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable
 from ivm.plan.plan import Index, Plan, tree_name
-from pagestore.host import Edits
+from pagestore.host import Edits, Tree
 
 # Costs are measured: 1 is that of an iterator operation of a probe, about 30 ns.
 INDEXED = 10  # of a row of a relation for which an index is built
@@ -27,17 +28,29 @@ HUB = 1 << 14  # bindings that probes find before it is asked whether a join by 
 
 @dataclass
 class JoiningFiller(PlanningFiller):
-    """A PlanningFiller that joins changed rows by columns; `deltas` holds the changes of all indices so far."""
+    """A PlanningFiller that joins changed rows by columns.
+
+    `deltas` holds the changes of all indices so far, `before` their trees before that.
+    """
 
     deltas: dict[Index, Delta] = field(default_factory=dict)
+    before: dict[Index, Tree] = field(default_factory=dict)
 
-    def _changed_alone(self, plan: Plan) -> str | None:
-        """Return the only relation of a plan that has changed, if its rows can be joined with the others by columns."""
-        names = {trie.index.predicate for trie in plan.tries}
-        changed = [name for name in names if self.installed.stored[name].indices[0] in self.deltas]
-        keys = {name: self.installed.layouts[name].keys for name in names}
-        fits = plan.in_columns and len(changed) == 1 and is_exchangeable(plan, changed[0], keys)
-        return changed[0] if fits else None
+    def _changed(self, plan: Plan) -> list[int]:
+        """Return the tries of a plan whose relations have changed, if their rows can be joined with the others by
+        columns; else none.
+        """
+        apart, layouts = _apart(plan), self.installed.layouts
+        keys = {
+            a.index.predicate: layouts[t.index.predicate].keys for a, t in zip(apart.tries, plan.tries, strict=True)
+        }
+        changed = [t for t, trie in enumerate(plan.tries) if self._own(trie.index.predicate) in self.deltas]
+        fits = plan.in_columns and all(is_exchangeable(apart, apart.tries[t].index.predicate, keys) for t in changed)
+        return changed if fits else []
+
+    def _own(self, name: str) -> Index:
+        """Return the index of a relation that is the relation itself."""
+        return self.installed.stored[name].indices[0]
 
     def puts_off(self, plan: Plan, needed: Iterable[Index]) -> bool:
         """Return whether changed rows are to be joined by columns instead of building the indices that probes need.
@@ -46,35 +59,52 @@ class JoiningFiller(PlanningFiller):
         """
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
-        if times >= INDEXED / READ or not self._changed_alone(plan):
+        if times >= INDEXED / READ or len(self._changed(plan)) != 1:
             return False
         self.built |= dict.fromkeys(marks, (times + 1, 0))
         return True
 
     def most_probed(self, rule: InstalledRule, plan: Plan, found: int) -> float:
         """Return how many bindings probes may find, as joining by columns costs then; `found` are those so far."""
-        return READ * self._join(rule, plan).whole() / PROBING if self._changed_alone(plan) else inf
+        joins = [self._join(rule, plan, t) for t in self._changed(plan)]
+        return READ * sum(join.whole() for join in joins) / PROBING if joins else inf
 
-    def _join(self, rule: InstalledRule, plan: Plan) -> ColumnJoin:
-        """Return the join by columns of the only relation that has changed with the others of a plan."""
-        name = self._changed_alone(plan)
-        assert name, "such a plan was asked for"
-        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
-        layouts = self.installed.layouts
-        indices = {
-            one: [(index_columns(index, layouts[one]), self.txn.tree(tree_name(index))) for index in found]
-            for one, found in self.installed.indices.items()
-            if one in trees
-        }
-        change, types = self.deltas[self.installed.stored[name].indices[0]], rule.definition.types
-        changed = Changed(name, change.rows, change.actions)
+    def _join(self, rule: InstalledRule, plan: Plan, t: int) -> ColumnJoin:
+        """Return the join by columns of the changed rows of trie t: with the new rows of those before it, and the old
+        rows of those after it, so that each binding that comes or goes is found once.
+        """
+        trees, indices, layouts = dict[str, Tree](), dict[str, list[Sorted]](), self.installed.layouts
+        apart = _apart(plan)
+        for place, (one, trie) in enumerate(zip(apart.tries, plan.tries, strict=True)):
+            name, read = trie.index.predicate, self.tree if place < t else self._oldest
+            trees[one.index.predicate] = read(self._own(name))
+            indices[one.index.predicate] = [
+                (index_columns(index, layouts[name]), read(index)) for index in self.installed.indices.get(name, ())
+            ]
+        change, types = self.deltas[self._own(plan.tries[t].index.predicate)], rule.definition.types
+        changed = Changed(apart.tries[t].index.predicate, change.rows, change.actions)
         needed = self.installed.heads[plan].needed
-        return ColumnJoin(self.txn.pages, plan, trees, needed, types, self.encode, changed, indices)
+        return ColumnJoin(self.txn.pages, apart, trees, needed, types, self.encode, changed, indices)
+
+    def _oldest(self, index: Index) -> Tree:
+        return self.before[index] if index in self.before else self.tree(index)
 
     def join_rows(self, rule: InstalledRule, plan: Plan) -> Iterable[tuple[str, Edits]]:
-        """Yield the head edits of one plan for the changed rows of a relation, joined with the others by columns."""
-        head, join = self.installed.heads[plan], self._join(rule, plan)
-        for batch, times in join.parts():
-            actions = batch.columns[ACTION]
-            yield from self._summed(head.insertions(batch, self.encode, times, actions))
-        self.note_operations(rule, join.read)
+        """Yield the head edits of one plan for the changed rows of relations, joined with the others by columns."""
+        head = self.installed.heads[plan]
+        for t in self._changed(plan):
+            join = self._join(rule, plan, t)
+            for batch, times in join.parts():
+                actions = batch.columns[ACTION]
+                yield from self._summed(head.insertions(batch, self.encode, times, actions))
+            self.note_operations(rule, join.read)
+
+
+@lru_cache(256)
+def _apart(plan: Plan) -> Plan:
+    """Return a plan with a name of its own for the relation of each trie, so that one of them can be exchanged."""
+    named = (
+        replace(trie, index=trie.index._replace(predicate=f"{t}:{trie.index.predicate}"))
+        for t, trie in enumerate(plan.tries)
+    )
+    return replace(plan, tries=(*named,))

@@ -14,7 +14,7 @@ from ivm.errors import AggregateError
 from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var, atoms, variables, writes
 from ivm.lang.program import recursive_names
 from ivm.lang.syntax_tree import Node
-from ivm.lang.types import UNORDERED, scale
+from ivm.lang.types import UNORDERED, scale, wide_scale
 from pagestore.host import has_inverse, is_operator, is_semilattice
 
 
@@ -232,6 +232,9 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
     if found and not operation.admits(found[0]):
+        if wide_scale(found[0]) is not None and op in ("sum", "avg"):
+            reason = "sum the four decimal:part[x, n] of its values, and put the sums together by decimal:joined"
+            raise AggregateError(aggregate.where, f"{op} does not take {found[0]}, of more than 18 digits: {reason}")
         raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
     ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []
     given = op in ("argmin", "argmax", "top", "bottom")  # an order by key variables may hold bools

@@ -43,7 +43,7 @@ from ivm.lang.syntax_tree import (
     parts_of,
     split,
 )
-from ivm.lang.types import ALIASES, DIGITS_MAX, KNOWN, column_type, scale, stands_for_null
+from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null, widest
 
 
 def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
@@ -294,7 +294,7 @@ def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
     """
     assert change.body is not None
     (call, value), columns = split(change.head), predicate.columns
-    types = tuple(t if scale(t) is None else f"decimal({DIGITS_MAX},{scale(t)})" for t in predicate.types)
+    types = tuple(map(widest, predicate.types))
     keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
     if change.action == "-" and value is None and len(call.args) == keys:  # whatever the values
         columns, types = columns[:keys], types[:keys]

@@ -12,7 +12,18 @@ from typing import NamedTuple
 
 from ivm.errors import OptionError
 from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
-from ivm.lang.types import DIGITS_MAX, TEXTS, column_type, scale, zone_of
+from ivm.lang.types import (
+    DIGITS_MAX,
+    TEXTS,
+    WIDE_MAX,
+    column_type,
+    common,
+    decimal_scale,
+    scale,
+    wide_scale,
+    widest,
+    zone_of,
+)
 
 WHOLE = "int64", "uint64", "date", "timestamp"  # types of values that whole numbers count
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
@@ -47,7 +58,9 @@ def is_kind(type_: Type, kind: str) -> bool:
     """Return whether a type is of a kind of parameters."""
     match kind:
         case "number":
-            return type_ in ("int64", "float64") or scale(type_) is not None
+            return type_ in ("int64", "float64") or decimal_scale(type_) is not None
+        case "exact number":
+            return type_ == "int64" or decimal_scale(type_) is not None
         case "moment":
             return type_ in ("date", "timestamp") or zone_of(type_) is not None
         case "clock":
@@ -58,8 +71,8 @@ def is_kind(type_: Type, kind: str) -> bool:
             return type_ in ("int64", "float64") or scale(type_) is not None
         case "any" | "alike":
             return True
-    if scale(kind) is not None:
-        return scale(type_) == scale(kind)
+    if decimal_scale(kind) is not None:
+        return common(type_, kind) is not None
     return type_ == kind or (kind == "string" and type_ in TEXTS)
 
 
@@ -72,18 +85,40 @@ def _second(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
 
 
 def _rounded(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
-    digits = scale(types[0])
+    digits = decimal_scale(types[0])
     if digits is None:
         return types[0]
-    return f"decimal({DIGITS_MAX},{max(0, min(_whole_number(constants), digits))})"
+    return widest(_of_scale(types[0], max(0, min(_whole_number(constants), digits))))
 
 
 def _whole(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
-    return types[0] if scale(types[0]) is None else f"decimal({DIGITS_MAX},0)"
+    return widest(_of_scale(types[0], 0))
+
+
+def _of_scale(type_: Type, digits: int) -> Type:
+    """Return the decimal type of as many words as another with so many digits after the point; others as they are."""
+    if decimal_scale(type_) is None:
+        return type_
+    return f"decimal({WIDE_MAX if scale(type_) is None else DIGITS_MAX},{digits})"
 
 
 def _decimal(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
-    return f"decimal({DIGITS_MAX},{max(0, min(_whole_number(constants), DIGITS_MAX))})"
+    most = constants[2].value if len(constants) > 2 and constants[2] is not None else DIGITS_MAX
+    most = most if isinstance(most, int) and DIGITS_MAX <= most <= WIDE_MAX else DIGITS_MAX
+    return f"decimal({most},{max(0, min(_whole_number(constants), most))})"
+
+
+def _long_sum(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return f"decimal({WIDE_MAX},{max(decimal_scale(type_) or 0 for type_ in types)})"
+
+
+def _long_product(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return f"decimal({WIDE_MAX},{min(sum(decimal_scale(type_) or 0 for type_ in types), WIDE_MAX)})"
+
+
+def _joined(_: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    value = constants[0].value if constants[0] is not None else 0
+    return f"decimal({WIDE_MAX},{max(0, min(value, WIDE_MAX)) if isinstance(value, int) else 0})"
 
 
 def _powered(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
@@ -91,7 +126,8 @@ def _powered(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
 
 
 def _divided(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
-    return _decimal(types, constants[1:])
+    most = WIDE_MAX if any(wide_scale(type_) is not None for type_ in types) else DIGITS_MAX
+    return f"decimal({most},{max(0, min(_whole_number(constants[1:]), most))})"
 
 
 def _whole_number(constants: Sequence[Const | None]) -> int:
@@ -167,7 +203,14 @@ FUNCTIONS: dict[str, Signature] = {
     "int": _plain("int64", "any", may_fail=True),
     "to_number": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
-    "decimal": Signature(("any", "int64"), _decimal, 2, may_fail=True),
+    "decimal": Signature(("any", "int64", "int64"), _decimal, 2, may_fail=True),
+    "decimal:add": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
+    "decimal:subtract": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
+    "decimal:multiply": Signature(("exact number", "exact number"), _long_product, 2, may_fail=True),
+    "decimal:quotient": Signature(("exact number", "exact number"), "decimal(38,0)", 2, may_fail=True),
+    "decimal:mod": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
+    "decimal:part": _plain("int64", "exact number", "int64"),
+    "decimal:joined": Signature(("int64",), _joined, 2, open=True, may_fail=True),
     "string": _plain("string", "any"),
     "date": _plain("date", "any", may_fail=True),
     "datetime": _plain("timestamp", "any", may_fail=True),

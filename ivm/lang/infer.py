@@ -6,6 +6,7 @@ only where nothing else gives one.  In the result every constant has the type of
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import count
 
@@ -37,10 +38,26 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
-from ivm.lang.types import DIGITS_MAX, UNORDERED, adapt, arithmetic, common, how_written, is_flexible, scale, takes
+from ivm.lang.types import (
+    DIGITS_MAX,
+    UNORDERED,
+    adapt,
+    arithmetic,
+    common,
+    how_written,
+    is_flexible,
+    scale,
+    takes,
+    wide_scale,
+)
 
 Types = dict[str, Type]
-WANTED = {"moment": "a date or a timestamp", "alike countable": "a number, a date or a timestamp", "step": "a number"}
+WANTED = {
+    "moment": "a date or a timestamp",
+    "alike countable": "a number, a date or a timestamp",
+    "step": "a number",
+    "exact number": "an int64 or a decimal",
+}
 
 
 def infer(program: Program, known: Program) -> Program:
@@ -316,6 +333,8 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
                 type_ = arithmetic(term.op, typed(left, types)[1], typed(right, types)[1])
             if type_ is None and term.op == "+" and {typed(left, types)[1], typed(right, types)[1]} == {"string"}:
                 return Call("string:concat", (left, right), where=term.where), "string"
+            if type_ is None and (long := _long_arithmetic(replace(term, left=left, right=right), types)):
+                return _typed_call(long, types)
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
             if term.op == "/" and isinstance(right, Const) and right.value == 0:
@@ -323,6 +342,26 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             return replace(term, left=left, right=right), type_
         case Call():
             return _typed_call(term, types)
+
+
+def _long_arithmetic(term: Binary, types: Types) -> Call | None:
+    """Return `+`, `-` or `*` as a function if one operand is a decimal of more than 18 digits."""
+    name = {"+": "add", "-": "subtract", "*": "multiply"}.get(term.op)
+    kinds = [typed(side, types)[1] for side in (term.left, term.right)]
+    if name is None or all(wide_scale(kind) is None for kind in kinds):
+        return None
+    return Call(f"decimal:{name}", (term.left, term.right), where=term.where)
+
+
+def _long_constant(term: Call, gives: Type) -> Const | None:
+    """Return `decimal["12.50", 2, 38]` as a constant; None for a call whose arguments are not constants."""
+    value = term.args[0].value if isinstance(term.args[0], Const) else None
+    if term.name != "decimal" or not isinstance(value, str | int | Decimal) or wide_scale(gives) is None:
+        return None
+    try:
+        return adapt(Const(Decimal(value), "decimal(18,0)", where=term.where), gives)
+    except InvalidOperation:
+        return None
 
 
 def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
@@ -351,14 +390,17 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             fits = is_kind(own, kind)
             what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
             whole = "a range" if term.name.startswith("$") else f"`{term}`"
-            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted")
+            remedy = "; convert it, by int[...] or CAST" if kind == "int64" and wide_scale(own) is not None else ""
+            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}")
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
         found.append(arg)
     constants = [arg if isinstance(arg, Const) else None for arg in found]
     gives = signature.gives
     kinds = [joint if n in alike else typed(arg, types)[1] for n, arg in enumerate(found)]
-    return replace(term, args=tuple(found)), gives if isinstance(gives, str) else gives(kinds, constants)
+    given = gives if isinstance(gives, str) else gives(kinds, constants)
+    made = replace(term, args=tuple(found))
+    return _long_constant(made, given) or made, given
 
 
 def _alike(signature: Signature, args: Sequence[tuple[Term, Type]]) -> list[int]:

@@ -12,7 +12,7 @@ zone, as local time.  Nothing else converts implicitly.
 import operator
 import re
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from functools import cache
 from math import inf, isinf
 from zoneinfo import ZoneInfo
@@ -41,10 +41,11 @@ KNOWN = (
     "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), string and "
     "bytes"
 )
-DIGITS_MAX = 18
+DIGITS_MAX = 18  # of a decimal whose word is a number
+WIDE_MAX = 38  # of a decimal whose word is an id, since a word does not have its digits
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
 UNORDERED = ("bool",)
-TEXTS = "string", "bytes"  # whose words are ids, not ordered as the texts
+TEXTS = "string", "bytes"
 UNSIGNED_MAX = 2**64 - 1
 
 
@@ -52,14 +53,14 @@ def column_type(text: str, where: Where) -> Type:
     """Return the type that a declaration names.  Raises RuleTypeError."""
     if text in ALIASES:
         return ALIASES[text]
-    digits = scale(text)
+    digits = decimal_scale(text)
     if zone_of(text):
         return text
     if digits is None:
         raise RuleTypeError(where, f"{text} is not a type: there are {KNOWN}")
-    if not digits <= precision(text) <= DIGITS_MAX or precision(text) == 0:
-        reason = f"decimal(p, s) needs 1 <= p <= {DIGITS_MAX} and s <= p"
-        raise RuleTypeError(where, f"{text} does not fit a word: {reason}")
+    if not digits <= precision(text) <= WIDE_MAX or precision(text) == 0:
+        reason = f"decimal(p, s) needs 1 <= p <= {WIDE_MAX} and s <= p"
+        raise RuleTypeError(where, f"{text} is not kept: {reason}")
     return text
 
 
@@ -81,10 +82,39 @@ def _decimal(type_: Type) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+@cache
 def scale(type_: Type) -> int | None:
-    """Return the digits after the point of a decimal type, None for others."""
+    """Return the digits after the point of a decimal type whose words are numbers, None for others."""
+    found = _decimal(type_)
+    return found[1] if found and found[0] <= DIGITS_MAX else None
+
+
+@cache
+def wide_scale(type_: Type) -> int | None:
+    """Return the digits after the point of a decimal type of more than 18 digits, whose words are ids; else None.
+
+    >>> wide_scale("decimal(38,2)"), wide_scale("decimal(18,2)"), scale("decimal(38,2)")
+    (2, None, None)
+    """
+    return None if scale(type_) is not None else decimal_scale(type_)
+
+
+def decimal_scale(type_: Type) -> int | None:
+    """Return the digits after the point of any decimal type, None for others."""
     found = _decimal(type_)
     return found and found[1]
+
+
+def widest(type_: Type) -> Type:
+    """Return the decimal type of most digits whose words are those of a decimal type; other types as they are."""
+    digits = decimal_scale(type_)
+    most = DIGITS_MAX if scale(type_) is not None else WIDE_MAX
+    return type_ if digits is None else f"decimal({most},{digits})"
+
+
+def has_ids(type_: Type) -> bool:
+    """Return whether words are ids of the dictionary, not ordered as the values: of texts and of long decimals."""
+    return type_ in TEXTS or wide_scale(type_) is not None
 
 
 def precision(type_: Type) -> int:
@@ -138,22 +168,22 @@ def shown(word: int, type_: Type) -> str:
 
 
 def common(a: Type, b: Type) -> Type | None:
-    """Return the type of a variable in columns of both types, or None: decimals need only agree in scale."""
+    """Return the type of a variable in columns of both types, or None: decimals need only agree in scale, and words."""
     if a == b:
         return a
-    if scale(a) is not None and scale(a) == scale(b):
+    if decimal_scale(a) is not None and decimal_scale(a) == decimal_scale(b) and has_ids(a) == has_ids(b):
         return max(a, b, key=precision)
     return None
 
 
 def is_flexible(const: Const) -> bool:
     """Return whether the literal takes the type of its context."""
-    return const.type == "int64" or scale(const.type) is not None
+    return const.type == "int64" or decimal_scale(const.type) is not None
 
 
 def adapt(const: Const, wanted: Type) -> Const:
     """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have its value."""
-    value, digits = const.value, scale(wanted)
+    value, digits = const.value, decimal_scale(wanted)
     if value is None:
         return Const(None, wanted, where=const.where)
     if common(const.type, wanted) is None or digits is not None:
@@ -182,7 +212,7 @@ def takes(const: Const, wanted: Type) -> bool:
 
 
 def _converted(const: Const, wanted: Type) -> Value:
-    value, digits = const.value, scale(wanted)
+    value, digits = const.value, decimal_scale(wanted)
     if isinstance(value, str) and takes(const, wanted):
         return value.encode()
     if isinstance(value, datetime) and takes(const, wanted):
@@ -202,9 +232,9 @@ def _converted(const: Const, wanted: Type) -> Value:
     if digits is None:
         raise _misfit(const, wanted)
     value = Decimal(value)
-    if abs(value) >= Decimal(10) ** (precision(wanted) - digits):
+    if value.copy_abs() >= Decimal(10) ** (precision(wanted) - digits):
         raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
-    rounded = value.quantize(Decimal(1).scaleb(-digits))
+    rounded = value.quantize(Decimal(1).scaleb(-digits), context=Context(prec=LITERAL_MAX))
     if rounded != value:
         raise RuleTypeError(const.where, f"{value} has more digits after the point than {wanted}")
     return rounded

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.maintenance.kernels import reach as kernel
 from ivm.maintenance.kernels.reach import Conditions
 from ivm.plan.expression import SAME, Encode
@@ -33,7 +33,7 @@ class Test(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """The options of a plan, each of which is a list of tests, and whether they are all that bindings must pass."""
+    """The options of a plan, each of which is a list of tests, and whether they are all of its `sure` filters."""
 
     options: list[list[Test]]
     exact: bool
@@ -50,7 +50,7 @@ def places_of(plan: Plan) -> dict[str, int]:
 def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
     """Return the conditions of a plan as tests of the columns `places_of`, given the types of its variables."""
     places = places_of(plan)
-    options, exact = [list[Test]()], not plan.computed and len(plan.sure) == len(plan.filters)
+    options, exact = [list[Test]()], True
     for one in plan.sure:
         parts = [
             _tests(option, plan, places, types) for option in (one.options if isinstance(one, Choice) else ((one,),))
@@ -71,7 +71,7 @@ def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int]
             left, op, right = right, MIRRORED.get(op, op), left
         if isinstance(left, Var) and isinstance(right, Const) and _is_range(op, right):
             found.append(Test(places[left.name], op, right))
-        elif isinstance(left, Var) and isinstance(right, Var) and (op in EQUAL or types[left.name] not in TEXTS):
+        elif isinstance(left, Var) and isinstance(right, Var) and (op in EQUAL or not has_ids(types[left.name])):
             found.append(Test(places[left.name], op, None, places[right.name]))
         else:
             exact = False
@@ -83,7 +83,7 @@ def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int]
 
 def _is_range(op: str, const: Const) -> bool:
     """Return whether the words that compare so with a constant are those of a range, or those outside of one."""
-    return op == SAME or (const.value is not None and (op in EQUAL or const.type not in TEXTS))
+    return op == SAME or (const.value is not None and (op in EQUAL or not has_ids(const.type)))
 
 
 class Reach:
@@ -93,7 +93,7 @@ class Reach:
         tests = [test for plan in plans for option in plan.options for test in option]
         options = [len(option) for plan in plans for option in plan.options]
         self.tests = tests
-        self._texts = [t for t, test in enumerate(tests) if test.const and test.const.type in TEXTS]
+        self._texts = [t for t, test in enumerate(tests) if test.const and has_ids(test.const.type)]
         self._known = False
         self.conditions = Conditions(
             np.zeros((len(tests), kernel.TEST), np.int64), _spans(options), _spans([len(p.options) for p in plans])

@@ -44,6 +44,7 @@ from pagestore.host import Pages, Tree, distinct, read_batches
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
+RANGED = 2  # as far from a changed row, keys are mostly so few
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
 
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
@@ -80,6 +81,9 @@ class ColumnJoin:
         self._read = [0]  # shared with the joins that this one is made of
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
         self._rows = dict[str, np.ndarray]()
+        self._sought = dict[
+            int, tuple[list[str], np.ndarray]
+        ]()  # of a relation, the variables and keys of the one above
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
             self._needed |= {ACTION}
@@ -98,7 +102,9 @@ class ColumnJoin:
 
     @cached_property
     def root(self) -> int:
-        """The relation whose blocks pass by: the largest of those from which fewest keys lead to several rows."""
+        """The relation whose blocks pass by: of those from which fewest keys lead to several rows the one that has
+        changed, or else the largest.
+        """
         return min(range(len(self.tree.sources)), key=self._unfit)
 
     def summary(self) -> tuple[str, list[str], list[str]]:
@@ -108,19 +114,34 @@ class ColumnJoin:
         return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
 
     def whole(self) -> int:
-        """Return how many rows are read of relations that are read whole."""
+        """Estimate how many rows are read of relations that are read whole."""
         found = 0
-        for node, source in enumerate(self.tree.sources):
-            near = (n for n in self.tree.near[node] if self.tree.sources[n].predicate in self._rows)
-            ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near if n != self.root)
+        for node, (parent, distance) in self._above.items():
+            source = self.tree.sources[node]
+            near = [n for n in self.tree.near[node] if self.tree.sources[n].predicate in self._rows and n != self.root]
+            near += [parent] if self._leads(node) and distance <= RANGED else []
+            ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near)
             if source.predicate not in self._rows and not ranges:
                 found += self._trees[source.predicate].count
         return found + sum(self._trees[source.predicate].count for source in self._negated)
 
-    def _unfit(self, node: int) -> tuple[int, int]:
+    def _leads(self, node: int) -> bool:
+        """Return whether the keys that are sought in a relation follow from changed rows."""
+        return node != self.root and self.tree.sources[self.root].predicate in self._rows
+
+    @cached_property
+    def _above(self) -> dict[int, tuple[int, int]]:
+        """The relation above each, and its distance from the root."""
+        found, waiting = {self.root: (-1, 0)}, [self.root]
+        for node in waiting:  # grows
+            below = [child for child in self.tree.near[node] if child not in found]
+            found |= dict.fromkeys(below, (node, found[node][1] + 1))
+            waiting += below
+        return found
+
+    def _unfit(self, node: int) -> tuple[int, float]:
         name = self.tree.sources[node].predicate
-        count = self._rows[name].shape[1] if name in self._rows else self._trees[name].count
-        return self.tree.expanding(self._needed, node), -count
+        return self.tree.expanding(self._needed, node), -inf if name in self._rows else -self._trees[name].count
 
     # -- conditions
 
@@ -191,14 +212,17 @@ class ColumnJoin:
         linked = {child: self._linked(child, node, above, late) for child in below}
         late = [c for c in late if not any(c in conditions for conditions in linked.values())]
         needed = above.union(*(c.names for c in late))
+        local = [c for c in self._conditions if c.names <= source.places.keys()] + self._within(node)
+        few = None
+        if (node in self._sought or source.predicate in self._rows) and not any(linked.values()):
+            few = self._reached(node, below, needed, local)
         children = [
             Within(self, child, node, needed, linked[child]) if linked[child] else Child(self, child, node, needed)
             for child in below
         ]
         children.sort(key=lambda child: child.share)
-        local = [c for c in self._conditions if c.names <= source.places.keys()]
         columns = needed.union(*(c.names for c in local), *(child.sought for child in children))
-        for batch in self._blocks(source, columns, local, children):
+        for batch in few or self._blocks(source, columns, local, children):
             self.met[node] += batch.n
             parts: Iterable[Part] = [(batch, None)]
             for place, child in enumerate(children):
@@ -207,15 +231,38 @@ class ColumnJoin:
             for found, times in parts:
                 yield _passing(late, found, times)
 
+    def _reached(
+        self, node: int, below: Sequence[int], needed: frozenset[str], local: Sequence[Condition]
+    ) -> list[Batch]:
+        """Return the rows of a relation that changed rows lead to, and note the keys that they seek below it."""
+        source, shared = self.tree.sources[node], {child: self.tree.shared(child, node) for child in below}
+        columns = needed.union(*(c.names for c in local), *shared.values())
+        few = [*self._blocks(source, columns, local, keys=self._sought.get(node))]
+        for child, names in shared.items():
+            self._sought[child] = names, distinct(np.concatenate([_table(batch, names) for batch in few], axis=1))
+        return few
+
+    def _within(self, node: int) -> list[Condition]:
+        """Return the condition that rows of a relation have keys which are sought, if that is known."""
+        if node not in self._sought:
+            return []
+        names, keys = self._sought[node]
+        lookup = Lookup(keys)
+        return [Condition(frozenset(names), lambda batch: lookup.find([batch.columns[n] for n in names]).times > 0)]
+
     def _blocks(
-        self, source: Source, columns: frozenset[str], conditions: Sequence[Condition], children: Sequence["Child"] = ()
-    ) -> Iterator[Batch]:
-        """Yield the rows of a relation that pass conditions and may find some in `children`; one batch at least."""
+        self, source: Source, columns: frozenset[str], conditions: Sequence[Condition],
+        children: Sequence["Child"] = (), keys: tuple[list[str], np.ndarray] | None = None,
+    ) -> Iterator[Batch]:  # fmt: skip
+        """Yield the rows of a relation that pass conditions and may find some in `children`; one batch at least.
+
+        If these have some `keys` of some variables, and the keys are few, only rows with them are read.
+        """
         cut = self.tree.is_cut(source)
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
         read = [source.places[name] for name in names] or [0]
         none = np.empty((len(read), 0), np.int64)
-        blocks = self._rows_found(source, read, children)
+        blocks = self._rows_found(source, read, children, keys)
         if cut:  # a binding is a distinct tuple of the variables
             blocks = iter([distinct(np.concatenate([none, *blocks], axis=1))])
         block: np.ndarray | None = next(blocks, none)
@@ -225,20 +272,24 @@ class ColumnJoin:
             yield _passing(conditions, batch, None)[0]
             block = next(blocks, None)
 
-    def _rows_found(self, source: Source, columns: Sequence[int], children: Sequence["Child"]) -> Iterator[np.ndarray]:
+    def _rows_found(
+        self, source: Source, columns: Sequence[int], children: Sequence["Child"],
+        keys: tuple[list[str], np.ndarray] | None,
+    ) -> Iterator[np.ndarray]:  # fmt: skip
         """Yield blocks of columns of a relation: ranges of keys that constants leave, or few that a child has."""
         if source.predicate in self._rows:
             return iter([self._rows[source.predicate][[*columns]]])
         tree = self._trees[source.predicate]
         ranges = self._ranges(source, tree)
-        for child in children if not all(lo and hi for lo, hi in ranges) else ():
-            found = None if child.few is None else self._leading(source, child.sought, columns)
-            if found and child.few is not None:
+        known = [keys] if keys and keys[1].shape[1] <= FEW_KEYS else []
+        known += [(child.sought, child.few) for child in children if child.few is not None]
+        for names, few in known if not all(lo and hi for lo, hi in ranges) else ():
+            if found := self._leading(source, names, columns):
                 order, index = found
-                sought = [source.places[name] for name in child.sought]
-                keys = child.few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
+                sought = [source.places[name] for name in names]
+                wanted = few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
                 at = tuple(map(order.index, columns))
-                among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(keys))
+                among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(wanted))
                 return chain.from_iterable(among)
         return chain.from_iterable(read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges)
 

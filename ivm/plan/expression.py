@@ -19,6 +19,7 @@ words, so a sum that is only compared never overflows.
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -30,7 +31,7 @@ from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
-from ivm.lang.types import TEXTS, arithmetic, scale, shown, word_range
+from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
 from ivm.plan.functions import CHOICES, evaluate
 from ivm.plan.operands import Operands
 from ivm.plan.plan import Bound, Choice, Filter, Link, compared
@@ -199,7 +200,7 @@ class Evaluator:
     def _compared(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """As `holds`, without regard to nulls."""
         left, right = comparison.left, comparison.right
-        if comparison.op not in ("=", "!=", SAME) and self._type(left) in TEXTS:
+        if comparison.op not in ("=", "!=", SAME) and has_ids(self._type(left)):
             return self._texts_hold(left, comparison.op, right, batch), None
         if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
@@ -223,10 +224,10 @@ class Evaluator:
         """Return where a comparison of texts holds, bool[n]; a constant need not be in the dictionary."""
         if isinstance(left, Const):
             if isinstance(right, Const):
-                return np.full(batch.n, COMPARE[op](_utf8(left), _utf8(right)))
+                return np.full(batch.n, COMPARE[op](_ordered(left), _ordered(right)))
             left, op, right = right, MIRRORED[op], left
         keys = self._encode.keys(self.words(left, batch)[0])
-        if not isinstance(right, Const):
+        if not isinstance(right, Const) or isinstance(right.value, Decimal):
             holds: np.ndarray = COMPARE[op](keys, self._encode.keys(self.words(right, batch)[0]))
             return holds
         below = keys < self._encode.threshold(_utf8(right), behind=op in ("<=", ">"))
@@ -270,7 +271,7 @@ class Evaluator:
             words[~skipped] = self._applied_comparison(term, operands.only(~skipped), None)
             return words
         left, right = operands.words
-        if operands.types[0] in TEXTS and term.name not in ("=", "!="):
+        if has_ids(operands.types[0]) and term.name not in ("=", "!="):
             left, right = self._encode.keys(left), self._encode.keys(right)
         holds: np.ndarray = COMPARE[term.name](left, right).astype(np.int64)
         return holds
@@ -311,6 +312,11 @@ class Evaluator:
         if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
         return words, either(codes, _coded(term, beyond, BEYOND))
+
+
+def _ordered(const: Const) -> Any:
+    """Return what a constant whose words are ids is ordered by: bytes, or the decimal."""
+    return const.value if isinstance(const.value, Decimal) else _utf8(const)
 
 
 def _utf8(text: Const) -> bytes:
@@ -553,7 +559,9 @@ def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
 
 
 def _is_text(term: Term, types: Mapping[str, Type]) -> bool:
-    return (types.get(term.name) if isinstance(term, Var) else term.type if isinstance(term, Const) else "") in TEXTS
+    if isinstance(term, Var):
+        return term.name in types and has_ids(types[term.name])
+    return isinstance(term, Const) and has_ids(term.type)
 
 
 def _leaves(term: Term) -> Iterable[Var | Const]:

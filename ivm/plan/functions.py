@@ -16,7 +16,8 @@ import numpy as np
 from ivm.errors import UnregisteredError
 from ivm.lang.functions import USERS, declare_function
 from ivm.lang.rewrite import numbers
-from ivm.lang.types import DIGITS_MAX, TEXTS, scale, word_range
+from ivm.lang.types import DIGITS_MAX, TEXTS, has_ids, scale, word_range
+from ivm.plan.decimals import DECIMAL_FUNCTIONS, LONG, is_long
 from ivm.plan.moments import TIME_FUNCTIONS
 from ivm.plan.operands import DAY, Mask, Operands, Result, by_text, shown
 from ivm.plan.texts import TEXT_FUNCTIONS
@@ -35,8 +36,9 @@ def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
         return words, fails
     if name in USERS:
         return _by_user(name, operands)
+    functions = LONG if name in LONG and is_long(operands) else STRICT
     with np.errstate(all="ignore"):
-        return STRICT[name](operands)
+        return functions[name](operands)
 
 
 def register_function(name: str, function: Callable[..., Any], signature: str) -> None:
@@ -306,7 +308,7 @@ def _extreme(greatest: bool) -> Callable[[Operands], Result]:
     """Return the least or the greatest of arguments of one type; texts by their order, not by their words."""
 
     def extreme(x: Operands) -> Result:
-        texts = x.types[0] in TEXTS
+        texts = has_ids(x.types[0])
         best = x.words[0]
         for words in x.words[1:]:
             if texts:
@@ -509,6 +511,7 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "$count": _count,
     "$nth": _nth,
     "$within": _within,
+    **DECIMAL_FUNCTIONS,
     **TEXT_FUNCTIONS,
     **TIME_FUNCTIONS,
 }

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.lang.ir import MIRRORED, Call, Compare, Const, Type, Var, variables
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
 from ivm.plan.plan import Choice, Filter, Plan, compared
 from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, read_batches
@@ -205,7 +205,7 @@ def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
         left, op, right = right, MIRRORED.get(op, op), left
     if left != Var(name) or not isinstance(right, Const) or right.value is None:
         return
-    if op in ("=", SAME) or right.type not in TEXTS:
+    if op in ("=", SAME) or not has_ids(right.type):
         yield op, right
 
 

@@ -97,17 +97,21 @@ class Statistics:
         """Return the heavy hitters of a column of a predicate, and the rows that each is in; none of a sole key."""
         key = predicate, column
         if key not in self._heavy:
-            unique = not self._has_rows(predicate) or self._source.tree(predicate).spec.keys == 1 + column == 1
+            unique = not self._has_rows(predicate, column) or self._source.tree(predicate).spec.keys == 1 + column == 1
             self._heavy[key] = {} if unique else self._sample(predicate).heavy(column)
         return self._heavy[key]
 
-    def _has_rows(self, predicate: str) -> bool:
-        return not rows_of(predicate) and predicate in self._source and bool(self._source.tree(predicate).count)
+    def _has_rows(self, predicate: str, column: int) -> bool:
+        """Return whether rows with a column are stored; those of a view that is being replaced may have fewer."""
+        if rows_of(predicate) or predicate not in self._source:
+            return False
+        tree = self._source.tree(predicate)
+        return bool(tree.count) and column < tree.spec.columns
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
         if known := rows_of(predicate):
             return float(known)
-        if not self._has_rows(predicate):
+        if not self._has_rows(predicate, max(columns, default=0)):
             return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
         tree = self._source.tree(predicate)
         if {*range(tree.spec.keys)}.issubset(columns):

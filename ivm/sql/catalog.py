@@ -19,7 +19,7 @@ from sqlglot import exp
 from ivm.lang.ir import Predicate
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import Column, Table
-from ivm.sql.types import parsed, type_of_store
+from ivm.sql.types import as_stored, parsed, type_of_store
 from ivm.wide import CATALOG, ONE, is_helper
 
 
@@ -74,16 +74,23 @@ class Catalog:
     def columns(self, name: str) -> list[Column]:
         """Return the columns of a stored table or kept view in the order in which SQL shows them."""
         if name in self.kept:
-            return [Column(n, parsed(t), bool(null)) for n, t, null in self.kept[name]["columns"]]
+            return self._kept_columns(name)
         schema = self.source[name].info.schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         found = []
         for column in schema.columns:
             text = str(column.type)
             own = given.get(column.name)
-            type_ = parsed(own["type"]) if own else type_of_store(text)
+            type_ = as_stored(parsed(own["type"]), text) if own else type_of_store(text)
             found.append(Column(column.name, type_, text.endswith("?")))
         return found
+
+    def _kept_columns(self, name: str) -> list[Column]:
+        schema = self.source[name].info.schema if name in self.source else None
+        stored = {c.name: str(c.type) for c in schema.columns} if schema else {}
+        return [
+            Column(n, as_stored(parsed(t), stored.get(n, "")), bool(null)) for n, t, null in self.kept[name]["columns"]
+        ]
 
     def table(self, name: str) -> Table | None:
         """Return a table or a kept view as rules read it; None if there is none of that name."""

@@ -18,6 +18,8 @@ from ivm.sql.types import (
     DOUBLE,
     FLOAT,
     INTERVAL,
+    LONG,
+    MOST,
     NULL,
     TIME,
     TIMESTAMP,
@@ -52,6 +54,8 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
         return value._replace(term=call("string:lower", value.term), type=type_)
     if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
         return value._replace(type=type_)
+    if own.is_decimal and own._replace(precision=type_.precision) == type_ and own.precision <= type_.precision:
+        return value._replace(type=type_)
     return Typed(_conversion(value, type_, node), type_, value.nullable)
 
 
@@ -69,6 +73,8 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
         return call("string:single", term)
     if type_.is_float and own.is_number:
         return call("float", term)
+    if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
+        return _long(term, own, type_, node)
     if type_.is_decimal and own.is_integer and type_.scale:
         return call("*", term, Lit(Decimal(10) ** 0 * Decimal(1).scaleb(0).quantize(Decimal(1).scaleb(-type_.scale)),
                                    f"decimal(18,{type_.scale})"))  # fmt: skip
@@ -105,6 +111,19 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     if type_ == TIME and own in (TIMESTAMP, TIMESTAMPTZ, VARCHAR):
         return call("time", term)
     raise SqlError(f"{own} is not converted to {type_}", node)
+
+
+def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
+    """Return a number of 38 digits as another, or another number or a text as one of 38 digits."""
+    if own == BOOLEAN:
+        term = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
+    elif not (own.is_number or own == VARCHAR):
+        raise SqlError(f"{own} is not converted to {type_}", node)
+    if not type_.wide:
+        return call("int", term) if type_.is_integer else call("decimal", term, Lit(type_.scale, "int64"))
+    if own.is_float:
+        term = call("round", term) if type_.is_integer else term
+    return call("decimal", term, Lit(type_.scale, "int64"), Lit(type_.precision or MOST, "int64"))
 
 
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -149,7 +168,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     for one in values:
         if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR):
             continue
-        if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer:
+        if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer and not one.type.wide:
             continue
         new = common(found, one.type)
         if new is None:
@@ -160,7 +179,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
 
 def as_json(value: Typed, node: exp.Expr) -> Term:
     """Return the text of a value in a list that is kept as JSON."""
-    if value.type.element is not None or value.type == BLOB:
+    if value.type.element is not None or value.type in (BLOB, LONG):
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
     shown = convert(value, VARCHAR, node).term
     if value.type.is_float:

@@ -124,6 +124,6 @@ def _arrow(type_: SqlType) -> pa.DataType:
     if type_.is_decimal:
         return pa.decimal128(min(type_.precision, 38), type_.scale)
     if type_.is_integer:
-        return pa.int64()
+        return pa.decimal128(38, 0) if type_.wide else pa.int64()
     names = {"DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"), "BOOLEAN": pa.bool_()}
     return pa.float64() if type_.is_float else names.get(type_.name, pa.string())

@@ -6,7 +6,7 @@ import re
 import struct
 import uuid
 from datetime import UTC, date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 from sqlglot import exp
 
@@ -23,6 +23,8 @@ from ivm.sql.types import (
     FLOAT,
     INTEGER,
     INTERVAL,
+    LONG,
+    MOST,
     NULL,
     TIME,
     TIMESTAMP,
@@ -30,9 +32,11 @@ from ivm.sql.types import (
     UUID,
     VARCHAR,
     SqlType,
+    decimal,
     sql_type,
 )
 
+_EXACT = Context(prec=400)  # digits, also of a float
 TRUE = ("true", "t", "yes", "y", "1", "on")
 FALSE = ("false", "f", "no", "n", "0", "off")
 
@@ -76,12 +80,15 @@ def number(text: str, node: exp.Expr) -> Typed:
         digits = text.lstrip("-").replace(".", "").lstrip("0")
         scale = len(text.partition(".")[2])
         precision = max(len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale)
-        if precision > DIGITS:
+        if precision > MOST:
             return Typed(Lit(LongNumber(text), "float64"), DOUBLE, False)
-        return Typed(Lit(Decimal(text), f"decimal(18,{scale})"), SqlType("DECIMAL", precision, scale), False)
+        type_ = decimal(precision, scale)
+        return Typed(Lit(Decimal(text), type_.store if type_.wide else f"decimal({DIGITS},{scale})"), type_, False)
     value = int(text)
     if not -(2**63) <= value < 2**63:
-        raise SqlError(f"{text} is too large: integers have 64 bits", node)
+        if abs(value) >= 10**MOST:
+            raise SqlError(f"{text} is too large: integers have at most {MOST} digits", node)
+        return Typed(Lit(Decimal(value), LONG.store), LONG, False)
     type_ = INTEGER if -(2**31) <= value < 2**31 else BIGINT
     return Typed(Lit(value, "int64"), type_, False)
 
@@ -100,11 +107,11 @@ def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
 
 def _converted(value: object, type_: SqlType) -> Value:
     if type_.is_integer:
-        return _integer(value)
+        return _integer(value, type_)
     if type_.is_decimal:
         text = value.text if isinstance(value, LongNumber) else repr(value)
         exact = Decimal(text) if isinstance(value, float) else Decimal(str(_plain(value)))
-        return exact.quantize(Decimal(1).scaleb(-type_.scale), rounding="ROUND_HALF_UP")
+        return _fitting(exact.quantize(Decimal(1).scaleb(-type_.scale), "ROUND_HALF_UP", _EXACT), type_)
     if type_.is_float:
         found = float(str(_plain(value)))
         return found if type_ != FLOAT else struct.unpack("f", struct.pack("f", found))[0]
@@ -133,12 +140,21 @@ def _plain(value: object) -> Value:
     raise ValueError
 
 
-def _integer(value: object) -> int:
+def _integer(value: object, type_: SqlType) -> int | Decimal:
     exact = Decimal(str(_plain(value)).strip())
-    whole = int(exact.quantize(Decimal(1), rounding="ROUND_HALF_EVEN" if isinstance(value, float) else "ROUND_HALF_UP"))
+    rounding = "ROUND_HALF_EVEN" if isinstance(value, float) else "ROUND_HALF_UP"
+    whole = int(exact.quantize(Decimal(1), rounding, _EXACT))
+    if type_.wide:
+        return _fitting(Decimal(whole), type_)
     if not -(2**63) <= whole < 2**63:
         raise ValueError
     return whole
+
+
+def _fitting(value: Decimal, type_: SqlType) -> Decimal:
+    if type_.wide and value.copy_abs() >= Decimal(10) ** ((type_.precision or MOST) - type_.scale):
+        raise ValueError
+    return value
 
 
 def _text(value: object) -> str:

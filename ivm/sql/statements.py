@@ -61,10 +61,11 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
     """
     refuse_halves(node)
-    for one in [*node.find_all(exp.Div)]:
-        if one.args.get("typed"):
+    found = [*node.find_all(exp.Div, *spelled.KEPT)]
+    for one in found:
+        if isinstance(one, exp.Div) and one.args.get("typed"):
             one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
-    spelled.remember(node, text)
+    spelled.remember(found, text)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node

@@ -11,9 +11,11 @@ Rule       v(a, b) <- ...      f[a] = n <- agg<<n = count()>> ...
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from ivm.lang.ir import Const, Value, show_constant, show_name
+from ivm.lang.types import precision, wide_scale
 from ivm.sql.types import SqlType
 
 VARIABLE = re.compile(r"_x\d+")  # those that the translation makes
@@ -305,7 +307,7 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Var():
             return show_variable(term.name)
         case Lit():
-            return show_constant(Const(term.value, term.store))
+            return _show_long(term) or show_constant(Const(term.value, term.store))
         case Call(name, (left, right)) if name in INFIX:
             own = INFIX[name]
             text = f"{show_term(left, own)} {name} {show_term(right, own + 1)}"
@@ -315,6 +317,13 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Call():
             return f"{show_name(term.name)}[{', '.join(map(_show_operand, term.args))}]"
     raise AssertionError(term)
+
+
+def _show_long(term: Lit) -> str | None:
+    """Return a decimal of more than 18 digits, which a literal of rules is not by itself; None for other constants."""
+    if not isinstance(term.value, Decimal) or wide_scale(term.store) is None:
+        return None
+    return f'decimal["{term.value:f}", {wide_scale(term.store)}, {precision(term.store)}]'
 
 
 def _show_operand(term: Term) -> str:

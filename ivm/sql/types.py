@@ -1,8 +1,9 @@
 """SQL's types: their names as DuckDB shows them, the types of columns that hold them, and what operations give.
 
 SQL                                            column of the store
-TINYINT ... BIGINT, HUGEINT, UINTEGER          int64
-DECIMAL(p,s)                                   decimal(p,s), of at most 18 digits
+TINYINT ... BIGINT, UINTEGER                   int64
+DECIMAL(p,s), HUGEINT                          decimal(p,s), decimal(38,0)
+sums of integers, products of decimals         int64, decimal(18,s): of one word, though their types have 38 digits
 FLOAT, DOUBLE                                  float64
 VARCHAR, CHAR(n), TEXT, UUID                   string
 BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
@@ -14,7 +15,9 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 
-DIGITS = 18  # of a decimal in the store
+DIGITS = 18  # of a decimal in one word
+MOST = 38  # of any decimal
+SUMMED = 15  # a sum of a column of more digits is kept in more than one word
 WIDTHS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}  # decimal digits
 UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}
 INTEGERS = WIDTHS | UNSIGNED
@@ -22,12 +25,16 @@ FLOATS = ("FLOAT", "DOUBLE")
 
 
 class SqlType(NamedTuple):
-    """A type by its name, with the precision and scale of a decimal; `element` is the type of a list's values."""
+    """A type by its name, with the precision and scale of a decimal; `element` is the type of a list's values.
+
+    A `wide` number has 38 digits; another of the same name and precision has those of one word, or is an error.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
     element: "SqlType | None" = None
+    wide: bool = False
 
     def __str__(self) -> str:
         if self.element is not None:
@@ -57,6 +64,8 @@ class SqlType(NamedTuple):
     @property
     def store(self) -> str:
         """The type of a column of the store that holds the values."""
+        if self.wide:
+            return f"decimal({self.precision or MOST},{self.scale})"
         if self.is_integer:
             return "int64"
         if self.is_decimal:
@@ -79,6 +88,7 @@ _STORE = {
     "NULL": "int64",
 }
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
+LONG = SqlType("HUGEINT", wide=True)
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
 TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
@@ -100,18 +110,20 @@ def sql_type(node: exp.DataType) -> SqlType:
     if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
         sizes = [int(e.this.this) for e in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
-        if precision > 38:
-            raise SqlError(f"DECIMAL({precision}) has too many digits: at most 38", node)
-        if scale > DIGITS:
-            raise SqlError(
-                f"DECIMAL({precision},{scale}): {DIGITS} digits are stored, before and after the point: write "
-                f"DECIMAL({DIGITS},{min(scale, DIGITS - 8)}), or DOUBLE", node,
-            )  # fmt: skip
-        return SqlType("DECIMAL", precision, scale)
+        if precision > MOST:
+            raise SqlError(f"DECIMAL({precision}) has too many digits: at most {MOST}", node)
+        if scale > precision:
+            raise SqlError(f"DECIMAL({precision},{scale}) has more digits after the point than in all", node)
+        return decimal(precision, scale)
     if node.this in _NAMES:
-        return SqlType(_NAMES[node.this])
+        return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
     shown = node.sql(dialect="duckdb")
     raise SqlError(f"columns of type {shown} are not stored; there are numbers, texts, dates, times and BOOLEAN", node)
+
+
+def decimal(precision: int, scale: int) -> SqlType:
+    """Return the type of decimals of so many digits, each of which can be stored."""
+    return SqlType("DECIMAL", precision, scale, wide=precision > DIGITS)
 
 
 def list_of(element: SqlType) -> SqlType:
@@ -133,12 +145,18 @@ def parsed(text: str) -> SqlType:
     return SqlType(text)
 
 
+def as_stored(type_: SqlType, text: str) -> SqlType:
+    """Return a type as a column of the store has it, which may have been made when decimals had one word."""
+    text = text.removesuffix("?")
+    return type_._replace(wide=text.startswith("decimal") and type_of_store(text).wide)
+
+
 def type_of_store(text: str) -> SqlType:
     """Return the type of a column that SQL did not create, by its type in the store."""
     text = text.removesuffix("?")
     if text.startswith("decimal"):
         precision, scale = text[8:-1].split(",")
-        return SqlType("DECIMAL", int(precision), int(scale))
+        return decimal(int(precision), int(scale))
     names = {"int64": "BIGINT", "uint64": "UBIGINT", "float64": "DOUBLE", "duration": "BIGINT", "rope": "VARCHAR"}
     own = {store: name for name, store in reversed(_STORE.items())} | names | {"timestamp": "TIMESTAMP"}
     return SqlType(own.get(text, "TIMESTAMP WITH TIME ZONE" if text.startswith("timestamp(") else "VARCHAR"))
@@ -146,7 +164,9 @@ def type_of_store(text: str) -> SqlType:
 
 def as_decimal(type_: SqlType) -> SqlType:
     """Return the decimal that holds every integer of a type, or the decimal itself."""
-    return SqlType("DECIMAL", min(INTEGERS[type_.name], 38), 0) if type_.is_integer else type_
+    if not type_.is_integer:
+        return type_
+    return SqlType("DECIMAL", min(INTEGERS[type_.name], MOST), 0, wide=type_.wide)
 
 
 def common(left: SqlType, right: SqlType) -> SqlType | None:
@@ -166,23 +186,28 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
 def _number(left: SqlType, right: SqlType) -> SqlType:
     if left.is_float or right.is_float:
         return DOUBLE if DOUBLE in (left, right) else FLOAT
+    wide = left.wide or right.wide
     if left.is_integer and right.is_integer:
         return _integer(left, right)
+    open_ended = "HUGEINT" in (left.name, right.name)
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
-    return SqlType("DECIMAL", min(whole + scale, 38), scale)
+    if open_ended:
+        whole = min(whole, MOST - scale)
+    scale = min(scale, MOST - whole)  # where 38 are not enough, digits after the point go, as in DuckDB
+    return SqlType("DECIMAL", whole + scale, scale, wide=wide)
 
 
 def _integer(left: SqlType, right: SqlType) -> SqlType:
     """Return the wider of two types; if one is unsigned, a signed one that holds its values."""
-    wider = max(left, right, key=lambda t: INTEGERS[t.name])
+    wider = max(left, right, key=lambda t: INTEGERS[t.name])._replace(wide=left.wide or right.wide)
     unsigned = [t for t in (left, right) if t.name in UNSIGNED]
     if len(unsigned) != 1:
         return wider
     (signed,) = {left, right} - {*unsigned}
     least = next(name for name, digits in WIDTHS.items() if digits > UNSIGNED[unsigned[0].name])
-    return max(SqlType(least), signed, key=lambda t: WIDTHS[t.name])
+    return max(SqlType(least), signed, key=lambda t: WIDTHS[t.name])._replace(wide=signed.wide)
 
 
 def added(left: SqlType, right: SqlType) -> SqlType:

@@ -17,6 +17,7 @@ value; ERASE comes first. Two values for one key in the final state are a confli
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,44 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Batch, Codes, Encoder, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Choice, Filter, Plan, compared
 from ivm.views.exact_sum import parts_of
-from ivm.views.layouts import ALONE, COUNT, FALLING, PARTS, PLAIN, SUM, SUPPORT, Fold, Layout, State, group_of, value_of
+from ivm.views.layouts import (
+    ALONE,
+    COUNT,
+    FALLING,
+    PARTS,
+    PLAIN,
+    SUM,
+    SUPPORT,
+    VALUES,
+    Fold,
+    Layout,
+    State,
+    group_of,
+    value_of,
+)
 from pagestore.host import ADD, INSERT, WORD_MIN, Edits, one_batch
 
 Node = Term | Filter
 Steps = Sequence[tuple[str, Node]]  # filters ("", comparison) and computed variables (name, term)
+
+
+PLACE = "$place"  # in names: the place of a part
+
+
+class Queued(NamedTuple):
+    """How a binding edits a tree (PLAIN, SUPPORT, SUM, FALLING, PARTS), by the variables in its columns, "" for zero.
+
+    `shared` says that it is a state's. A number that is cut into PARTS may be a float, its square may be cut, too, and
+    it may be counted.
+    """
+
+    tree: str
+    how: str
+    names: tuple[str, ...]
+    shared: bool = False
+    floats: bool = False
+    squared: bool = False
+    counted: bool = False
 
 
 class Head:
@@ -58,29 +92,64 @@ class Head:
         return plain and not self._steps and self._copies == [list(range(len(self._plan.columns)))]
 
     @cached_property
-    def copies(self) -> list[tuple[str, str, list[int]]]:
-        """For each head, the tree that bindings edit, how (PLAIN, SUPPORT, SUM or FALLING), and the columns they copy.
+    def copies(self) -> list[int]:
+        """The columns of a binding that the only head copies; empty if it does more, or the rule has several heads."""
+        return self._copies[0] if len(self._copies) == 1 and not self._steps else []
 
-        Empty if some head does more; the plan's `sure` filters are applied before.
+    @cached_property
+    def queued(self) -> list[Queued]:
+        """For each tree that bindings edit, how; heads that share a state share its edits.  Empty if Python edits one.
+
+        What a plan computes, and its filters, come first.
         """
-        found = [self._copying(number) for number in range(len(self._rule.heads))]
-        return [] if self._late_steps or not all(columns for _, _, columns in found) else found
+        found = [self._queued(number) for number in range(len(self._rule.heads))]
+        if self._rule.refuses or not all(found):
+            return []
+        states = {one.tree: number for number, one in enumerate(found) if one and one.shared}
+        return [one for number, one in enumerate(found) if one and states.get(one.tree, number) == number]
 
-    def _copying(self, number: int) -> tuple[str, str, list[int]]:
-        """Return what `copies` has of a head; without columns if it does more."""
+    def _queued(self, number: int) -> Queued | None:
+        """Return how bindings edit a head's tree."""
         rule, head = self._rule, self._rule.heads[number]
-        layout, copied = self._layouts[head.predicate], self._copies[number]
-        if copied or not rule.aggregates or rule.refuses:
-            return head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, copied
-        aggregate, name, how = rule.aggregates[number], head.predicate, SUM
-        terms: Sequence[Term] = ()
-        if layout.kind == SUM and not layout.fold and aggregate.op != PARTED and aggregate.argument:
-            terms = (*head.args, aggregate.argument)
-        elif layout.fold and layout.fold.is_first:
-            group, name = group_of(head, aggregate), layout.fold.state.name
-            terms, how = (*group, *value_of(aggregate, group)), FALLING if layout.fold.state.falling else SUPPORT
-        names = [term.name for term in terms if isinstance(term, Var) and term.name in self._plan.columns]
-        return name, how, [self._plan.columns.index(n) for n in names] if len(names) == len(terms) else []
+        layout = self._layouts[head.predicate]
+        if not rule.aggregates:
+            return Queued(head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, _names(head.terms))
+        aggregate, fold = rule.aggregates[number], layout.fold
+        added = [aggregate.argument] if layout.kind == SUM and aggregate.argument else []
+        if aggregate.op == PARTED:
+            args = zip(head.args, _names(head.args), strict=True)
+            names = [PLACE if term == aggregate.place else name for term, name in args]
+            squared, counted = (bool(const.value) for const in aggregate.constants)
+            return self._cut(Queued(head.predicate, PARTS, (*names, *_names(added))), squared, counted)
+        if fold is None:
+            return Queued(head.predicate, SUM if added else SUPPORT, _names([*head.args, *added]))
+        state = fold.state
+        if state.kind == ALONE:
+            return Queued(state.name, SUM if added else SUPPORT, ("", *_names(added)))
+        group = group_of(head, aggregate)
+        keys = _names(state.levels or group) or ("",)
+        if state.kind == VALUES and not (state.falling and state.values > 1):
+            how, values = FALLING if state.falling else SUPPORT, _names(value_of(aggregate, group))
+            return Queued(state.name, how, (*keys, *values), shared=True)
+        if state.kind != PARTS or not aggregate.argument:
+            return None
+        own = Queued(state.name, PARTS, (*keys, PLACE, aggregate.argument.name), shared=True)
+        return self._cut(own, state.squared, state.counted)
+
+    def _cut(self, one: Queued, squared: bool, counted: bool) -> Queued | None:
+        """Return how numbers are cut into parts; None for floats that are squared."""
+        floats = self._rule.types[one.names[-1]] == "float64"
+        return None if floats and squared else one._replace(floats=floats, squared=squared, counted=counted)
+
+    @property
+    def late_steps(self) -> Steps:
+        """The filters and computed variables that are left once the `sure` filters are applied."""
+        return self._late_steps
+
+    @property
+    def steps(self) -> Steps:
+        """The filters ("", comparison) and computed variables (name, term), each after those that it depends on."""
+        return self._steps
 
     def edits(
         self, delta: Delta, encode: Encoder, times: np.ndarray | None = None
@@ -164,8 +233,6 @@ class Head:
         names = [term.name for term in terms if isinstance(term, Var) and term.name in plan.columns]
         if (rule.aggregate and kind != COUNT) or rule.refuses or len(names) < len(terms):
             return []
-        if kind == PLAIN and set(names) < set(plan.columns):
-            return []
         return [plan.columns.index(name) for name in names]
 
     def _copy(
@@ -173,7 +240,7 @@ class Head:
     ) -> Edits:
         words = [batch.columns[self._plan.columns[column]] for column in columns]
         if self._layouts[head.predicate].kind == PLAIN:
-            return actions, np.stack(words)
+            return _erased_first(actions, np.stack(words))
         return np.full(batch.n, ADD), np.stack([*words, _weights(actions, times)])
 
     @cached_property
@@ -282,11 +349,8 @@ class Head:
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
             words = [np.zeros(batch.n, np.int64)]  # the state of a bare aggregate has the key 0
-        if layout.kind == PLAIN:  # a row may be erased and inserted, if only a value changed: ERASE first
-            if (actions == INSERT).all():
-                return actions, np.stack(words)
-            order = np.argsort(actions == INSERT, kind="stable")
-            return actions[order], np.stack(words).take(order, axis=1)
+        if layout.kind == PLAIN:
+            return _erased_first(actions, np.stack(words))
         if layout.kind == SUM:
             argument = self._rule.aggregates[number].argument
             assert argument
@@ -306,6 +370,19 @@ class Head:
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
         keys = [places if term == aggregate.place else batch.columns[term.name][which] for term in terms]
         return np.full(len(which), ADD), np.stack([*keys, found * weights, weights])
+
+
+def _names(terms: Sequence[Term]) -> tuple[str, ...]:
+    """Return the names of terms, all of which are variables."""
+    return tuple(term.name for term in terms if isinstance(term, Var))
+
+
+def _erased_first(actions: np.ndarray, rows: np.ndarray) -> Edits:
+    """Put erasures first: a row may go and come if only a value has changed that it does not show."""
+    if (actions == INSERT).all():
+        return actions, rows
+    order = np.argsort(actions == INSERT, kind="stable")
+    return actions[order], rows.take(order, axis=1)
 
 
 def _parts(node: Node) -> tuple[Term | Compare, ...]:

@@ -47,7 +47,7 @@ from typing import NamedTuple, TypeAlias
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, reads, variables
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.plan.expression import plain_word
 from ivm.plan.plan import Plan
 from pagestore.host import CARRY, CHECKSUM, KEYS_MAX, MAX, MIN, THEN, Spec, has_inverse, is_operator, operator_code
@@ -223,7 +223,7 @@ def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wan
     if kind == INVERTED:
         sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
     ops = tuple(rule.aggregates[n].op for n in sharing)
-    texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
+    texts = tuple(n for n, v in enumerate(values) if has_ids(rule.types[v.name])) if kind == VALUES else ()
     served = [(group_of(rule.heads[n], rule.aggregates[n]), rule.aggregates[n].op) for n in sharing]
     coarse = {op for keys, op in served if len(keys) < len(levels)}
     folded = () if texts else tuple(end for end, ops in ENDS.items() if not coarse.isdisjoint(ops))
@@ -239,7 +239,7 @@ def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
     """Return whether an aggregate can use the state of finer groups; texts within an order prevent it."""
     if wanted is None or wanted[0] != VALUES or not serves_levels(op):
         return False
-    return op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2])
+    return op in ("min", "max") or not any(has_ids(rule.types[v.name]) for v in wanted[2])
 
 
 def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:

@@ -146,9 +146,7 @@ class Results:
 
     def _folds(self, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
         """Fold the records in ranges: whether there are any, and words[F, n]."""
-        op = self._span.scan.partition(":")[0]
-        scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
-        rows = rows_of(self._tree.spec, tuple((code, self._span.result) for code, _ in scan))
+        rows = rows_of(self._tree.spec, scan_of(self._span))
         assert rows, "the tree that a range is folded in has lost its scan"
         behind, at_end = behind_prefixes(ends.last)
         folds = fold_many(self._pages, self._tree, rows, ends.first, behind)
@@ -291,6 +289,13 @@ class Parts(NamedTuple):
         shifted = [0 if p is None else n << 32 * p for p, n in zip(places, self.amounts.tolist(), strict=True)]
         sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
         return sums
+
+
+def scan_of(span: Span) -> tuple[tuple[int, int], ...]:
+    """Return the scan by which the records of a range, or the parts of each place, are folded."""
+    op = span.scan.partition(":")[0]
+    scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
+    return tuple((code, span.result) for code, _ in scan)
 
 
 def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:

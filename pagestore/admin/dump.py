@@ -158,7 +158,7 @@ class _Restore:
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
         # by type of text, ids that no value may have: of texts that have left, or that are not UTF-8
-        self.refused: dict[str, list[int]] = {"string": [], "bytes": []}
+        self.refused: dict[str, list[int]] = {"string": [], "bytes": [], "decimal": []}
 
     def run(self) -> list[int]:
         txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds

@@ -10,6 +10,7 @@ alpha...  a    b   gamma...         a, b are two adjacent key columns; a point h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ EDITS = {
     "setdefault",
     "clear",
 }  # what is looked for, in vain, where rows are only read
+_ABSENT = {"string": "", "bytes": b"", "decimal": Decimal(0)}  # values of keys that are not found
 BAG_ROWS = 1 << 16  # multiplicities that are added up at a time
 
 
@@ -262,7 +264,7 @@ class Relation(Keyed):
         for column, column_words in zip(self.schema.stored[len(words) :], values, strict=False):
             if column.type.interned:
                 some = to_numpy(column.type, column_words[found], self._source.dictionary)
-                out[column.name] = np.full(len(found), "" if column.type.name == "string" else b"", object)
+                out[column.name] = np.full(len(found), _ABSENT[column.type.name], object)
                 out[column.name][found] = some
             else:
                 out[column.name] = to_numpy(column.type, np.where(found, column_words, 0), self._source.dictionary)

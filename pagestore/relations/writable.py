@@ -75,8 +75,8 @@ class WritableRelation(Relation):
         if self.info.bag:
             raise SchemaError(f"{self.name!r} is a bag: an insertion adds a row")
         for column in values:
-            if column.type.name not in ("int64", "decimal") or column.type.nullable:
-                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
+            if column.type.name not in ("int64", "decimal") or column.type.nullable or column.type.wide:
+                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and short decimals add up")
         rows = given_rows(rows, columns)
         if all(column.type.name == "int64" for column in values):
             self._edit(ADD, rows)

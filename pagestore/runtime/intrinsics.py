@@ -75,6 +75,18 @@ def crc_of_word(crc: int, word: int) -> int:
 
 
 @intrinsic
+def float_of_bits(bits: int) -> float:
+    """Return the float64 with some bits."""
+    return float(np.int64(bits).view(np.float64))
+
+
+@intrinsic
+def float_to_bits(value: float) -> int:
+    """Return the bits of a float64, as a word."""
+    return int(np.float64(value).view(np.int64))
+
+
+@intrinsic
 def words_at(address: int, n: int) -> np.ndarray:
     """Return the n words from an address on; if n is 0, the address may be anything."""
     return _array(address, n, np.int64)

@@ -171,7 +171,8 @@ class File:
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, in several calls if need be."""
-        self._check()
+        if self._forked or self._fd < 0:
+            self._check()
         view = memoryview(data)
         if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
             _write_all(self._fd, view.cast("B"), offset)
@@ -249,11 +250,15 @@ class File:
         if kind == EXCLUSIVE and not self.writable:
             self._check()
             raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
-        try:
-            self._control(fcntl.F_OFD_SETLK, kind, at, count)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
+        if self._forked or self._fd < 0:
+            self._check()
+        assert self._locks
+        try:  # as `_control`, whose call would take as long as that of the system
+            fcntl.fcntl(self._locks, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
+            self._check()  # another thread may have closed it meanwhile
             raise
         return True
 

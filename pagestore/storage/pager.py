@@ -208,6 +208,10 @@ class Pager:
         else:
             self.retired.frombytes(dead.tobytes())
 
+    def spend(self, n: int) -> None:
+        """Note that commits have used the first n of the allocated pages, and that no transaction did."""
+        self._start = self._position = self._position + n
+
     def release(self, ids: np.ndarray) -> None:
         """Give back pages that were reserved in this transaction. O(1) for those reserved last."""
         n = len(ids)

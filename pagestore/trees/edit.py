@@ -385,6 +385,7 @@ def one_batch(parts: Sequence[Edits]) -> Edits:
 PAGES, PAGES_MAX = 32, 256  # pages that all queues together may write in a first call: at least, at most
 PAGES_AGAIN = 1024  # ... in a second call, if they were too few
 MOST = 4000  # edits in a queue
+INTEGERS = {int}
 MANY, SHORTER = 24, 8  # queues of more trees hold one in SHORTER of these
 
 
@@ -460,6 +461,25 @@ class EditQueues:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
+    def put(self, edits: Sequence[tuple[int, tuple[int, ...]]], g: int) -> bool:
+        """Put edits of integers into queue g, which is empty: actions, each with a row, or a key to erase.
+
+        Return False if a row is not of that length, or has anything but integers of 64 bits.
+        """
+        waiting, (_, keys, values, _) = self._waiting[g], self._specs[self._ends[g]]
+        columns = keys + values
+        for n, (action, row) in enumerate(edits):
+            if {*map(type, row)} != INTEGERS or len(row) != (keys if action == ERASE else columns):
+                return False
+            try:
+                waiting[: 1 + len(row), n] = action, *row
+            except OverflowError:
+                return False
+            if len(row) < columns:
+                waiting[1 + len(row) : 1 + columns, n] = 0
+        self.waits[g] = len(edits)
+        return True
+
     def begin(
         self, pager: StorePager, trees: Sequence[Tree], again: bool, lay_out: LayOut | None = None
     ) -> Flushing:  # fmt: skip
@@ -507,6 +527,31 @@ class EditQueues:
         counts = map(add, map(_COUNT, self.trees), self._gained)
         self._left = [*map(_tree, zip(roots, heights, counts, self._specs, strict=True))]
         return self._left
+
+    def begin_series(
+        self, trees: Sequence[Tree], page_words: int
+    ) -> tuple[tuple[Queues, np.ndarray, np.ndarray], FlushRoom, int, int]:
+        """Return what a kernel needs to flush queues of these trees again and again, without `begin` and `end`.
+
+        That is the queues, and where it notes the pages that it took and replaced; then its room, `apply_indexed`, and
+        how many pages to have at hand, with one for a record. `begin` ends this.
+        """
+        self.clear()
+        self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
+        self._left, self.trees, room = (), trees, Scratch()
+        room.fit(page_words, *self._asked)
+        working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
+        least = 1 + min(self._pages, max(PAGES, 2 * self._written))
+        return (self._queues, self._taken, self._retired), working, apply_indexed_at.address(), least
+
+    @property
+    def gains(self) -> np.ndarray:
+        """How many rows each tree gained in the newest flush, int64[T]: a view."""
+        return self._tallies[:, GAIN]
+
+    def note_changes(self) -> None:
+        """Take over what a kernel has changed in the newest commit of a series, for `changes` and `turnover`."""
+        self._changed, self._gained = self._tallies[:, DELTA].tolist(), self._tallies[:, GAIN].tolist()
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the edits that are left in queue g: actions int64[n], rows int64[C, n]."""

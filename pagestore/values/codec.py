@@ -10,7 +10,8 @@ time             microseconds since midnight
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
 timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it in
 duration         microseconds
-decimal(p,s)     the value times 10**s, p <= 18
+decimal(p,s)     the value times 10**s, if p <= 18; else as a text: 2**127 + the value times 10**s, as 16 bytes, the
+                 highest first, so that texts are in the order of the values; p <= 38
 string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
                  separately (text_order.py)
 
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import WordError
+from pagestore.errors import CorruptionError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.exact import exact
@@ -37,6 +38,7 @@ from pagestore.values.types import Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts
+_SIGN = np.uint64(1 << 63)
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last value that Python can represent
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
@@ -119,7 +121,7 @@ def _taken(wanted: Type, row: int, value: int) -> Misfit:
 def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
     """Encode an Arrow array of the column's type, without nulls."""
     if wanted.interned:
-        return interner.intern(array)
+        return interner.intern(interned_as(wanted, array))
     if wanted.name == "float64":
         return _float_words(numbers_of(array, np.float64))
     if wanted.name == "decimal":
@@ -165,7 +167,7 @@ def text_of(column: Column, value: Any) -> bytes:
             raise _null(column.type, there)
     except Misfit as misfit:
         raise _refused(column, misfit) from None
-    text = array[0].as_py()
+    text = interned_as(column.type, array)[0].as_py()
     return text.encode() if isinstance(text, str) else text
 
 
@@ -229,7 +231,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
     ((-999, 999), (0, 1))
     """
     name = column_type.name
-    if name == "decimal":
+    if name == "decimal" and not column_type.wide:
         most = 10**column_type.precision - 1
         return -most, most
     if name == "float64":
@@ -261,6 +263,8 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
             places = pa.array(np.cumsum(~null) - 1, mask=null)
             return decode(column_type, words[~null], interner).take(places)
     name = column_type.name
+    if column_type.wide:
+        return _decimals_of_texts(column_type, interner.texts(words, True))
     if column_type.interned:
         return interner.texts(words, name == "bytes")
     values = words
@@ -278,6 +282,31 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def interned_as(wanted: Type, array: pa.Array) -> pa.Array:
+    """Return the texts by which the dictionary has the values of a type, an Arrow array without nulls.
+
+    Decimals have 16 bytes, in the order of the values; texts are themselves.
+    """
+    if not wanted.wide:
+        return array
+    halves = numbers_of(array, np.uint64, 2).reshape(-1, 2)[:, ::-1].copy()
+    halves[:, 0] ^= _SIGN
+    offsets = np.arange(len(array) + 1, dtype=np.int64) * 16
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(halves.astype(">u8"))]
+    return pa.Array.from_buffers(pa.large_binary(), len(array), buffers)
+
+
+def _decimals_of_texts(column_type: Type, texts: pa.Array) -> pa.Array:
+    """Return the decimals of texts.  Raises CorruptionError for a text that is none."""
+    data = b"".join(texts.to_pylist())
+    if len(data) != 16 * len(texts):
+        raise CorruptionError(f"a text of a column of {column_type} is none of 16 bytes; pagestore fsck says more")
+    halves = np.frombuffer(data, ">u8").reshape(-1, 2).astype(np.uint64)
+    halves[:, 0] ^= _SIGN
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(halves[:, ::-1]))]
+    return pa.Array.from_buffers(column_type.arrow, len(texts), buffers)
+
+
 def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:
     """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without Arrow."""
     if column_type.name not in ("int64", "float64", "bool") or (column_type.nullable and (words == NULL).any()):
@@ -291,7 +320,7 @@ def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
         return None
     if column_type.name == "int64":
         return word
-    if column_type.interned:
+    if column_type.interned and not column_type.wide:
         text = texts.text(word)
         return text if column_type.name == "bytes" else decoded(text)
     return values_of(column_type, np.array([word]), texts)[0]

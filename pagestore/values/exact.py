@@ -81,7 +81,8 @@ def _of_arrow(wanted: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
         raise damage
     if pa.types.is_dictionary(array.type):
         array = _taken_out(array)  # first: Arrow cannot combine zero chunks of dictionaries
-    if wanted.interned and (not _packed(array.type) or array.nbytes > BYTES_MAX):  # Arrow cannot filter views
+    packed = _packed(array.type) and array.nbytes <= BYTES_MAX
+    if wanted.name in ("string", "bytes") and not packed:  # Arrow cannot filter views
         array = array.cast(pa.large_string() if wanted.name == "string" else pa.large_binary())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
@@ -253,12 +254,14 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
     if kind == "decimal" and array.type.bit_width < 128:  # Arrow has fewer casts for these
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     special = _SPECIAL.get((kind, wanted.name))
+    if wanted.wide and special:
+        return _converted(wanted, from_objects(wanted, array.to_pylist()))
     if special:
         words, good = special(wanted, array)
         if not good.all():
             raise _misfit(wanted, array, int(np.argmin(good)))
         return _array_of(wanted, words)
-    if wanted.interned:
+    if wanted.name in ("string", "bytes"):
         return array
     try:
         return _cast(array, target)

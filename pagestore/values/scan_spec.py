@@ -20,7 +20,7 @@ from pagestore.errors import SchemaError, WordError
 from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, code_of, is_name, name_of, operator
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
-from pagestore.values.types import Column, Interner, Schema
+from pagestore.values.types import WORD_DIGITS, Column, Interner, Schema
 
 USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "concat:x" or a registered operator'
 ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
@@ -68,10 +68,10 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
         carried = carried and not any(column.type.interned for column in compared)
         return ScanSpec(name, rows, columns[skipped:], skipped, whole, carried)
     if name == "sum":
-        if columns[0].type.name not in ("int64", "decimal"):
+        if columns[0].type.name not in ("int64", "decimal") or columns[0].type.wide:
             raise SchemaError(
-                f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or decimal, whose "
-                "addition is associative"
+                f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or of decimals of at most "
+                f"{WORD_DIGITS} digits, whose words add up"
             )
         whole = columns[0].type.name == "int64"
         return ScanSpec(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=whole, carried=carried)
@@ -83,7 +83,7 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
 def concatenated(text: str, schema: Schema) -> Column:
     """Return the column of a scan "concat:column". Raises SchemaError if it is not a column of texts."""
     column = _column(text, text.removeprefix("concat:").strip(), schema)
-    if not column.type.interned:
+    if column.type.name not in ("string", "bytes"):
         raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")
     return column
 

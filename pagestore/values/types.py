@@ -22,7 +22,8 @@ from pagestore.pages.layout import KEYS_MAX
 from pagestore.runtime.lazy import pyarrow as pa
 
 RELATION_COLUMNS_MAX = 1000
-DIGITS_MAX = 18
+DIGITS_MAX = 38
+WORD_DIGITS = 18  # of the decimals whose words are numbers
 
 
 class Interner(Protocol):
@@ -100,8 +101,13 @@ class Type(NamedTuple):
 
     @property
     def interned(self) -> bool:
-        """Whether words are ids of texts."""
-        return self.name in ("string", "bytes")
+        """Whether words are ids of the dictionary: of texts, or of decimals as texts."""
+        return self.name in ("string", "bytes") or self.wide
+
+    @property
+    def wide(self) -> bool:
+        """Whether values are decimals of more digits than a word has, which the dictionary has as 16 bytes."""
+        return self.precision > WORD_DIGITS
 
     @property
     def arrow(self) -> pa.DataType:

@@ -12,16 +12,27 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import CRC, FIRST_PAGE, PAGE_MASK
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Words
-from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
-from pagestore.storage.mapping import NO_RUN, Mapping, Run
+from pagestore.runtime.types import Bytes, Words
+from pagestore.storage.kernels.record import (
+    COMMIT,
+    HEAD,
+    WIDTHS,
+    Counting,
+    RecordRun,
+    Span,
+    gather,
+    write_commit,
+)
+from pagestore.storage.mapping import NO_RUN, Mapping, Run, run_pages
 from pagestore.storage.meta import NUMBER_END
+from pagestore.storage.pager import Pager
 from pagestore.storage.records import FREE, RecordReader, WordList, empty_list, put_text, to_word_list
 
 TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 GATHER = TypedKernel(gather, Words, Words)
+WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 @dataclass(slots=True)
@@ -133,6 +144,36 @@ class Commit:
         return (
             None if lie_within(self.removed, FIRST_PAGE, PAGE_MASK) else "its list 'removed' has pages that cannot be"
         )
+
+
+class RecordRoom:
+    """The arrays for writing records, used by one commit after the other."""
+
+    def __init__(self) -> None:
+        self._arrays: list[np.ndarray] = []
+
+    def write(self, pager: Pager, run: Run, record: Commit, used: np.ndarray) -> None:
+        """Record used pages in the free list, and write a record with the resulting free pages. Raises OSError."""
+        space, file, page_words = pager.free_list, pager.mapping.file, pager.mapping.pages.page_words
+        freed, used, lists, place = space.to_count(used)
+        n, said = run_pages(run.words, page_words), record.gather_arguments()
+        room, arena, ids = self._of(run.words, n * page_words, n)
+        counting = Counting(Span(*freed.buffer_info()), used, lists, place)
+        target = RecordRun(room, run.page, pager.version, arena, ids)
+        words = Span(*said.buffer_info())
+        written = WRITE.call(file.page_writer, words, counting, target, page_words, pager.mapping.pages.seen)
+        assert written >= 0, f"a record that is longer than its run of {run.words} words"
+        record.added, record.removed = space.difference()
+        if written == n:
+            file.wrote(ids)
+        else:
+            file.write_pages(arena, ids, page_words)
+
+    def _of(self, *sizes: int) -> list[np.ndarray]:
+        """Return arrays int64 of some sizes, which are those of the commit before if it was as large."""
+        if [*map(len, self._arrays)] != [*sizes]:
+            self._arrays = [np.empty(size, np.int64) for size in sizes]
+        return self._arrays
 
 
 def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:

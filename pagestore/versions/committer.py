@@ -30,12 +30,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import FIRST_PAGE, HEIGHT_MAX
-from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Bytes, Words
 from pagestore.storage.free_list import FreeList
-from pagestore.storage.kernels.record import Counting, RecordRun, Span, write_commit
 from pagestore.storage.kernels.write import FD
-from pagestore.storage.mapping import FULL, Mapping, Run, extents_of, run_pages
+from pagestore.storage.mapping import FULL, Mapping, Run, extents_of
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager, Work
 from pagestore.storage.records import CATALOG, FREE, RecordWriter, WordList, empty_list, rows, to_word_list, word_list
@@ -45,9 +42,9 @@ from pagestore.trees.kernels.edit import reserve_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
-from pagestore.versions.commit_record import Commit, checksum_of, free_pages_of, lie_within, time_now
-from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
-from pagestore.versions.short_commit import Draft, ShortCommit, ShortRoom, lay_out
+from pagestore.versions.commit_record import Commit, RecordRoom, checksum_of, free_pages_of, lie_within, time_now
+from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
+from pagestore.versions.short_commit import Ahead, Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
 
@@ -55,8 +52,6 @@ DEAD_LISTS_CACHED = 256
 GROUP_PAGES = 1 << 12  # pages of commits that were not synced, after which the next transaction waits for that
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
-
-WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):
@@ -75,27 +70,31 @@ class Committer:
         Other processes are told by `synced` of durable commits, if they may commit between two transactions. Before a
         sync, commits of other threads are waited for `gather` seconds.
         """
-        self._synced, self._file_lock, self._gather = synced, file_lock, gather
+        self._synced, self.file_lock, self._gather = synced, file_lock, gather
         locked = file_lock is None or file_lock.held
-        self.sync_lock = RLock()  # held while commits are made durable; never taken with `lock` held
+        self.syncs = SyncQueue()  # its lock is held while commits are made durable; never taken with `lock` held
         self.failure: BaseException | None = None  # what writing a slot failed with: what it leads to may be lost
         self.completed = 0  # times that commits were made durable
-        self.made = self._durable = 0  # commits made, and those of them that are durable, as they were counted here
-        self._slotted, self._next = state, 0  # what the newest slot leads to, and the least sequence of a commit
-        self._group: list[np.ndarray] = []  # pages of commits that no slot leads to
+        self.made = self.durable = 0  # commits made, and those of them that are durable, as they were counted here
+        self._slotted, self.slot_sequence, self.slot_version = state, state.sequence, state.last_version  # of the slot
+        self.next_sequence = 0  # the least sequence of a commit
+        self.series: Ahead | None = None  # the commits that `state` lacks, if there are any
+        self.prepared: object = None  # what the newest transaction was of, and its version, if a series may follow
+        self.interrupted = Interrupted("a commit was interrupted")
+        self.group: list[np.ndarray] = []  # pages of commits that no slot leads to
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
-        self._arrays: list[np.ndarray] = []  # room for writing a record
+        self._room_of_records = RecordRoom()
         self.queues: dict[Spec, EditQueues] | None = {} if mapping.file.page_writer[FD] >= 0 else None  # of relations
         self._short_room = ShortRoom(mapping.pages.page_words)
         self._look = 0.0  # when to check next that the file is in its place
         self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
         self.is_ready = locked  # whether the state was read while no other process could write
-        self._pager_current = False  # whether the pager's free pages are those of the last commit
+        self.is_pager_current = False  # whether the pager's free pages are those of the last commit
         if locked:
             self._open_pager()
         else:
@@ -107,16 +106,17 @@ class Committer:
         space = FreeList(commit.top, free_pages_of(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         self.pager.retired = commit.dead_of_next()
-        self._pager_current = True
+        self.is_pager_current = True
 
     def follow(self, state: StoreState, meta: Meta) -> None:
         """Continue from a commit of another process; the caller holds the writer's lock."""
         with self.lock:
             self._closed = state if meta.clean else None
             before, self.state, self._slotted, self.format = self.state.commit, state, state, meta.format
+            self.slot_sequence, self.slot_version = state.sequence, state.last_version
             same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
-            self._pager_current = self._pager_current and self.is_ready and same
-            if self._pager_current:
+            self.is_pager_current = self.is_pager_current and self.is_ready and same
+            if self.is_pager_current:
                 self.pager.give_back()
                 self.pager.free_list.follow(state.commit.top, state.commit.added, state.commit.removed)
                 self.pager.retired = state.commit.dead_of_next()
@@ -127,7 +127,7 @@ class Committer:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        if not self._pager_current or (self._group and sum(map(len, self._group)) > GROUP_PAGES):
+        if not self.is_pager_current or (self.group and sum(map(len, self.group)) > GROUP_PAGES):
             self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
             if self.failure or self.poison or self.pager.poison:
@@ -136,15 +136,15 @@ class Committer:
             if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
-            if not self._pager_current:
+            if not self.is_pager_current:
                 self.pager.work.broken = True  # a transaction that still uses the old pager must stop
                 self._open_pager()
-            self._pager_current, self.pager.spare = False, 0
+            self.is_pager_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def leave(self) -> None:
         """End a transaction that changed nothing; the pager remains valid if the transaction took no page either."""
-        self._pager_current = self.pager.is_untouched()
+        self.is_pager_current = self.pager.is_untouched()
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
@@ -159,7 +159,7 @@ class Committer:
     @property
     def is_complete(self) -> bool:
         """Whether all commits are in a slot, and as durable as they will be."""
-        return self._durable == self.made
+        return self.durable == self.made
 
     def flush(self) -> None:
         """Return once all commits that were made are durable."""
@@ -171,55 +171,82 @@ class Committer:
         Waits for the sync under way, if there is one, and makes another one for all commits made until then. Raises
         PoisonedError if the sync of another thread has failed.
         """
-        if self._durable >= number:
-            return
+        if self.durable < number:
+            self.syncs.await_sync(number, self)
+
+    def sync_made(self) -> None:
+        """Make all commits durable that were made; the caller holds the lock of `syncs`. See `complete`."""
+        if self.failure:
+            self.check()
         try:
-            with self.sync_lock:
-                if self._durable < number:
-                    if self.failure:
-                        self.check()
-                    self._complete()
+            self._complete()
         except BaseException as error:
-            if self._durable < number:
-                self._give_up(error)
+            self.give_up(error)
             raise
 
-    def _give_up(self, error: BaseException) -> None:
+    def give_up(self, error: BaseException) -> None:
         """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
-        self.locks.end_after(self._slotted.last_version)  # the others use the pages of commits that no slot leads to
+        self.locks.end_after(self.slot_version)  # the others use the pages of commits that no slot leads to
         self.failure = self.failure or error
         self.locks.unlock(self.locks.going)
-        if self._file_lock:
-            self._file_lock.busy = False
+        if self.file_lock:
+            self.file_lock.busy = False
 
     def _complete(self) -> None:
-        """Make all commits durable that were made, by steps 3 to 6; the caller holds `sync_lock`."""
+        """Make all commits durable that were made, by steps 3 to 6; the caller holds the lock of `syncs`."""
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
-            state, made, space, going = self.state, self.made, self.pager.free_list, self.locks.going
-            freed, self._group = len(space.pending), []
-            self._next = state.sequence + 1
+            state, made, space, going, series = (
+                self.state,
+                self.made,
+                self.pager.free_list,
+                self.locks.going,
+                self.series,
+            )
+            freed, self.group = len(space.pending), []
+            sequence, version = series.newest if series else (state.sequence, state.last_version)
+            slot = bytes(series.slot) if series else self.meta(state.commit, state.run, clean=False).pack()
+            self.next_sequence = sequence + 1
         if self.sync == "full":
             self.mapping.file.fdatasync()
-        self._write_slot(state)
+        self._write_slot(slot, sequence)
         with self.lock:
-            self._slotted, self._durable = state, made
+            self._slotted, self.durable, self.slot_sequence, self.slot_version = state, made, sequence, version
             self.completed += 1
             space.reuse_pending(freed)
             if going:
                 self.locks.unlock(going)
             if self._synced and self.sync != "off":
-                self._synced.add(state.sequence)
-            if self._file_lock:
-                self._file_lock.busy = made != self.made
+                self._synced.add(sequence)
+            if self.file_lock:
+                self.file_lock.busy = made != self.made
+
+    def note_unsynced(self, used: np.ndarray) -> None:
+        """Note the pages of a commit of a series that no slot leads to yet."""
+        self.group.append(used)
+        if self.file_lock:
+            self.file_lock.busy = True
+
+    def catch_up(self) -> StoreState:
+        """Return the state of the newest commit, also if it is one of a series."""
+        with self.lock:
+            if self.series:
+                self.state = self.series.state_after(self.state)
+            return self.state
+
+    def end_series(self, whole: bool) -> None:
+        """Leave the next commit to a transaction; unless the series is `whole`, free pages are read anew."""
+        with self.lock:
+            self.catch_up()
+            self.series, self.is_pager_current = None, self.is_pager_current and whole
 
     def lay_out(
         self, branch: int, draft: Callable[[], Draft], page: int, trees: int, checked: np.ndarray
     ) -> ShortCommit | None:
         """Lay out the record of a small transaction, unless it drops versions; see short_commit.py."""
         state, listed = self.state, self.sync == "commit"
-        if (listed and self._group) or excess_versions(state, self.mapping.pages, branch):
+        if (listed and self.group) or excess_versions(state, self.mapping.pages, branch):
             return None
         commit = state, self.pager, self._short_room, self._sequence(), listed
         return lay_out(*commit, draft(), page, trees, checked)
@@ -234,11 +261,7 @@ class Committer:
         else:
             record, run, catalog = self._commit(draft, short)
         if self.sync == "off":
-            try:
-                self._complete()
-            except BaseException as error:
-                self._give_up(error)
-                raise
+            self.sync_made()
         return Version(
             record.version, draft.branch, record.parent, record.timestamp, draft.message, run, draft.trees, catalog
         )
@@ -266,14 +289,14 @@ class Committer:
 
     def _publish_short(self, short: ShortCommit) -> Run:
         """Adopt a record that a kernel has written."""
-        self.poison = Interrupted("a commit was interrupted")
+        self.poison = self.interrupted
         try:
             used = short.complete()
         except OSError as error:
             self.poison = None if error.errno in FULL else error
             raise
         if self.sync == "commit":
-            self._group.append(used)
+            self.group.append(used)
         self._adopt(short.record, short.heads, short.versions, self.state.system, self.state.settings, short.run)
         return short.run
 
@@ -323,7 +346,7 @@ class Committer:
 
     def _sequence(self) -> int:
         """Return the sequence of the next commit: one more than that of the newest slot, written or being written."""
-        return max(self._next, self._slotted.sequence + 1)
+        return max(self.next_sequence, self.slot_sequence + 1)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """Compute what dropping versions frees; reads only. Raises CorruptionError if a dead list cannot be read."""
@@ -364,7 +387,7 @@ class Committer:
         room = self._room(record, doomed, reclaim.edits if reclaim else 0)
         if pager.frugal or space.top + room + pager.spare > len(self.mapping.pages.seen):
             self._make_room(room)
-        self.poison = Interrupted("a commit was interrupted")  # until the outcome is known
+        self.poison = self.interrupted  # until the outcome is known
         try:
             dead_tree = reclaim.finish() if reclaim else system[DEAD.tree_id]
             if state.commit.administrative:
@@ -405,9 +428,9 @@ class Committer:
             heads, versions, system, settings, record, run,
         )  # fmt: skip
         self.made += 1
-        if self._file_lock:
-            self._file_lock.busy = True
-        self._pager_current = True
+        if self.file_lock:
+            self.file_lock.busy = True
+        self.is_pager_current = True
         self.poison = None
 
     def _make_room(self, pages: int) -> None:
@@ -515,7 +538,7 @@ class Committer:
         words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free this many
         if self.sync == "commit":
-            words += 2 * (sum(map(len, [*kept, *self._group])) + taken)
+            words += 2 * (sum(map(len, [*kept, *self.group])) + taken)
         words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists
         run = pager.reserve_run(words)
         used = pager.hand_over()
@@ -528,41 +551,18 @@ class Committer:
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
-            self._group += [*kept, used]
+            self.group += [*kept, used]
             gone = np.array([*run.ids(page_words), *space.pending])  # what the group freed is written again later
-            written = np.setdiff1d(np.concatenate(self._group), gone)
+            written = np.setdiff1d(np.concatenate(self.group), gone)
             record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
-        self._write_run(run, record, used)
+        self._room_of_records.write(pager, run, record, used)
         return run
 
-    def _write_run(self, run: Run, record: Commit, used: np.ndarray) -> None:
-        """Record the used pages in the free list, and write the record with the resulting free pages."""
-        space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
-        freed, used, lists, place = space.to_count(used)
-        n, said = run_pages(run.words, page_words), record.gather_arguments()
-        room, arena, ids = self._room_for(run.words, n * page_words, n)
-        counting = Counting(Span(*freed.buffer_info()), used, lists, place)
-        target = RecordRun(room, run.page, self.pager.version, arena, ids)
-        words = Span(*said.buffer_info())
-        written = WRITE.call(file.page_writer, words, counting, target, page_words, self.mapping.pages.seen)
-        assert written >= 0, f"a record that is longer than its run of {run.words} words"
-        record.added, record.removed = space.difference()
-        if written == n:
-            file.wrote(ids)
-        else:
-            file.write_pages(arena, ids, page_words)
-
-    def _room_for(self, *sizes: int) -> list[np.ndarray]:
-        """Return arrays int64 of some sizes, which are those of the commit before if it was as large."""
-        if [*map(len, self._arrays)] != [*sizes]:
-            self._arrays = [np.empty(size, np.int64) for size in sizes]
-        return self._arrays
-
-    def _write_slot(self, state: StoreState) -> None:
-        """Write the slot that leads to a state, and sync it."""
+    def _write_slot(self, slot: bytes, sequence: int) -> None:
+        """Write the slot that leads to the commits of a sequence, and sync it."""
         file, last = self.mapping.file, self._slotted
         before, self.format = self.format, FORMAT
-        file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
+        file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
         if self.sync != "off":
             file.fdatasync()
         if before != FORMAT:  # else a library for the old format would take the commit before for the newest

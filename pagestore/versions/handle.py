@@ -56,7 +56,7 @@ class Handle:
         self._guard = threading.RLock()  # guards the caches
         self._file_lock = FileLock(file)
         self._synced = SyncedCommits(file)
-        self._writers = WriterQueue(self._file_lock)
+        self.writers = WriterQueue(self._file_lock)
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -143,6 +143,8 @@ class Handle:
             return self.state
         if self.mode == "rw" and not self.committer.failure:
             newest = sequence_in(self.mapping.pages.words)
+            if self.committer.series:
+                self.committer.catch_up()
             if self.committer.state.sequence >= newest:  # not always so while the writer's lock is held: see _follow
                 self._resume()
             if self.state.sequence >= newest:
@@ -256,7 +258,7 @@ class Handle:
         with ExitStack() as held:
             try:
                 if mine and self.mode == "rw":
-                    held.enter_context(self.committer.sync_lock)
+                    held.enter_context(self.committer.syncs.lock)
                     held.enter_context(self.committer.lock)
                     if was_open and not self.committer.cause:
                         self._close_writer()
@@ -266,6 +268,8 @@ class Handle:
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 
     def _close_writer(self) -> None:
+        if self.committer.series:
+            self.committer.series.end()
         self.committer.flush()
         if self._is_last():
             self._follow()
@@ -289,8 +293,8 @@ class Handle:
 
     def reopen(self) -> None:
         """See Store.reopen."""
-        if self._writers.holder:
-            raise TransactionError(f"a transaction is open ({self._writers.holder}); roll it back first")
+        if self.writers.holder:
+            raise TransactionError(f"a transaction is open ({self.writers.holder}); roll it back first")
         with self._writer():
             if not self.committer.cause:
                 self.committer.flush()
@@ -411,11 +415,11 @@ class Handle:
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        self._writers.take(writer, timeout, self.committer.flush)
+        self.writers.take(writer, timeout, self.committer.flush)
         try:
             self._check_turn()
         except BaseException:
-            self._writers.give_back(writer)
+            self.writers.give_back(writer)
             raise
 
     def _check_turn(self) -> None:
@@ -424,20 +428,22 @@ class Handle:
             self.check()
         committer = self.committer
         committer.check()
+        if committer.series:
+            committer.series.end()
         if not (self.exclusive or (committer.is_ready and self._knows(committer.state))):
             self._follow()
         self.state = committer.state
 
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
-        self._writers.give_back(writer)
+        self.writers.give_back(writer)
 
     def complete(self, number: int) -> None:
         """Return once the first `number` commits of this handle are durable; see Committer.complete."""
         try:
             self.committer.complete(number)
         finally:
-            self._writers.release_file()
+            self.writers.release_file()
 
     def committed(self, version: Version) -> None:
         """Adopt the state of the commit that has just made a version."""
@@ -457,14 +463,14 @@ class Handle:
     def _writer(self) -> Iterator[None]:
         writer = Writer()
         try:
-            self._writers.take(writer)
+            self.writers.take(writer)
             yield
         finally:
-            self._writers.give_back(writer)
+            self.writers.give_back(writer)
 
     def administer(self, **changes: Any) -> None:
         """Commit a change of the store's own data; see Committer.administer."""
-        with self.committer.sync_lock, self.committer.lock:
+        with self.committer.syncs.lock, self.committer.lock:
             self.check()
             self.committer.administer(**changes)
             self.state = self.committer.state

@@ -15,7 +15,7 @@ from pagestore.errors import DependantsError, ExistsError
 from pagestore.trees.compare import Delta
 from pagestore.trees.tree import Tree
 from pagestore.values.types import Type
-from pagestore.versions.catalog import PROPERTY, Dependants, recorded_dependants, whole_of
+from pagestore.versions.catalog import PROPERTY, Catalog, Dependants, recorded_dependants, whole_of
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"
@@ -141,6 +141,12 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
         with txn.following():
             told.append(host.carry(txn, before))
     return [tell for tell in told if tell]
+
+
+def is_followed(catalog: Catalog, but: str) -> bool:
+    """Return whether a host, of this process or not, but one, maintains something by the relations of a catalog."""
+    marked = (name for name, host in _hosts.items() if host.mark in catalog.properties)
+    return any(name != but for name in (*catalog.dependants, *marked))
 
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:

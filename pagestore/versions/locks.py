@@ -36,6 +36,7 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread, local
+from typing import Protocol
 from weakref import ref
 
 from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
@@ -193,21 +194,21 @@ class FileLock:
     """The lock of a file's one writer, as one handle takes and releases it."""
 
     def __init__(self, file: File) -> None:
-        self._file = file
+        self.file = file
         self.lasting = False  # whether it is held until the file is closed
         self.busy = False  # whether it must be held on, since commits were made that no slot leads to
         self.held = False
-        self._look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
+        self.look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
 
     def take(self, end: float = inf) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
         if self.held:
             return
-        file, now = self._file, time.monotonic()
-        if now >= self._look:
-            self._look = 0.0 if self.is_awaited() else now + LOOK_AGAIN
-        if not (self._look and file.lock(EXCLUSIVE, WRITER_LOCK)):
-            self._look = 0.0
+        file, now = self.file, time.monotonic()
+        if now >= self.look:
+            self.look = 0.0 if self.is_awaited() else now + LOOK_AGAIN
+        if not (self.look and file.lock(EXCLUSIVE, WRITER_LOCK)):
+            self.look = 0.0
             try:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
                     self._join(end)
@@ -219,35 +220,35 @@ class FileLock:
     @property
     def path(self) -> Path:
         """The path of the file."""
-        return self._file.path
+        return self.file.path
 
     def try_once(self) -> bool:
         """Take the lock if it is free, ahead of those that wait; return whether it is held."""
-        self.held = self.held or self._file.lock(EXCLUSIVE, WRITER_LOCK)
+        self.held = self.held or self.file.lock(EXCLUSIVE, WRITER_LOCK)
         return self.held
 
     def keep(self) -> None:
         """Hold the lock, which was taken, until the file is closed."""
         self.lasting = True
-        self._file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
+        self.file.lock(EXCLUSIVE, SINCE_LOCK + time_now() // 10**6)
 
     def release(self) -> None:
         """Release the lock, unless it is kept or busy. Idempotent."""
         if self.lasting or self.busy:
             return
         try:  # noqa: SIM105 - `suppress` would take as long as the call of the system
-            self._file.lock(UNLOCKED, WRITER_LOCK)
+            self.file.lock(UNLOCKED, WRITER_LOCK)
         except PagestoreError:  # a closed file has no locks
             pass
         self.held = False
 
     def is_awaited(self) -> bool:
         """Return whether other handles wait for the lock."""
-        return self._file.locked(QUEUE_LOCK, QUEUE_END) is not None
+        return self.file.locked(QUEUE_LOCK, QUEUE_END) is not None
 
     def _join(self, end: float) -> None:
         """Take the last place in the queue, and wait until it is the first."""
-        file = self._file
+        file = self.file
         self._await(EXCLUSIVE, GUARD_LOCK, end)
         try:
             place = 0
@@ -263,10 +264,10 @@ class FileLock:
     def _await(self, kind: int, at: int, end: float) -> None:
         """Lock a byte once it is free. Raises LockedError at `end`."""
         if end == inf:
-            self._file.lock_when_free(kind, at)
+            self.file.lock_when_free(kind, at)
             return
         pause = SHORT
-        while not self._file.lock(kind, at):
+        while not self.file.lock(kind, at):
             if (left := end - time.monotonic()) <= 0:
                 raise self.refusal("wait longer, or end that first")
             time.sleep(min(pause, left))
@@ -274,16 +275,16 @@ class FileLock:
 
     def refusal(self, remedy: str) -> LockedError:
         """Return the error that names the processes that hold the lock."""
-        path = self._file.path
+        path = self.file.path
         return LockedError(f"{path} is being written by {describe_holders(path, WRITER_LOCK)}{self._since()}; {remedy}")
 
     def is_lasting_elsewhere(self) -> bool:
         """Return whether another handle holds the lock until it closes the file."""
-        return self._file.locked(SINCE_LOCK, SINCE_END) is not None
+        return self.file.locked(SINCE_LOCK, SINCE_END) is not None
 
     def _since(self) -> str:
         """Describe since when another handle has kept the lock; empty if that is unknown."""
-        found = self._file.locked(SINCE_LOCK, SINCE_END)
+        found = self.file.locked(SINCE_LOCK, SINCE_END)
         with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
             return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
         return ""
@@ -311,6 +312,85 @@ class SyncedCommits:
         return self._newest == sequence or self._file.locked(here, 1) is not None
 
 
+class Syncing(Protocol):
+    """Commits that are made durable together: how many are, and what makes all durable that were made."""
+
+    durable: int
+
+    def sync_made(self) -> None:
+        """Make all commits durable that were made."""
+
+
+GATHER_MAX = 0.01  # seconds that a sync is put off at most
+
+
+class SyncQueue:
+    """Threads that wait for their commits to be durable. One of them makes the sync, for all commits made until then.
+
+    Once it is made, those whose commits are durable go on, and one of the others makes the next. As many threads as
+    the last sync was for will probably commit again: the next one is put off until they have, for as long as a sync
+    takes at most. So a thread alone waits for nobody, and of many threads each is in every sync, not in every other.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held during a sync
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()  # how many commits, and what wakes the thread
+        self._expected, self._took = 0, 0.0  # threads that will wait, and seconds that the last sync took
+        self._arrived: SimpleQueue[None] = SimpleQueue()  # gets an entry when as many wait
+
+    def await_sync(self, number: int, commits: Syncing) -> None:
+        """Return once the first `number` commits are durable. Raises what `sync_made` does."""
+        nested, own = self.lock._is_owned(), None  # type: ignore[attr-defined]
+        leads = False
+        try:
+            while commits.durable < number:
+                if leads := self.lock.acquire(blocking=False):
+                    if commits.durable < number:
+                        self._sync(commits)
+                    break
+                if own is None:
+                    own = number, threading.Lock()
+                    own[1].acquire()
+                    self._waiting.append(own)  # then try once more, since the sync may have ended before this
+                    if len(self._waiting) >= self._expected:
+                        self._arrived.put(None)
+                elif own[1].acquire(timeout=AGAIN):
+                    own = None  # woken, perhaps to make the next sync
+        finally:
+            if own is not None:
+                with suppress(ValueError):  # it was woken meanwhile
+                    self._waiting.remove(own)
+            if leads or (not nested and self.lock._is_owned()):  # type: ignore[attr-defined]
+                self.lock.release()
+                self._wake(commits.durable)
+
+    def _sync(self, commits: Syncing) -> None:
+        """Make a sync once others have joined in, or have had the time of one to do so."""
+        if self._took and len(self._waiting) < self._expected:
+            while not self._arrived.empty():
+                self._arrived.get()
+            with suppress(Empty):
+                self._arrived.get(timeout=min(self._took, GATHER_MAX))
+        began = time.monotonic()
+        commits.sync_made()
+        self._took = time.monotonic() - began
+
+    def _wake(self, durable: int) -> None:
+        """Wake the threads whose commits are durable, and one of the others."""
+        leads, self._expected = False, 0
+        for _ in range(len(self._waiting)):
+            try:
+                number, own = waiting = self._waiting.popleft()
+            except IndexError:  # another thread has woken them
+                return
+            if number > durable and leads:
+                self._waiting.append(waiting)
+            else:
+                leads = leads or number > durable
+                self._expected += number <= durable
+                own.release()
+
+
 AGAIN = 0.05  # seconds after which the next in the queue checks whether the holder's thread has died
 LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
 SHARE = 0.01  # the greatest share of the time that waiting threads may spend on collecting garbage
@@ -326,15 +406,6 @@ class Life:
         self.thread: Thread = current_thread()
         self.mark = ref(self)
 
-    @staticmethod
-    def current() -> "Life":
-        """Return the object of this thread."""
-        try:
-            life: Life = _local.life
-        except AttributeError:
-            life = _local.life = Life()
-        return life
-
 
 _local = local()
 
@@ -343,7 +414,10 @@ class Writer:
     """A thread's write lock, from the request until its release."""
 
     def __init__(self) -> None:
-        life = Life.current()
+        try:
+            life: Life = _local.life
+        except AttributeError:
+            life = _local.life = Life()
         self.thread, self.life = life.thread, life.mark
         self.taken = inf  # when it became the first in the queue, by the clock `monotonic`
         self.over = False
@@ -391,20 +465,24 @@ class WriterQueue:
 
         Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
         """
-        end = inf if timeout is None else time.monotonic() + timeout
+        end, file_lock = inf if timeout is None else time.monotonic() + timeout, self._file_lock
         own = ref(writer, self._wake_first)
         self._queue.append(own)
         try:
-            if self.holder is not writer:
+            if self._queue[0] is not own and self.holder is not writer:
                 self._refuse_second(writer)
                 with waiting(str(self._file_lock.path), lambda: str(self.holder)):
                     self._wait(writer, end)
             with self._guard:
                 self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
-            if complete and self._file_lock.busy and not self._file_lock.lasting and self._file_lock.is_awaited():
+            if complete and file_lock.busy and not file_lock.lasting and file_lock.is_awaited():
                 complete()
-                self._file_lock.release()
-            self._file_lock.take(end)
+                file_lock.release()
+            if not file_lock.held:
+                if time.monotonic() < file_lock.look:  # as `take`, but one call less
+                    file_lock.held = file_lock.file.lock(EXCLUSIVE, WRITER_LOCK)
+                if not file_lock.held:
+                    file_lock.take(end)
         except BaseException:
             self.give_back(writer)
             raise
@@ -428,7 +506,18 @@ class WriterQueue:
     def give_back(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
         writer.over = True
-        self._wake_first()
+        own = self._holds_file
+        if own is not None and own() is writer:  # mostly it is the first, and nobody waits
+            with self._guard:
+                if self._holds_file is own:
+                    self._file_lock.release()
+                    self._holds_file = None
+            try:  # noqa: SIM105 - `suppress` would take longer than this
+                self._queue.remove(own)
+            except ValueError:  # another thread has removed it
+                pass
+        if self._queue:
+            self._wake_first()
 
     def _wake_first(self, _: object = None) -> None:
         writer = self.holder

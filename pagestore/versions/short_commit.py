@@ -11,7 +11,7 @@ or texts that change, free pages written anew, a record of several pages.
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -54,6 +54,22 @@ class Draft(NamedTuple):
     next_text: int
     message: str
     rewrite_catalog: bool = False
+
+
+class Ahead(Protocol):
+    """Commits that were made, and that the state of the committer lacks: those of a series (series.py)."""
+
+    slot: np.ndarray  # the slot that leads to the newest of them, as int64 words
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """The sequence and the version of the newest of them."""
+
+    def state_after(self, before: StoreState) -> StoreState:
+        """Return the state of the newest of them; end them and return `before` if another process has committed."""
+
+    def end(self) -> None:
+        """Leave the next commit to a transaction."""
 
 
 class ShortRoom:

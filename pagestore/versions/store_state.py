@@ -165,6 +165,11 @@ def needed_versions(state: StoreState) -> set[int]:
     return versions
 
 
+def batch_of(retain: int) -> int:
+    """Return how many versions are dropped at a time, at least, if `retain` are kept."""
+    return OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
+
+
 def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
     """Return a branch's versions beyond the newest `retain`, with one being made; oldest first, [] until a batch.
 
@@ -173,7 +178,7 @@ def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]
     retain, versions = state.settings.retain, state.versions
     if retain == RETAIN_ALL or versions.tree.count + len(versions.recent) < retain:
         return []
-    batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
+    batch = batch_of(retain)
     if len(versions) - retain + 1 < batch:
         return []
     entries = versions.entries(pages)

@@ -214,11 +214,7 @@ class WorkingTrees:
         spec, n = self._catalog.relations[name].spec, sum(len(actions) for actions, _ in parts)
         if n > SINGLE or spec.columns > NARROW:
             return
-        queue = queues.get(spec)
-        if queue is None:
-            if len(queues) >= QUEUES_MAX:
-                queues.clear()
-            queue = queues[spec] = EditQueues([EditQueue((name,), ALONE, spec.columns)], [spec], SINGLE)
+        queue = queue_of(queues, spec, name)
         del self._buffers[name]
         queue.wait(0, *(parts[0] if len(parts) == 1 else one_batch(parts)))
         if not self.flush(queue, lambda *given: FLUSH.call(*given, 0), checked=NONE_CHECKED):
@@ -435,6 +431,16 @@ class WorkingTrees:
         """Note that the transaction does more than delete: it must leave the last pages to commits that free space."""
         if not self._follows:
             self._deletes, self.pager.spare = False, self._reserve
+
+
+def queue_of(queues: dict[Spec, EditQueues], spec: Spec, name: str) -> EditQueues:
+    """Return the queue of a relation among those that are kept, of which there are QUEUES_MAX at most."""
+    queue = queues.get(spec)
+    if queue is None:
+        if len(queues) >= QUEUES_MAX:
+            queues.clear()
+        queue = queues[spec] = EditQueues([EditQueue((name,), ALONE, spec.columns)], [spec], SINGLE)
+    return queue
 
 
 def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:

@@ -336,6 +336,33 @@ def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
     assert star.check() == []
 
 
+def test_a_count_of_paths_through_a_hub_lists_none_of_them(star):
+    """An edge in the middle of millions of paths: what is summed out is, level by level, from the changed row."""
+    drawn = np.random.default_rng(4)
+    hub = [[5] * 900 + [*range(900)], [*range(900)] + [5] * 900]
+    edges = np.unique(np.concatenate([drawn.integers(0, 2000, (2, 20_000)), hub], axis=1), axis=1)
+    star.install("e(x, y) -> int(x), int(y).", "graph")
+    with star.transaction() as txn:
+        txn.insert("e", [*edges])
+    star.install("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "paths")
+    star.install("p[b] = n <- agg<<n = count()>> e(_, b), e(b, c), e(c, _), b < 100.", "ends")
+    for kind in ("delete", "insert"):
+        (before,) = star["q"]
+        with star.transaction() as txn:
+            getattr(txn, kind)("e", [(5, 7)])
+        (after,) = star["q"]
+        assert abs(after[0] - before[0]) > 1_000_000
+        assert star.stats("q")["operations"] < 12 * edges.shape[1]
+        star.verify("q")
+        star.verify("p")
+    with star.transaction() as txn:  # rows of several atoms at once
+        txn.delete("e", [(5, 8), (5, 9), (8, int(edges[1, edges[0] == 8][0]))])
+        txn.insert("e", [(5, 5), (9, 5)])
+    star.verify("q")
+    star.verify("p")
+    assert star.check() == []
+
+
 HUBS = """
     listed(k, y) <- r(k, a, _, _), d(a, y, _).
     summed[y] = t <- agg<<t = sum(k)>> r(k, a, b, _), d(a, y, _), h[b] = _.
@@ -374,6 +401,43 @@ def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monk
         if number == len(RELATIONS):
             mirror.install("views", HUBS)
     assert len(joins) > 20
+    assert mirror.workspace.check() == []
+    mirror.close()
+
+
+PATHS = """
+    counted[] = n <- agg<<n = count()>> e(a, b), e(b, c), f(c, d), e(d, _).
+    ends[b] = t <- agg<<t = sum(w)>> e(_, b), e(b, c), g[c] = w, w > 1.
+    listed(a, d) <- e(a, b), e(b, c), f(c, d).
+    lacking[a] = n <- agg<<n = count()>> e(a, b), e(b, c), f(c, _), !h[a] = 3.
+"""
+
+
+@pytest.mark.parametrize("few", [2, 64])
+def test_random_changes_of_paths_are_joined_by_columns(few, tmp_path, monkeypatch):
+    """Relations that occur several times, and several that change in one transaction: each binding counts once."""
+    for place, name, value in [*FORCED["hubs"], (columns, "FEW_KEYS", few)]:
+        monkeypatch.setattr(place, name, value)
+    joins, join = [], joined.JoiningFiller.join_rows
+    monkeypatch.setattr(joined.JoiningFiller, "join_rows", lambda *given: joins.append(given) or join(*given))
+    drawn = np.random.default_rng(few)
+    declared = [f"{head} -> int(x), int(y)." for head in ("e(x, y)", "f(x, y)", "g[x] = y", "h[x] = y")]
+    mirror = Mirror(tmp_path / "s.pages", " ".join(declared))
+    rows = {name: {} for name in "efgh"}  # the row of each key
+    for number in range(40):
+        edits = []
+        for name in "efgh" if not number else drawn.choice([*"eefg"], 2):
+            for row in drawn.integers(0, 5, (12 if not number else 2, 2)).tolist():
+                key = (*row,) if name in "ef" else row[0]
+                old = rows[name].pop(key, None)
+                edits += [(name, old, False)] if old else []
+                if not old or drawn.random() < 0.5:
+                    rows[name][key] = (*row,)
+                    edits.append((name, (*row,), True))
+        mirror.change(edits)
+        if not number:
+            mirror.install("views", PATHS)
+    assert len(joins) > 60
     assert mirror.workspace.check() == []
     mirror.close()
 

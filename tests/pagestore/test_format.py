@@ -1,6 +1,7 @@
 """A reader that knows docs/format.md and struct alone reads what the library wrote."""
 
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ def test_a_reader_made_from_the_description_alone(tmp_path, page_size):
             txn["small"].insert([(k, -k / 3, k % 3 == 0) for k in range(-500, 500)])
             txn.create("texts", "v: string, id: int64, d: date, b: bytes", key="id")
             txn["texts"].insert([("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)])
+            long = txn.create("long", "k: int64, v: decimal(38,2)?", key="k")
+            long.insert([(k, Decimal(k) ** 9 if k % 5 else None) for k in range(-400, 400)])
             txn.create("empty", "x: int64")
             folded = txn.create("folded", "k: int64, v: int64", key="k", scans=["sum:v", "count", "max:v,k"])
             folded.insert([(k, k * k % 1009) for k in range(2000)])
@@ -35,6 +38,7 @@ def test_a_reader_made_from_the_description_alone(tmp_path, page_size):
     found = struct_reader.relations(str(path))
     days = date(1970, 1, 1).toordinal()
     content["texts"] = [(v, i, d.toordinal() - days, b) for v, i, d, b in content["texts"]]
+    content["long"] = [(k, v if v is None else int(v * 100)) for k, v in content["long"]]
     assert found == content
 
 

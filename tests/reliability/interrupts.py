@@ -67,6 +67,8 @@ class Patient:
         """One change, broken off or not; then all is as before, or as after it."""
         name = self.rng.choice([*CHANGES])
         after = {self.rng.randrange(2000): self.rng.randrange(1 << 40) for _ in range(self.rng.choice([1, 5, 300]))}
+        if name == "prepared":
+            self._begin_series()
         before, version = self.rows, self.store.version
         wanted = before | after if name in EDITING else before
         came = self._break_off(name, lambda: CHANGES[name](self, after), counts)
@@ -85,6 +87,13 @@ class Patient:
         self.rows = found
         if counts["interrupts"] % CHECKED == 0:
             self._check(counts)
+
+    def _begin_series(self) -> None:
+        """Commit prepared rows, which change nothing, so that the next such commit takes the short way."""
+        self.put = self.store.prepare("r")
+        for _ in range(self.rng.randrange(1, 12)):
+            self.put.delete(-1)
+            self.put.commit()
 
     def _break_off(self, name: str, change: Callable[[], None], counts: Counter[str]) -> BaseException | None:
         """Make a change in which something is raised; what came out of it."""
@@ -173,6 +182,12 @@ def _commit_and_delete(patient: Patient, after: Rows) -> None:
             txn["r"].set(list(after.items()))
 
 
+def _prepared(patient: Patient, after: Rows) -> None:
+    for k, v in after.items():
+        patient.put.set(k, v)
+    patient.put.commit()
+
+
 def _bulk(patient: Patient, after: Rows) -> None:
     with patient.store.transaction() as txn:
         txn["r"].set(list(after.items()))
@@ -227,6 +242,7 @@ def _open(patient: Patient, after: Rows) -> None:
 CHANGES: dict[str, Callable[[Patient, Rows], None]] = {
     "commit": _commit,
     "commit and delete": _commit_and_delete,
+    "prepared": _prepared,
     "bulk": _bulk,
     "go on inside": _go_on_inside,
     "read": _read,
@@ -235,4 +251,4 @@ CHANGES: dict[str, Callable[[Patient, Rows], None]] = {
     "close": _close,
     "open": _open,
 }
-EDITING = "commit", "commit and delete", "bulk", "go on inside"
+EDITING = "commit", "commit and delete", "prepared", "bulk", "go on inside"

@@ -23,13 +23,14 @@ from warnings import simplefilter
 
 from pagestore.errors import PoisonedError
 from tests.reliability.power_cells import CellsOfViews
-from tests.reliability.power_lives import Admin, Model, Plain, Schema, Upgrade, Views, digest
+from tests.reliability.power_lives import Admin, Model, Plain, Schema, Small, Upgrade, Views, digest
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import Event, built, events, mark, moments
 from tests.support.syscalls import run as recorded
 
 WORKLOADS: dict[str, type[Plain]] = {
-    "plain": Plain, "admin": Admin, "schema": Schema, "views": Views, "upgrade": Upgrade, "cells": CellsOfViews,
+    "plain": Plain, "small": Small, "admin": Admin, "schema": Schema, "views": Views, "upgrade": Upgrade,
+    "cells": CellsOfViews,
 }  # fmt: skip
 EACH = 3  # images of a moment at which writes are pending
 FULLY = 16  # every so many images are checked in full, and written to

@@ -160,6 +160,36 @@ def nothing(store: pagestore.Store, model: Model, rng: Random) -> Step:
     return do, model
 
 
+class Small(Plain):
+    """Prepared rows, mostly one after the other, so that they take the short way."""
+
+    def make(self, folder: Path, rng: Random) -> None:
+        """Make the files."""
+        super().make(folder, rng)
+        self.prepared: dict[int, pagestore.Prepared] = {}
+
+    def step(self, opened: Any, model: Model, rng: Random) -> Step:
+        """A random step."""
+        if rng.random() < 0.1:
+            return super().step(opened, model, rng)
+        put = self.prepared.get(id(opened))
+        if put is None:
+            put = self.prepared[id(opened)] = opened.prepare("r")
+        put.clear()  # of a commit that failed
+        model = deepcopy(model)
+        rows = dict(model["branches"]["main"]["r"])
+        for _ in range(rng.randrange(1, 4)):
+            k, v = rng.choice([*rows, -2, 5000]), rng.randrange(1 << 40)
+            if rng.random() < 0.3:
+                put.delete(k)
+                rows.pop(k, None)
+            else:
+                put.set(k, v)
+                rows[k] = v
+        model["branches"]["main"]["r"] = [[k, v] for k, v in sorted(rows.items())]
+        return put.commit, model
+
+
 class Admin(Plain):
     """Relations that come and go, tags, branches, retention, vacuum and compact."""
 

@@ -25,6 +25,8 @@ KEPT = {
     "decimal(9,2)": ("decimal(9,2)?", "decimal(9,2)", "cast(-9999999.99 as decimal(9,2)), cast(0 as decimal(9,2))"),
     "decimal(18,0)": ("decimal(18,0)?", "decimal(18,0)", "cast(999999999999999999 as decimal(18,0))"),
     "decimal(18,18)": ("decimal(18,18)?", "decimal(18,18)", "cast(-0.000000000000000001 as decimal(18,18))"),
+    "decimal(38,2)": ("decimal(38,2)?", "decimal(38,2)",
+                      "cast('-123456789012345678901234567890123456.78' as decimal(38,2)), cast(5 as decimal(38,2))"),
     "date": ("date?", "date", "date'0001-01-01', date'9999-12-31', date'1969-12-31'"),
     "time(6)": ("time?", "time(6)", "time'00:00:00', time'23:59:59.999999'"),
     "time(3)": ("time?", "time(6)", "cast(time'12:34:56.789' as time(3))"),
@@ -41,7 +43,6 @@ KEPT = {
     "binary": ("bytes?", "binary", "X'', X'00ff80', X'00'"),
 }  # fmt: skip
 REFUSED = {
-    "decimal(19,2)": ("cast(1 as decimal(19,2))", "cast it to one of at most 18 digits, or to string"),
     "array<int>": ("array(1)", "explode"),
     "map<int,int>": ("map(1, 2)", "explode"),
     "struct<a:int>": ("named_struct('a', 1)", "select its fields as columns"),

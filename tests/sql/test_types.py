@@ -111,6 +111,8 @@ FORMS = {
         "sum(i) OVER (ORDER BY id DESC NULLS LAST) FROM t",
         "SELECT count(*) FILTER (WHERE b), max(name), min(hours), sum(ref) FROM (SELECT b, g AS name, i AS hours, i AS "
         "ref FROM t)",
+        "SELECT mode() WITHIN GROUP (ORDER BY i) FROM t",
+        "SELECT i = ANY (SELECT id FROM t), i <> 3 FROM t",
         "SELECT EXISTS (SELECT 1 FROM t x WHERE x.i > t.i), i IN (SELECT id FROM t), (SELECT max(id) FROM t x WHERE "
         "x.g = t.g) FROM t",
     ],

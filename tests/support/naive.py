@@ -332,7 +332,8 @@ CALLED: dict[str, Callable] = {
     "string": str,
     "round": lambda x: x.quantize(1, ROUND_HALF_UP),
     "datetime:month": lambda x: x.month,
-    "abs": abs,
+    "abs": lambda x: x.copy_abs() if isinstance(x, Decimal) else abs(x),
+    "sign": lambda x: (x > 0) - (x < 0),
     "mod": lambda a, b: (-1 if a < 0 else 1) * (abs(a) % abs(b)),
     "in": lambda a, *among: a in among,
     "least": min,
@@ -364,7 +365,8 @@ def called(term: Call, args: list) -> object:
         if term.name in COMPARE:
             return COMPARE[term.name](*args)
         found = CALLED[term.name](*args)
-        return found if term.name in ("least", "greatest") else in_range(found)  # also of unsigned numbers
+        kept = ("least", "greatest", "if", "abs") if isinstance(found, Decimal) else ("least", "greatest")
+        return found if term.name in kept else in_range(found)  # also of unsigned numbers, and of long decimals
     except ArithmeticError as error:
         raise RangeError(f"{term}: {error}") from None
 

@@ -146,6 +146,8 @@ def value(kind: str, word: int, dictionary: dict[int, bytes]) -> object:
         return struct.unpack("<d", struct.pack("<q", word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF))[0]
     if kind == "string":
         return dictionary[word].decode()
+    if kind.startswith("decimal") and int(kind[8:].partition(",")[0]) > 18:
+        return int.from_bytes(dictionary[word], "big") - 2**127
     return dictionary[word] if kind == "bytes" else bool(word) if kind == "bool" else word
 
 

@@ -243,11 +243,11 @@ def as_text(result: Result) -> str:
     for side, times in result.times.items():
         median, high, spread = result.median(side), result.percentile(side), ""
         if high is not None:
-            spread = f"99 % within {figure(high)}"
+            spread = f"99 % within {figure(high)}, x {high / median:.1f}"
         elif len(times) > 1:
             spread = f"{figure(min(times))} to {figure(max(times))}"
         shown, bar = f"{figure(median):>9} {result.unit}", BAR * (1 + round(8 * log10(median / least)))
-        lines.append(f"  {side:<{widest}}{shown:<14}x {result.ratio(side):<8.2f}{spread:<22}{bar}")
+        lines.append(f"  {side:<{widest}}{shown:<14}x {result.ratio(side):<8.2f}{spread:<28}{bar}")
         if counts := result.counts.get(side):
             lines.append("      " + ", ".join(f"{name} {count:,.10g}" for name, count in counts.items()))
     return "\n".join(lines)

@@ -38,6 +38,7 @@ BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
 WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
 THREADS, PROCESSES = 8, 16
+VERTICES = 29_000  # of the large graph, which has as many edges as soc-Epinions1, 400,000
 ROW_BYTES = 4 * 8192  # what one durable edge writes, about: the bytes of the sync that it is compared with
 SCHEMA = """
     create table edge(x integer, y integer, primary key(x, y)) without rowid;
@@ -166,6 +167,22 @@ class Ours:
         return {"operations": self.workspace.stats("q")["operations"], **meter.counts}
 
 
+class _Prepared(Ours):
+    """This project, by edges that are collected first."""
+
+    def __init__(self, edges: np.ndarray, folder: Path, **how: Any) -> None:
+        super().__init__(edges, folder, **how)
+        self._put = self.workspace.prepare("edge")
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Delete and insert edges as one prepared commit."""
+        for x, y in gone.T.tolist():
+            self._put.delete(x, y)
+        for x, y in new.T.tolist():
+            self._put.insert(x, y)
+        self._put.commit()
+
+
 class _ByHand:
     """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
 
@@ -236,6 +253,8 @@ def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of small transactions beside other systems: durable or not, of threads and of processes."""
     singles, seconds = (100, 0.5) if options.quick else (1000, 3.0)
     given = {"the graph": options.graph, "a sparse random graph": graphs.even(20_000, 4)}
+    if not options.quick:
+        given["a large graph with hubs"] = graphs.skewed(VERTICES)
     for name, edges in given.items():
         yield from _edges(f"one edge under triangles, {name}", edges, folder, singles, "off")
     yield from _edges("one edge under triangles, durable", options.graph, folder, singles // 4, "commit")
@@ -251,6 +270,7 @@ def _edges(name: str, edges: np.ndarray, folder: Path, rounds: int, sync: str) -
     full = {"off": "off", "commit": "full"}[sync]
     systems: dict[str, System] = {
         "ivm": Ours(edges, folder, sync=sync),
+        "ivm, prepared": _Prepared(edges, folder, sync=sync, exclusive=False),
         "SQLite triggers": _SqliteTriggers(edges, folder, full),
     }
     turns = {name: changes(edges, 1) for name in systems}
@@ -336,27 +356,58 @@ def _sqlite(path: Path, durable: bool) -> sqlite3.Connection:
 
 
 def _threads(folder: Path, seconds: float) -> Row:
-    """Return the row of durable transactions of one thread, and of several."""
+    """Return the row of durable transactions of one thread, and of several; counts say how many share a sync."""
+    shared: dict[str, float] = {}
 
-    def rate(threads: int) -> float:
+    def rate(side: str, threads: int, put: Callable[[pagestore.Store, int], Put]) -> float:
         path = folder / f"threads-{threads}.pages"
         path.unlink(missing_ok=True)
         with closing(_opened(path, durable=True)) as store, ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(partial(_put_for, seconds, store), range(threads))) / seconds
+            before = store._handle.committer.completed
+            made = sum(pool.map(partial(_put_for, seconds, store, put), range(threads)))
+            shared[side] = round(made / max(1, store._handle.committer.completed - before), 1)
+            return made / seconds
 
-    sides = [Side(f"pagestore, {n} {'thread' if n == 1 else 'threads'}", partial(rate, n)) for n in (THREADS, 1)]
+    sides = []
+    for how, put in {"": _transactions, ", prepared": _prepared}.items():
+        for n in (THREADS, 1):
+            side = f"pagestore{how}, {n} {'thread' if n == 1 else 'threads'}"
+            counted = lambda side=side: {"commits a sync": shared[side]}  # noqa: E731
+            sides.append(Side(side, partial(rate, side, n, put), counts=counted))
     return Row("durable rows of threads", sides, 3, "a second", told=True)
 
 
-def _put_for(seconds: float, store: pagestore.Store, thread: int) -> int:
+def _put_for(
+    seconds: float, store: pagestore.Store, prepare: Callable[[pagestore.Store, int], Put], thread: int
+) -> int:
     """Put rows for some time, one a transaction; return how many."""
-    end = time.monotonic() + seconds
+    end, put = time.monotonic() + seconds, prepare(store, thread)
     for n in count():
         if time.monotonic() >= end:
             return n
+        put(n)
+    raise AssertionError
+
+
+def _transactions(store: pagestore.Store, thread: int) -> Put:
+    """Return what puts a row in a transaction."""
+
+    def put(n: int) -> None:
         with store.transaction() as txn:
             txn["r"].insert([(thread, n)])
-    raise AssertionError
+
+    return put
+
+
+def _prepared(store: pagestore.Store, thread: int) -> Put:
+    """Return what puts a prepared row."""
+    rows = store.prepare("r")
+
+    def put(n: int) -> None:
+        rows.insert(thread, n)
+        rows.commit()
+
+    return put
 
 
 def _processes(folder: Path, seconds: float) -> Row:
@@ -392,7 +443,7 @@ def _write_ours(path: Path, seconds: float, number: int, end: Connection) -> Non
     with closing(_opened(path, durable=True)) as store:
         end.send("ready")
         end.recv()
-        end.send(_put_for(seconds, store, number))
+        end.send(_put_for(seconds, store, _transactions, number))
 
 
 def _write_sqlite(path: Path, seconds: float, number: int, end: Connection) -> None:

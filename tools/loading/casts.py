@@ -224,7 +224,7 @@ def held_as(kind: pa.DataType, utc: bool = False) -> pa.DataType | None:
 
     With `utc`, timestamps with a time zone are held in UTC, without the zone.
 
-    >>> held_as(pa.int8()), held_as(pa.decimal128(38, 2))
+    >>> held_as(pa.int8()), held_as(pa.decimal256(39, 2))
     (DataType(int64), None)
     """
     if pa.types.is_dictionary(kind):
@@ -245,8 +245,8 @@ def remedy_for(name: str, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "take it in UTC, without the zone, with --utc"
     if pa.types.is_decimal(kind):
-        held = f"decimal(18,{min(18, max(0, kind.scale))})"
-        return f"a decimal has at most 18 digits; give --cast {name}='{held}', or leave it out"
+        held = f"decimal(38,{min(38, max(0, kind.scale))})"
+        return f"a decimal has at most 38 digits; give --cast {name}='{held}', or leave it out"
     if pa.types.is_null(kind):
         return f"all its values are null; leave it out with --columns, or give --cast {name}=TYPE"
     return "leave it out with --columns, or write it as another type"

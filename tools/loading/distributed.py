@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import PagestoreError
-from pagestore.host import Schema, Spec, Transaction, WritableRelation, encode
-from pagestore.tooling import Segment, build_segment
+from pagestore.host import Column, Schema, Spec, Transaction, WritableRelation, encode, typed
+from pagestore.tooling import Segment, build_segment, interned_as
 
 from ..cli.answers import counted
 from .casts import DatasetError, Problems
@@ -218,7 +218,8 @@ def _write_texts(task: Task) -> None:
 
     Texts of the previous batch are not written again, since the store's process looks up every text.
     """
-    names = [column.name for column in task.schema.columns if column.type.interned]
+    columns = {column.name: column for column in task.schema.columns if column.type.interned}
+    names = [*columns]
     known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))  # texts and their places
     dataset, met = task.dataset, 0
     if dataset.reading.nulls != DROP:  # else nulls in other columns decide which rows count
@@ -230,7 +231,7 @@ def _write_texts(task: Task) -> None:
         with suppress(DatasetError):  # the second pass reports the problems of all columns
             for batch in dataset.batches():
                 for name, file in zip(names, codes, strict=True):
-                    coded = batch.column(name).drop_null().dictionary_encode()
+                    coded = _texts_of(columns[name], batch.column(name)).dictionary_encode()
                     texts, (before, places) = coded.dictionary.cast(pa.large_binary()), known[name]
                     found = pc.index_in(texts, value_set=before).fill_null(-1).to_numpy()
                     new = found < 0
@@ -238,6 +239,11 @@ def _write_texts(task: Task) -> None:
                     stream.write_batch(pa.record_batch([texts.filter(pa.array(new))], schema=TEXT))
                     places[coded.indices.to_numpy()].tofile(file)
                     known[name], met = (texts, places), met + int(new.sum())
+
+
+def _texts_of(column: Column, values: pa.Array) -> pa.Array:
+    """Return the texts by which the dictionary has a column's values, without nulls."""
+    return interned_as(column.type, typed(column, values).drop_null()) if column.type.wide else values.drop_null()
 
 
 @contextmanager

@@ -10,13 +10,15 @@ whose relations changed is probed, and the bindings found go into the queues of 
 too many bindings is left to Python, and so are all later steps.
 
 A plan that scans a relation needs no probe: SCAN finds the changed rows that its conditions let pass, for one plan
-after the other, and these are its bindings.
+after the other, and these are its bindings. Where a plan begins with a part of a key, the branches are found that a
+change makes or removes. Bindings get the columns that heads and filters compute (terms.py), and if one fails, the step
+is left.
 
 A view of the first or last records of ranges is followed by seeks (RANGED, ranges.py). Whether the keys of a function
 have one value is only counted (CHECK): a transaction in which they do not is refused as a whole.
 
-A view of least values has a state, whose queue is flushed first; FOLD then seeks the first record of each group that
-changed there:
+An aggregate may have a state, whose queue is flushed first; FOLD then computes the rows of the groups that changed in
+it (states.py):
 
     queue of state of least ──flush──▶ (7, 3; 1) (7, 5; 2) ──fold──▶ queue of least  + (7; 3) ──flush──▶
 
@@ -25,7 +27,10 @@ Groups of arguments of the kernel that takes the steps of a schedule (see pagest
 
 from typing import NamedTuple
 
-from ivm.engine.kernels.ranges import BROKEN, Ranged, RangeRoom, follow_range
+from ivm.engine.kernels.numbers import BROKEN, PARTS_MAX, cut
+from ivm.engine.kernels.ranges import MEASURED, POINTS, Ranged, RangeRoom, follow_range
+from ivm.engine.kernels.states import StateRoom, States, follow_state, is_prefix
+from ivm.engine.kernels.terms import compute
 from ivm.engine.recursion.kernels.facts import (
     DONE,
     EXAMINED,
@@ -62,7 +67,6 @@ from pagestore.compiled import (
     LEAF_PAGE,
     LEAF_SLOT,
     ROOT,
-    SET,
     TAKEN,
     WORD_MIN,
     FlushRoom,
@@ -81,18 +85,24 @@ from pagestore.compiled import (
 
 # columns of `steps`: its kind, and the number of its group, plan, fold, stratum, range or function
 FLUSH, FOLLOW, SCAN, FOLD, RECUR, RANGED, CHECK = range(7)
+UNTOUCHED = -1  # operations of a plan or a range that no change reached
 STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
 # columns of `plans`: the spans of its probes, of the trees that they read, of those whose changes they begin with, and
-# of its heads; how many columns a binding has; its conditions, of bindings or of the rows of a relation that it scans
-PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS, CONDITIONS = range(10)
-# columns of `heads`: its group, what a binding does there, which columns of it are copied
-GROUP, HOW, COPIED, COPIED_END = range(4)
-# a binding is a row, or is counted; its last column is added up, or is complemented, so that the greatest is the first
-ROWS, COUNTED, SUMMED, FALLING = range(4)
-# columns of `folds`: the tree of the state, the words of a group's key in it, whether values are complemented, and the
-# group of the view
-STATE, KEY_WORDS, COMPLEMENTED, VIEW = range(4)
+# of its heads, and of the terms that it computes; how many columns of a binding, or of a row that it scans, are read;
+# its conditions, of these columns
+(
+    PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, TERMS, TERMS_END, COLUMNS,
+    CONDITIONS,
+) = range(12)  # fmt: skip
+# columns of `sources`: a tree, and of how many words of its keys a branch is; 0 for a whole key
+TREE, DEPTH = range(2)
+# columns of `heads`: its group, what a binding does there, which columns of it are copied, how a number is cut
+GROUP, HOW, COPIED, COPIED_END, CUT = range(5)
+NOTHING, PLACE = -1, -2  # columns that are not copied: a zero, and the place of a part
+# a binding is a row, or is counted; its last column is added up, or is complemented, so that the greatest is the first,
+# or is cut into parts, each of which is added up
+ROWS, COUNTED, SUMMED, FALLING, PARTED = range(5)
 EXCESS_FREE = 50_000  # operations, some milliseconds: a plan that takes more may be made anew (replan.py)
 # columns of `functions`: the tree of a view whose keys may get two values, and how many words a key has
 FUNCTION, ARGUMENTS = range(2)
@@ -108,7 +118,7 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
     """
     if begin == 0:
         remember(queues.trees, working.before)
-        working.operations[:] = 0
+        working.operations[:] = UNTOUCHED
         working.recursion[:] = 0
         working.gains[:] = 0
         working.conflicts[0] = 0
@@ -118,10 +128,10 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
             if queues.waits[of] and not flush_queue(pages, accounts, queues, room, apply, of):
                 return s
         elif schedule.steps[s, KIND] == SCAN:
-            if not scan(queues, schedule, working, of):
+            if not scan(pages, queues, schedule, working, composed, of):
                 return s
         elif schedule.steps[s, KIND] == FOLD:
-            if not fold(pages, queues, schedule, working, of):
+            if not follow_state(States(pages, queues, schedule.folds, schedule.copies, working.states), of):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
             composing = Composing(room.reordering.order, room.reordering.fresh, composed)
@@ -129,11 +139,12 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
             if not recur(pages, flushing, schedule, working, Probing(run, found, composing, probe), of):
                 return s
         elif schedule.steps[s, KIND] == RANGED:
-            ranged = Ranged(pages, working.before, queues.trees, schedule.ranges[of], schedule.copies)
-            n = follow_range(ranged, queues, working.ranges)
+            ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
+            n = follow_range(ranged, working.ranges)
             if n == BROKEN:
                 return s
-            working.operations[schedule.plans.shape[0] + of] = n
+            if n > 0 or changes_of_range(queues, ranged.span):
+                working.operations[schedule.plans.shape[0] + of] = n
         elif schedule.steps[s, KIND] == CHECK:
             working.conflicts[0] += count_conflicts(pages, queues, schedule, working, of)
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
@@ -148,10 +159,16 @@ def is_cheap(working):
     """Return whether the plans took so few operations that none of them can be one that Python should plan anew."""
     total = 0
     for count in working.operations:
-        total += count
+        total += max(count, 0)
     for s in range(working.recursion.shape[0]):
         total += working.recursion[s, 0]
     return total <= EXCESS_FREE
+
+
+@kernel
+def changes_of_range(queues, span):
+    """Return whether the points or the measured records of a range have changed."""
+    return queues.tallies[span[POINTS], CHANGES] > 0 or queues.tallies[span[MEASURED], CHANGES] > 0
 
 
 @kernel
@@ -166,8 +183,9 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
     """Probe plan p with the changes of its relations, and queue the bindings found; False leaves it to Python."""
     plan, deltas = schedule.plans[p], queues.deltas
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
-    if not changed(plan, schedule.sources, queues.tallies, deltas, some):
-        return True
+    total = changed(pages, plan, schedule.sources, queues, working, some)
+    if total <= 0:
+        return total == 0
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
     place(plan, schedule.indices, working.before, trees[0])
@@ -177,56 +195,60 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
     composing = Composing(room.reordering.order, room.reordering.fresh, composed)
     run.progress[:] = 0
     n = probe_next_at(probe, pages, table, trees, branches, run, found, composing)
-    if n < 0 or not run.progress[COMPOSED] or not queue(plan, schedule, n, composed, queues):
+    if n < 0 or not run.progress[COMPOSED]:
+        return False
+    n = gather(plan, schedule, 0, n, composed.signs, composed.bindings, composed)
+    if n < 0 or not queue(plan, schedule, n, composed, queues, working.states.sums.parts):
         return False
     working.operations[p] = run.progress[OPERATIONS]
     return True
 
 
 @kernel
-def scan(queues, schedule, working, p):
+def scan(pages, queues, schedule, working, found, p):
     """Queue the changes of a relation that plan p lets pass; if they are too many, queue nothing and return False."""
-    plan, t = schedule.plans[p], schedule.sources[schedule.plans[p, SOURCES]]
-    n, actions, rows = queues.tallies[t, CHANGES], queues.deltas[t, 0], queues.deltas[t, 1:]
-    working.operations[p] = n
-    if not has_room(plan, schedule, n, rows, queues):
+    plan = schedule.plans[p]
+    source = schedule.sources[plan[SOURCES]]
+    t, begin, n = source[TREE], 0, queues.tallies[source[TREE], CHANGES]
+    if source[DEPTH] and n:
+        begin, n = n, branches_of(pages, queues, working, t, source[DEPTH], n)
+    if n < 0 or n > found.signs.shape[0]:
         return False
-    for i in range(n):
-        if not holds(schedule.conditions, plan[CONDITIONS], rows, i):
-            continue
-        for h in range(plan[HEADS], plan[HEADS_END]):
-            put(schedule.heads[h], schedule.copies, rows, i, actions[i], queues)
-    return True
+    reached = n if source[DEPTH] else reaches(plan, schedule, n, queues.deltas[t, 1:])
+    if not reached:
+        return True
+    working.operations[p] = queues.tallies[t, CHANGES]
+    n = gather(plan, schedule, begin, n, queues.deltas[t, 0], queues.deltas[t, 1:], found)
+    return n >= 0 and queue(plan, schedule, n, found, queues, working.states.sums.parts)
 
 
 @kernel
-def fold(pages, queues, schedule, working, f):
-    """Queue the first value of each group that changed in a state, or the erasure of a group that has none.
-
-    Returns False, queueing nothing, if they are too many or a page is corrupt.
-    """
-    t, keys, view = schedule.folds[f, STATE], schedule.folds[f, KEY_WORDS], schedule.folds[f, VIEW]
-    edits, at, rows, n = queues.waiting[view], queues.waits[view], queues.deltas[t, 1:], queues.tallies[t, CHANGES]
-    tree, key, cursor = tree_at(pages, queues.trees[t], 0), working.key, working.cursor
-    if at + n > edits.shape[1]:
-        return False
+def reaches(plan, schedule, n, rows):
+    """Return 1 if any of n rows passes a plan's conditions, else 0."""
     for i in range(n):
-        if i > 0 and is_prefix(rows, i, key, keys):
+        if holds(schedule.conditions, plan[CONDITIONS], rows, i):
+            return 1
+    return 0
+
+
+@kernel
+def gather(plan, schedule, begin, n, signs, rows, found):
+    """Copy those of n bindings, from `begin` on, that pass a plan's conditions to `found`, with what the plan computes.
+
+    Returns how many, or BROKEN if something cannot be computed.
+    """
+    left = 0
+    for i in range(begin, begin + n):
+        if not holds(schedule.conditions, plan[CONDITIONS], rows, i):
             continue
-        for c in range(keys):
-            key[c] = edits[1 + c, at] = rows[c, i]
-        found = seek(tree, key, keys, cursor, 0)
-        if found < 0:
-            return False
-        page, slot, there = cursor[LEAF_PAGE], cursor[LEAF_SLOT], found == 1
-        for c in range(keys if there else 0):
-            there &= field(pages.words, page, c, slot) == key[c]
-        value = field(pages.words, page, keys, slot) if there else 0
-        edits[0, at] = SET if there else ERASE
-        edits[1 + keys, at] = ~value if there and schedule.folds[f, COMPLEMENTED] else value
-        at += 1
-    queues.waits[view] = at
-    return True
+        found.signs[left] = signs[i]
+        for c in range(plan[COLUMNS]):
+            found.bindings[c, left] = rows[c, i]
+        passes = compute(schedule.terms, plan[TERMS], plan[TERMS_END], found.bindings, left)
+        if passes < 0:
+            return BROKEN
+        left += passes
+    return left
 
 
 @kernel
@@ -250,15 +272,6 @@ def count_conflicts(pages, queues, schedule, working, f):
             same &= field(pages.words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) == key[c]
         n += same or found < 0
     return n
-
-
-@kernel
-def is_prefix(rows, i, key, keys):
-    """Return whether row i begins with a key."""
-    for c in range(keys):
-        if rows[c, i] != key[c]:
-            return False
-    return True
 
 
 @kernel
@@ -337,14 +350,60 @@ def undo(flushing, working, strata, number):
 
 
 @kernel
-def changed(plan, sources, tallies, deltas, spans):
-    """Find the branches that a plan is probed with; return how many there are."""
-    total, tree_words, stride = 0, deltas.shape[1] * deltas.shape[2], deltas.shape[2]
+def changed(pages, plan, sources, queues, working, spans):
+    """Find the branches that a plan is probed with; return how many, or BROKEN for too many or a corrupt page."""
+    deltas, total = queues.deltas, 0
+    stride = deltas.shape[2]
     for i in range(plan[SOURCES], plan[SOURCES_END]):
-        span, t = spans[i - plan[SOURCES]], sources[i]
-        span[0], span[1], span[2] = t * tree_words, tallies[t, CHANGES], stride
-        total += span[1]
+        span, t = spans[i - plan[SOURCES]], sources[i, TREE]
+        n, begin = queues.tallies[t, CHANGES], 0
+        if sources[i, DEPTH] and n:
+            begin = n * (1 + i - plan[SOURCES])
+            n = branches_of(pages, queues, working, t, sources[i, DEPTH], begin)
+            if n < 0:
+                return BROKEN
+        span[0], span[1], span[2] = t * deltas.shape[1] * stride + begin, n, stride
+        total += n
     return total
+
+
+@kernel
+def branches_of(pages, queues, working, t, depth, begin):
+    """Find the branches of a depth that the changes of tree t make or remove, and write them after these, from `begin`.
+
+    Returns how many, or BROKEN for too many or a corrupt page.
+    """
+    actions, rows, n, key = queues.deltas[t, 0], queues.deltas[t, 1:], queues.tallies[t, CHANGES], working.key
+    if begin + n > actions.shape[0]:
+        return BROKEN
+    found = 0
+    for i in range(n):
+        if i > 0 and is_prefix(rows, i, key, depth):
+            continue
+        for c in range(depth):
+            key[c] = rows[c, i]
+        old = has(pages, working.before[t], key, depth, working.cursor)
+        new = has(pages, queues.trees[t], key, depth, working.cursor)
+        if old < 0 or new < 0:
+            return BROKEN
+        if old != new:
+            actions[begin + found] = INSERT if new else ERASE
+            for c in range(depth):
+                rows[c, begin + found] = key[c]
+            found += 1
+    return found
+
+
+@kernel
+def has(pages, words, key, m, cursor):
+    """Return whether a tree, given by its words, has records that begin with key[:m]; BROKEN for a corrupt page."""
+    found = seek(tree_at(pages, words, 0), key, m, cursor, 0)
+    if found <= 0:
+        return BROKEN if found else 0
+    for c in range(m):
+        if field(pages.words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) != key[c]:
+            return 0
+    return 1
 
 
 @kernel
@@ -356,56 +415,75 @@ def place(plan, indices, trees, version):
 
 
 @kernel
-def queue(plan, schedule, n, found, queues):
-    """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return False."""
-    if not has_room(plan, schedule, n, found.bindings, queues):
+def queue(plan, schedule, n, found, queues, parts):
+    """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return False.
+
+    A row may go and come if only a value has changed that it does not show: it goes first.
+    """
+    if not has_room(plan, schedule, n, found.bindings, queues, parts):
         return False
     for h in range(plan[HEADS], plan[HEADS_END]):
-        for i in range(n):
-            if holds(schedule.conditions, plan[CONDITIONS], found.bindings, i):
-                put(schedule.heads[h], schedule.copies, found.bindings, i, found.signs[i], queues)
+        for side in range(2):
+            action = INSERT if side else ERASE
+            for i in range(n):
+                if found.signs[i] == action:
+                    put(schedule.heads[h], schedule.copies, found.bindings, i, action, queues, parts)
     return True
 
 
 @kernel
-def has_room(plan, schedule, n, bindings, queues):
+def has_room(plan, schedule, n, bindings, queues, parts):
     """Return whether the heads of a plan can take n bindings: there is room, and each value to add has a negative."""
     heads = schedule.heads
     for h in range(plan[HEADS], plan[HEADS_END]):
-        if queues.waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > queues.waiting.shape[2]:
+        most = n * (plan[HEADS_END] - plan[HEADS]) * (PARTS_MAX if heads[h, HOW] == PARTED else 1)
+        if queues.waits[heads[h, GROUP]] + most > queues.waiting.shape[2]:
             return False
-        if heads[h, HOW] == SUMMED:
+        if heads[h, HOW] == SUMMED or heads[h, HOW] == PARTED:
             values = bindings[schedule.copies[heads[h, COPIED_END] - 1]]
             for i in range(n):
-                if values[i] == WORD_MIN:
+                if heads[h, HOW] == SUMMED and values[i] == WORD_MIN:
+                    return False
+                if heads[h, HOW] == PARTED and cut(values[i], heads[h, CUT], parts) < 0:
                     return False
     return True
 
 
 @kernel
-def put(head, copies, bindings, i, action, queues):
+def put(head, copies, bindings, i, action, queues, parts):
     """Queue what binding i does in a head when it appears (INSERT) or disappears."""
-    edits, at, width = queues.waiting[head[GROUP]], queues.waits[head[GROUP]], head[COPIED_END] - head[COPIED]
-    for c in range(width):
-        edits[1 + c, at] = bindings[copies[head[COPIED] + c], i]
-    edits[0, at] = action
-    if head[HOW] != ROWS:
+    g, width, weight = head[GROUP], head[COPIED_END] - head[COPIED], 1 if action == INSERT else -1
+    edits, at = queues.waiting[g], queues.waits[g]
+    many = 1
+    if head[HOW] == PARTED:
+        many, width = cut(bindings[copies[head[COPIED_END] - 1], i], head[CUT], parts), width - 1
+    for k in range(many):
+        for c in range(width):
+            column = copies[head[COPIED] + c]
+            edits[1 + c, at] = bindings[column, i] if column >= 0 else parts[2 * k] if column == PLACE else 0
         edits[0, at] = ADD
-        edits[1 + width, at] = 1 if action == INSERT else -1
-    if head[HOW] == SUMMED and action != INSERT:
-        edits[width, at] = -edits[width, at]
-    if head[HOW] == FALLING:
-        edits[width, at] = ~edits[width, at]
-    queues.waits[head[GROUP]] = at + 1
+        if head[HOW] == PARTED:
+            edits[1 + width, at], edits[2 + width, at] = weight * parts[2 * k + 1], weight
+        elif head[HOW] == ROWS:
+            edits[0, at] = action
+        else:
+            edits[1 + width, at] = weight
+            if head[HOW] == SUMMED:
+                edits[width, at] *= weight
+            elif head[HOW] == FALLING:
+                edits[width, at] = ~edits[width, at]
+        at += 1
+    queues.waits[g] = at
 
 
 class ScheduleTable(NamedTuple):
     """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
 
-    steps[S, 2], plans[P, 10] and heads[H, 4] refer to spans of the other arrays: probes[Q, PROBE] and the words
-    `static` are those of all plans, indices and sources are numbers of trees, copies are columns of bindings,
-    folds[F, 4] are views with a state, ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are
-    checked, and conditions are those of plans.
+    steps[S, 2], plans[P, 12] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE] and the words
+    `static` are those of all plans, indices are numbers of trees, sources[B, 2] those with changes, terms[T, TERM]
+    what is computed (terms.py), copies are columns of bindings, folds[F, FOLD] are views with a state (states.py),
+    ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are checked, and conditions are those of
+    plans.
     """
 
     static: Words
@@ -413,8 +491,9 @@ class ScheduleTable(NamedTuple):
     plans: Table
     probes: Table
     indices: Words
-    sources: Words
+    sources: Table
     heads: Table
+    terms: Table
     copies: Words
     folds: Table
     conditions: Conditions
@@ -443,6 +522,7 @@ class ScheduleRoom(NamedTuple):
     cursor: Words
     conflicts: Words
     ranges: RangeRoom
+    states: StateRoom
     recursion: Table
     facts: FactsRoom
     recursive_spans: Table

@@ -149,7 +149,7 @@ class Strata:
         tables["sources"] += [self._source(index, depth, own) for index, depth in probed(body.plan)]
         tables["atoms"] += [(self.views[name], self._listed(columns)) for name, columns in body.own]
         ends = len(tables["probes"]), len(self._trees), len(tables["sources"]), len(tables["atoms"])
-        (_, _, head) = self._installed.heads[body.plan].copies[0]
+        head = self._installed.heads[body.plan].copies
         key = self._listed(head[: self._installed.layouts[body.view].keys])
         spans = [end for span in zip(starts, ends, strict=True) for end in span]
         tables["plans"].append((*spans, laid.columns, self.views[body.view], key))

@@ -29,7 +29,7 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.errors import LimitError
 from ivm.lang.ir import Compare, Rule
 from ivm.lang.recursion import adds_only
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encoder
@@ -108,7 +108,7 @@ class Facts:
         aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
         types = {name: installed.program.predicates[name].types for name in self.stored}
-        self.texts = {name for name in self.stored if self.folds(name) and types[name][-1] in TEXTS}
+        self.texts = {name for name in self.stored if self.folds(name) and has_ids(types[name][-1])}
         self._types = types
         self.floats = any(self.folds(name) and types[name][-1] == "float64" for name in self.stored)
         self._rules = [rule.definition for rule in stratum.rules]

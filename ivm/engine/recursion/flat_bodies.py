@@ -22,7 +22,7 @@ from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.plan.expression import Encoder
 from pagestore.compiled import TypedKernel, Words
 from pagestore.host import WORD_MAX, Transaction, begins, read_batches, sort_order
@@ -70,7 +70,7 @@ class FlatBodies:
         self.folds = bool(layouts[0].shown)
         aggregate = stratum.rules[0].definition.aggregate
         self.fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
-        if aggregate and any(installed.program.predicates[name].types[-1] in TEXTS for name in self.names):
+        if aggregate and any(has_ids(installed.program.predicates[name].types[-1]) for name in self.names):
             raise NotPlain  # the words of texts are not in text order
         self.words = int(self.keys.max()) + self.folds
         self._lists: list[int] = []

@@ -52,7 +52,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program, recursive_names
-from ivm.lang.types import TEXTS
+from ivm.lang.types import has_ids
 from ivm.plan.expression import FAR, KINDS, Encode, Linear, linear, may_fail
 from ivm.plan.plan import Index, permuted
 from ivm.plan.statistics import Distinct
@@ -248,7 +248,7 @@ class _Rewriting:
     def _is_sought(self, aggregate: Aggregate, parts: Parts) -> bool:
         """Return whether the first or last record has the result; several texts with one key must be compared."""
         (taken, *by), known = aggregate.arguments, {*parts.group, parts.key}
-        return bool(by) and (self._rule.types[taken.name] not in TEXTS or self._tells_apart(parts.measured, known))
+        return bool(by) and (not has_ids(self._rule.types[taken.name]) or self._tells_apart(parts.measured, known))
 
     def _result_of(self, aggregate: Aggregate) -> str:
         return aggregate.result.name.removesuffix("$")
@@ -456,7 +456,7 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
         kind, scan = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST, ""
     elif aggregate.op in PARTED_BY:
         kind, scan, lead = ADDED, "sum:folded$", variables(*measured.args)
-    elif type_ in TEXTS:
+    elif has_ids(type_):
         kind, scan = COMPARED, "count"
     if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
         lead = (*lead, argument)

@@ -25,6 +25,8 @@ from ivm.sql.types import (
     INTEGER,
     INTEGERS,
     INTERVAL,
+    LONG,
+    MOST,
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -101,11 +103,11 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     type_ = common(left.type, right.type)
     assert type_ is not None
     if type_.is_decimal:
-        return _decimal(operation, left, right, nullable)
+        return _decimal(operation, left, right, node)
     if type_.is_integer:
         type_ = _integer_type(left, right)
     left, right = convert(left, type_, node), convert(right, type_, node)
-    if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer:
+    if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer and not type_.wide:
         return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
     term = call(operation, left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
@@ -117,6 +119,8 @@ def _folded(operation: str, left: object, right: object) -> int:
 
 
 def _integer_type(left: Typed, right: Typed) -> SqlType:
+    if left.type.wide or right.type.wide:
+        return LONG
     if isinstance(left.term, Lit) and not isinstance(right.term, Lit):
         return right.type
     if isinstance(right.term, Lit) and not isinstance(left.term, Lit):
@@ -124,20 +128,24 @@ def _integer_type(left: Typed, right: Typed) -> SqlType:
     return added(left.type, right.type)
 
 
-def _decimal(operation: str, left: Typed, right: Typed, nullable: bool) -> Typed:
+def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    nullable = left.nullable or right.nullable
     first, second = as_decimal(left.type), as_decimal(right.type)
-    most = 18 if max(first.precision, second.precision) <= 18 else 38
+    most, wide = 18 if max(first.precision, second.precision) <= 18 else 38, first.wide or second.wide
     if operation == "*":
         scale = first.scale + second.scale
-        type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale)
+        if scale > MOST:
+            raise SqlError(f"a product of {left.type} and {right.type} has more than {MOST} digits after the point: "
+                           "CAST one of them to fewer", node)  # fmt: skip
+        type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale, wide=wide)
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
-    same = SqlType("DECIMAL", 38, scale)
-    left, right = convert(left, same), convert(right, same)
-    return Typed(
-        call(operation, left.term, right.term), SqlType("DECIMAL", min(whole + scale + 1, most), scale), nullable
-    )
+    type_ = SqlType("DECIMAL", min(whole + scale + 1, most), scale, wide=wide)
+    if not wide:
+        same = SqlType("DECIMAL", 38, scale)
+        left, right = convert(left, same), convert(right, same)
+    return Typed(call(operation, left.term, right.term), type_, nullable)
 
 
 def _divided(node: exp.Expr, value: Value) -> Typed:
@@ -164,12 +172,16 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     if not (left.type.is_integer and right.type.is_integer):
         raise SqlError("`//` takes integers", node)
-    return Typed(call("/", left.term, right.term), _integer_type(left, right), left.nullable or right.nullable)
+    type_ = _integer_type(left, right)
+    name = "decimal:quotient" if type_.wide else "/"
+    return Typed(call(name, left.term, right.term), type_, left.nullable or right.nullable)
 
 
 def _remainder(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     nullable = left.nullable or right.nullable
+    if (left.type.wide or right.type.wide) and (type_ := common(left.type, right.type)) and not type_.is_float:
+        return Typed(call("decimal:mod", left.term, right.term), type_, nullable)
     if left.type.is_integer and right.type.is_integer:
         return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
     if not (left.type.is_number and right.type.is_number):
@@ -363,6 +375,8 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
     if number.type.is_integer:
         if places >= 0:
             return number
+        if number.type.wide:
+            return number._replace(term=call("round", number.term, Lit(places, "int64")))
         tens = Lit(10**-places, "int64")
         half = call("if", call("<", number.term, Lit(0, "int64")), Lit(-(10**-places) // 2, "int64"),
                     Lit(10**-places // 2, "int64"))  # fmt: skip
@@ -372,7 +386,7 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
         scale = min(places, type_.scale)
         if places >= type_.scale and digits is not None:
             return number
-        type_ = SqlType("DECIMAL", type_.precision, max(scale, 0))
+        type_ = type_._replace(scale=max(scale, 0))
     term = call("round", number.term, Lit(places, "int64"))
     return Typed(single(term) if type_ == FLOAT else term, type_, number.nullable)
 
@@ -382,7 +396,7 @@ def _stepped(node: exp.Expr, value: Value) -> Typed:
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     if number.type.is_integer:
         return number
-    type_ = SqlType("DECIMAL", number.type.precision, 0) if number.type.is_decimal else number.type
+    type_ = number.type._replace(scale=0)
     return Typed(call(name, number.term), type_, number.nullable)
 
 
@@ -428,7 +442,7 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         raise SqlError("trunc takes one argument: write floor or round with digits", node)
     if number.type.is_integer:
         return number
-    type_ = SqlType("DECIMAL", number.type.precision, 0) if number.type.is_decimal else number.type
+    type_ = number.type._replace(scale=0)
     upward = call("<", number.term, convert(Typed(Lit(0, "int64"), INTEGER, False), number.type).term)
     term = call("if", upward, call("ceil", number.term), call("floor", number.term))
     return Typed(term, type_, number.nullable)
@@ -462,8 +476,8 @@ def _cube_root(node: exp.Expr, value: Value) -> Typed:
 
 def _bits(node: exp.Expr, value: Value) -> Typed:
     args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
-    if any(not one.type.is_integer for one in args):
-        raise SqlError("operators of bits take integers", node)
+    if any(not one.type.is_integer or one.type.wide for one in args):
+        raise SqlError("operators of bits take integers of 64 bits", node)
     type_ = _integer_type(*args) if len(args) > 1 else args[0].type
     return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
 

@@ -98,6 +98,8 @@ def text(node: exp.Expr) -> str:
 def _renamed(node: exp.Expr) -> str | None:
     """Return the text of a function that DuckDB shows by another name; None for any other expression."""
     match node:
+        case exp.Any():
+            return f"ANY({_query(node.this.unnest())})"
         case exp.Exists():
             return f"EXISTS({_query(node.this)})"
         case exp.RegexpLike():
@@ -253,6 +255,10 @@ def _within_group(node: exp.WithinGroup) -> str:
     """percentile_cont(0.5) WITHIN GROUP (ORDER BY x), as a quantile with an order."""
     name = _FUNCTIONS[type(node.this)] if isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) else None
     shown = name or str(node.this.meta.get("name", node.this.key)).lower()
+    if node.this.this is None:
+        return (
+            f"{_identifier(shown)}() WITHIN GROUP ( ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
+        )
     return f"{shown}({text(node.this.this)} ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
 
 

@@ -4,7 +4,7 @@ Nodes keep it under `name` in their `meta`: functions, types of casts, the direc
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -23,10 +23,13 @@ GRAMMAR = {  # types that are words of the grammar, which are shown by their own
 }  # fmt: skip
 
 
-def remember(node: exp.Expr, text: str) -> None:
-    """Let the nodes of a statement keep how its text spells them."""
+KEPT = (exp.Func, exp.Ordered, exp.Interval)  # casts are functions, too
+
+
+def remember(nodes: Iterable[exp.Expr], text: str) -> None:
+    """Let nodes of a statement keep how its text spells them."""
     intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
-    for one in node.walk():
+    for one in nodes:
         if isinstance(one, exp.Cast):
             _keep(one.to, _type(one, text))
         elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):

@@ -279,8 +279,8 @@ def _listed(node: exp.Expr) -> exp.In | None:
 
 def _within(node: exp.Expr) -> exp.Expr | None:
     """Return `x = ANY (query)` as `x IN (query)`, and `x <> ALL (query)` as its opposite; None for another node."""
-    kind = exp.Any if isinstance(node, exp.EQ) else exp.All if isinstance(node, exp.NEQ) else None
-    if kind is None or not isinstance(node.expression, kind):
+    kind = exp.Any if isinstance(node, exp.EQ) else exp.All
+    if not isinstance(node, exp.EQ | exp.NEQ) or not isinstance(node.expression, kind):
         return None
     query = node.expression.this
     query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)

@@ -22,7 +22,7 @@ from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Lit, Term, Typed, variables
-from ivm.sql.types import VARCHAR
+from ivm.sql.types import MOST, VARCHAR
 from pagestore.host import KEYS_MAX
 
 PATH = Column("path", VARCHAR, False)
@@ -74,7 +74,8 @@ def _widest(value: Typed) -> Typed:
     """Return a decimal as one of all digits, which the sums of further rows are."""
     if not value.type.is_decimal:
         return value
-    return value._replace(term=Call("decimal", (value.term, Lit(value.type.scale, "int64"))))
+    sizes = (value.type.scale, MOST) if value.type.wide else (value.type.scale,)
+    return value._replace(term=Call("decimal", (value.term, *(Lit(size, "int64") for size in sizes))))
 
 
 def _further(queries: Translator, name: str, step: exp.Expr, rows: Callable[[Scope | None], Rows]) -> Rows:

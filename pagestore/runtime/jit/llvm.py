@@ -104,6 +104,22 @@ def crc_of_word(typing, crc, word):
     return types.int64(types.int64, types.int64), build
 
 
+@intrinsic
+def float_of_bits(typing, bits):
+    def build(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), build
+
+
+@intrinsic
+def float_to_bits(typing, value):
+    def build(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), build
+
+
 def _array_at(item, readonly=False):
     """Return an intrinsic that makes an array, which owns nothing, from an address and a length."""
 

@@ -62,9 +62,11 @@ def finish_commit(pages, accounts, queues):
     set_list(said, DEAD, np.int64(accounts.retired.ctypes.data), WIDTHS[DEAD] * taken[GONE])
     state[MADE_PAGES] = made.shape[0]
     if state[LISTED]:
-        state[EXTENT_WORDS] = list_extents(made, finish.extents)
+        if state[EXTENT_WORDS] + 2 * made.shape[0] > finish.extents.shape[0]:
+            return
+        state[EXTENT_WORDS] = list_extents(made, finish.extents, state[EXTENT_WORDS])
         set_list(said, PAGES_OF, np.int64(finish.extents.ctypes.data), state[EXTENT_WORDS])
-        said[CHECKSUM] = sum_of_checksums(pages, made)
+        said[CHECKSUM] += sum_of_checksums(pages, made)
     if length_of(finish, made.shape[0]) > finish.run.record.shape[0]:
         return
     used = finish.used[: 1 + made.shape[0]]
@@ -115,9 +117,8 @@ def place_roots(trees, tallies, roots, n):
 
 
 @kernel
-def list_extents(pages, extents):
-    """Write ascending pages as rows (first, count); return how many words these are."""
-    n = 0
+def list_extents(pages, extents, n):
+    """Append ascending pages as rows (first, count) to n words of them; return how many words these are then."""
     for i in range(pages.shape[0]):
         if i > 0 and pages[i] == pages[i - 1] + 1:
             extents[n - 1] += 1

@@ -23,9 +23,9 @@ from pagestore.pages.page import NARROW, bits, child_slot, column, field, folds_
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, columns_at, enter
 from pagestore.runtime.intrinsics import prefetch, words_at
-from pagestore.runtime.kernel import inlined, kernel
-from pagestore.runtime.types import LINE
-from pagestore.trees.kernels.arguments import Bounds, FoldWords
+from pagestore.runtime.kernel import function_pointer, inlined, kernel
+from pagestore.runtime.types import LINE, Table, Words
+from pagestore.trees.kernels.arguments import Bounds, FoldWords, TreeRef
 from pagestore.trees.kernels.lookup import (
     EQUAL,
     LOW,
@@ -312,6 +312,9 @@ def fold_intervals(tree, folds, bounds, out, full, work):
             for f in range(first, end if full[begin + g] else first):
                 out[f - first, begin + g] = acc[f]
     return acc[2 * scans.shape[0] + 1]
+
+
+fold_intervals_at = function_pointer(fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words)
 
 
 @kernel

@@ -163,7 +163,7 @@ def test_arity(text, at, says):
         ),
         # declarations
         ("z(x) -> string[8](x).", "1:9", "string[8] is not a type: there are int, uint64, float"),
-        ("z(x) -> decimal(19, 2)(x).", "1:9", "decimal(19,2) does not fit a word"),
+        ("z(x) -> decimal(39, 2)(x).", "1:9", "decimal(39,2) is not kept: decimal(p, s) needs 1 <= p <= 38"),
         ("z(x) -> int(y).", "1:9", "y is not a column of z, which has x"),
         ("z(x, y) -> int(x).", "1:1", "column y of z has no type: add int(y)"),
         ("z(1) -> int(x).", "1:3", "a declaration names its columns, as in z(x, y) -> int(x), int(y)."),

@@ -8,9 +8,10 @@ from ivm.lang.functions import ALIASES, FUNCTIONS, USERS, Signature
 HEAD = """# Functions of terms
 
 All functions that a term of a rule may call, with the types of their arguments and results.
-[Rules](rules.md#functions-of-terms) says what they do. `number` is int64, float64 or any decimal; `moment` a date or a
-timestamp; `alike` arguments share one type; `any` is any type. Arguments in parentheses may be left out, and `...` is
-any number of the last. A function with a mark in the last column may have no value, and then fails.
+[Rules](rules.md#functions-of-terms) says what they do. `number` is int64, float64 or any decimal; `exact number` is
+int64 or any decimal; `moment` a date or a timestamp; `alike` arguments share one type; `any` is any type. Arguments in
+parentheses may be left out, and `...` is any number of the last. A function with a mark in the last column may have no
+value, and then fails.
 
 | function | result | other names | may fail |
 |---|---|---|---|
@@ -42,6 +43,9 @@ GIVEN = {
     "_rounded": "the type of the first, a decimal with so many digits",
     "_whole": "the type of the first, a decimal without digits after the point",
     "_decimal": "a decimal with so many digits after the point",
+    "_long_sum": "a decimal of 38 digits, as many of them after the point as an argument has",
+    "_long_product": "a decimal of 38 digits",
+    "_joined": "a decimal of 38 digits, so many of them after the point",
     "_powered": "int64 of two int64, else float64",
     "_divided": "a decimal with so many digits after the point",
 }

@@ -220,7 +220,7 @@ def test_bounds_that_make_no_sense(store):
     "scan, error",
     [
         ("sum:q", "no column 'q'; there is region"),
-        ("sum:item", "a sum is of int64 or decimal"),
+        ("sum:item", "a sum is of int64 or of decimals of at most 18 digits"),
         ("sum", 'use "count"'),
         ("argmax:n", 'use "count"'),
         ("foo:n", "no scan operator 'foo'; call pagestore.register_operator"),

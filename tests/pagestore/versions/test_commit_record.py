@@ -18,7 +18,7 @@ from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
 from pagestore.storage.records import word_list
 from pagestore.store import Store, empty_store
-from pagestore.versions import committer
+from pagestore.versions import commit_record
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
 from tests.pagestore.storage.test_file import failing
@@ -166,13 +166,13 @@ def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         commits = fill(store, Random(3))
         next(commits)
-        write, short = committer.WRITE.call, []
+        write, short = commit_record.WRITE.call, []
 
         def nothing(_, *rest):
             short.append(write(CLOSED, *rest))
             return short[-1]
 
-        monkeypatch.setattr(committer, "WRITE", SimpleNamespace(call=nothing))
+        monkeypatch.setattr(commit_record, "WRITE", SimpleNamespace(call=nothing))
         next(commits)
         assert short == [0]
         assert store.check() == []

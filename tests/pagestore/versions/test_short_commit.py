@@ -1,12 +1,12 @@
 """Small commits, whose record the kernel writes that makes the edits, against those that are two calls."""
 
+import fcntl
 from random import Random
 
 import numpy as np
 import pytest
 
 import pagestore
-from pagestore.storage.file import File
 from pagestore.storage.free_list import FreeList
 from pagestore.versions import committer as committers
 from pagestore.versions.commit_record import free_pages_of
@@ -72,8 +72,8 @@ def test_a_record_that_is_not_wanted_is_discarded(tmp_path, completed, monkeypat
 
 @compiled
 def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_its_lock(tmp_path, monkeypatch):
-    asked, control = [], File._control
-    monkeypatch.setattr(File, "_control", lambda *given: asked.append(given) or control(*given))
+    asked, control = [], fcntl.fcntl
+    monkeypatch.setattr(fcntl, "fcntl", lambda *given: asked.append(given) or control(*given))
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=1) as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64")

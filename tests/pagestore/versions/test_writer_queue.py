@@ -112,7 +112,7 @@ def waiting(store, write):
     with store.transaction():
         for number, thread in enumerate(threads):
             thread.start()
-            until(lambda: len(store._handle._writers._queue) == number + 2)  # noqa: B023 - it is called at once
+            until(lambda: len(store._handle.writers._queue) == number + 2)  # noqa: B023 - it is called at once
         yield threads
     for thread in threads:
         thread.join()
@@ -135,7 +135,7 @@ def test_who_comes_first_writes_first(store):
             with store.transaction():
                 order.append(number)
                 if len(order) <= 16:  # all that write now come again
-                    until(lambda: len(store._handle._writers._queue) == 8)
+                    until(lambda: len(store._handle.writers._queue) == 8)
 
     with waiting(store, write):
         pass
@@ -264,7 +264,7 @@ def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, year):
         for k in range(3):
             with store.transaction() as txn:
                 (txn["r"] if k else txn.create("r", "k: int64")).insert([(k,)])
-                assert "since" in str(store._handle._writers.holder)  # as the error of another thread says it
+                assert "since" in str(store._handle.writers.holder)  # as the error of another thread says it
     with pytest.raises(LockedError, match=r"this process \(\d+\)(, since [\d :-]{19})?; close that"):
         pagestore.open(tmp_path / "s.pages")
     store.close()

@@ -47,6 +47,12 @@ TAGS = {
         number=True,
         shift="0.50",
     ),
+    "long": Tag(
+        "decimal(38, 2)",
+        (Decimal("0.00"), Decimal("-0.50"), Decimal("99999999999999999999.50"), Decimal("2.25")),
+        (Decimal(10**36 - 1), Decimal(1 - 10**36)),
+        'decimal["{}", 2, 38]'.format,
+    ),
     "text": Tag("string", ("", "a", "ab", "é"), ("\U0010ffff", "a\0"), '"{}"'.format),
     "date": Tag("date", tuple(date(2020, 1, n) for n in (1, 2, 3)), (date.min, date.max), "#{}#".format, shift="1"),
     "moment": Tag(

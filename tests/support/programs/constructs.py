@@ -47,6 +47,10 @@ CALLS = {  # terms of x and y of one tag, and the tag of their values; condition
         ('regexp_full_match[{x}, "a.?"]', ""), ('regexp_matches[{x}, "[b-z]|^$"]', ""), ("starts_with[{x}, {y}]", ""),
     ),
     "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal"), ("{x} in (0.50, 1.00)", "")),
+    "long": (
+        ("abs[{x}]", "long"), ("least[{x}, {y}]", "long"), ("{x} in (0.50, 2.25)", ""), ("sign[{x}]", "int"),
+        ("if[{x} < {y}, {x}, {y}]", "long"), ("{x} in ({y}, 2.25)", ""), ("string[{x}]", "text"),
+    ),
     "date": (
         ("greatest[{x}, {y}]", "date"), ("datetime:month[{x}]", "int"), ("{x} in (#2020-01-01#, #2020-01-03#)", ""),
     ),

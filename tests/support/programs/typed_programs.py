@@ -17,6 +17,7 @@ POOLS: dict[str, list[Any]] = {
     "datetime": [datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2024, 3, 31, 2, 30), datetime(9999, 12, 31)],
     "duration": [timedelta(0), timedelta(microseconds=-1), timedelta(days=400), timedelta(hours=1)],
     "decimal(18, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999999999.99"), Decimal("3.50")],
+    "decimal(38, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal(10**36 - 1), Decimal("7.25")],
     "decimal(4, 4)": [Decimal("0.0000"), Decimal("-0.9999"), Decimal("0.0001")],
     "string": ["", "a", "ä", 'x "y"\n', "tea, shop", "z" * 40],
     "bytes": [b"", b"a", b"\xff\x00", b"tea"],

@@ -26,7 +26,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | Decimal):
         return value if Decimal(value) != int(value) else int(value)
     if isinstance(value, float):
-        return float(f"{value:.9g}") if math.isfinite(value) and value != int(value) else value
+        rounded = math.isfinite(value) and (value != int(value) or abs(value) > 2**53)
+        return float(f"{value:.9g}") if rounded else value
     if isinstance(value, datetime | date):
         return str(value)
     return value

@@ -11,15 +11,20 @@ from dataclasses import dataclass, field
 
 TABLES = {
     "t": ("k", "a", "b", "s", "d", "f"),
-    "u": ("i", "j", "c", "s"),
-    "w": ("k", "a", "e"),
+    "u": ("i", "j", "c", "s", "v"),
+    "w": ("k", "a", "e", "n", "m"),
 }
 KEYS = {"t": ("k",), "u": ("i", "j"), "w": ("k",)}
 TYPES = {
     "t": {"k": "INTEGER", "a": "INTEGER", "b": "BIGINT", "s": "VARCHAR", "d": "DECIMAL(8,2)", "f": "DOUBLE"},
-    "u": {"i": "INTEGER", "j": "INTEGER", "c": "INTEGER", "s": "VARCHAR"},
-    "w": {"k": "INTEGER", "a": "INTEGER", "e": "DATE"},
-    "h": {"a": "INTEGER", "s": "VARCHAR", "d": "DECIMAL(8,2)"},
+    "u": {"i": "INTEGER", "j": "INTEGER", "c": "INTEGER", "s": "VARCHAR", "v": "DECIMAL(18,2)"},
+    "w": {"k": "INTEGER", "a": "INTEGER", "e": "DATE", "n": "DECIMAL(30,2)", "m": "HUGEINT"},
+    "h": {"a": "INTEGER", "s": "VARCHAR", "d": "DECIMAL(8,2)", "n": "DECIMAL(30,2)"},
+}
+LONG = {  # of more than a word, and such that squares have 38 digits
+    "DECIMAL(18,2)": ["9999999999999999.99", "-9999999999999999.50", "1.50", "-2.25"],
+    "DECIMAL(30,2)": ["99999999999999999.25", "-99999999999999999.25", "3.00", "1.50", "-2.25"],
+    "HUGEINT": ["9300000000000000000", "-9300000000000000000", "-1", "2", "3"],
 }
 
 
@@ -67,6 +72,8 @@ class Generator:
             return "'" + r.choice(["", "a", "b", "ab", "Z"]) + "'"
         if type_ == "DATE":
             return f"DATE '2020-01-0{r.randint(1, 4)}'"
+        if type_ in LONG:
+            return r.choice(LONG[type_])
         if type_.startswith("DECIMAL"):
             return r.choice(["0.00", "1.50", "-2.25", "3.00", "10.10"])
         if type_ == "DOUBLE":
@@ -143,6 +150,8 @@ class Generator:
             return "'" + r.choice(["a", "b", "ab", ""]) + "'"
         if type_ == "DATE":
             return f"DATE '2020-01-0{r.randint(1, 4)}'"
+        if type_ in LONG:
+            return r.choice([*LONG[type_], "0"])
         if type_.startswith("DECIMAL"):
             return r.choice(["1.50", "0", "2"])
         if type_ == "DOUBLE":
@@ -205,8 +214,10 @@ class Generator:
         r = self.random
         a, c, type_ = r.choice(columns)
         name, kind = f"{a}.{c}", r.random()
+        if type_ in LONG and self.features.calls and r.random() < 0.4:
+            return self._long(columns, name, type_)
         if kind < 0.6 or not self.features.calls:
-            if kind < 0.4 or type_ in ("VARCHAR", "DATE"):
+            if kind < 0.4 or type_ in ("VARCHAR", "DATE", "DECIMAL(18,2)"):
                 return name
             return f"{name} {r.choice('+-*')} {r.choice(['1', '2', name])}"
         if kind < 0.7:
@@ -220,6 +231,25 @@ class Generator:
         if type_ == "DATE":
             return r.choice([f"year({name})", f"{name} + 1"])
         return r.choice([f"abs({name})", f"CAST({name} AS VARCHAR)" if type_ == "INTEGER" else name, f"-{name}"])
+
+    def _long(self, columns: list[tuple[str, str, str]], name: str, type_: str) -> str:
+        """Return an expression over a number of more than a word."""
+        r = self.random
+        self._note("long numbers")
+        numbers = ["INTEGER", "DECIMAL(8,2)", *LONG]
+        others = [f"{a}.{c}" for a, c, t in columns if t in numbers]
+        other = r.choice(others)
+        options = [
+            f"abs({name})", f"-{name}", f"CAST({name} AS VARCHAR)", f"CAST({name} AS DOUBLE)", f"sign({name})",
+            f"CAST({name} AS DECIMAL(38,3))", f"CAST({name} AS HUGEINT)", f"round({name}, 1)", f"floor({name})",
+            f"TRY_CAST({name} AS BIGINT)", f"{name} / 2", f"{name} = {other}", f"{name} IS DISTINCT FROM {other}",
+            *(f"{name} {operation} {other}" for operation in ("<", ">=", "<>")),
+        ]  # fmt: skip
+        if type_ == "HUGEINT":
+            options += [f"{name} // 7", f"{name} % 7", f"{name} + {name}", f"greatest({name}, {other})"]
+        elif type_ == "DECIMAL(30,2)":
+            options += [f"{name} + 0.125", f"ceil({name})", f"{name} - {other}", f"coalesce({name}, {other})"]
+        return r.choice(options)
 
     def _plain(self) -> str:
         self._note("plain")
@@ -248,6 +278,8 @@ class Generator:
             options += [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"] if type_ == "INTEGER" else []
         if type_ == "VARCHAR":
             options += [f"string_agg({name}, ',' ORDER BY {name}{r.choice(['', ' DESC'])})"]
+        if type_ in LONG:
+            options += [f"quantile_disc({name}, 0.5)", f"max({name} - 1)", f"sum({name}) + 1", f"avg(DISTINCT {name})"]
         if type_ in ("INTEGER", "BIGINT"):
             options += [f"{r.choice(['bit_and', 'bit_or', 'bit_xor'])}({name})", f"len(list({name}))"]
             options += [f"sem({name})", f"max({name} = 1)"]
@@ -297,7 +329,7 @@ class Generator:
         parts = []
         for _ in range(2):
             source, columns = self._from()
-            type_ = r.choice(["INTEGER", "INTEGER", "DECIMAL(8,2)"])
+            type_ = r.choice(["INTEGER", "INTEGER", "DECIMAL(8,2)", *LONG])
             column = self._column(columns, type_)
             if r.random() < 0.2:
                 column = f"CAST({self._column(columns, 'INTEGER')} AS DECIMAL(10,2))"
@@ -312,7 +344,7 @@ class Generator:
         key = ", ".join(f"x.{k}" for k in KEYS[table])
         part = f"PARTITION BY x.{r.choice(columns)[1]} " if r.random() < 0.7 else ""
         order = f"x.{r.choice(columns)[1]}{r.choice(['', ' DESC'])}, {key}"
-        number = self._column(columns, "INTEGER")
+        number = self._column(columns, r.choice(["INTEGER", "INTEGER", *LONG]))
         peers = f"x.{r.choice(columns)[1]}"
         function = r.choice([
             f"row_number() OVER ({part}ORDER BY {order})", f"rank() OVER ({part}ORDER BY {peers})",

@@ -110,6 +110,19 @@ def test_numbers_in_order_need_no_sort(tmp_path: Path, key: list[str], tasks: in
         assert not load(txn, "r", folder, key, spread=spread).sorted
 
 
+@pytest.mark.parametrize("key", [["x"], ["x", "d"]])
+def test_decimals_of_more_digits_than_a_word_has(tmp_path: Path, key: list[str]) -> None:
+    """Also where the column has more digits after the point than the files."""
+    rows = [(x, "t", Decimal(x % 70 - 30) * 10**3, None, b"") for x in range(3000)]
+    folder, found = write(tmp_path / "job", rows, 3), []
+    for spread in (None, Spread(HereCluster(3), tmp_path / "segments")):
+        with pagestore.open(tmp_path / f"{len(found)}.pages", sync="off") as store, store.transaction() as txn:
+            txn.create("r", "x: int64, d: decimal(38,9)", key)
+            load(txn, "r", folder, (), "replace", Reading(columns=["x", "d"]), spread=spread)
+            found.append([*txn["r"]])
+    assert found[0] == found[1] == [(x, d) for x, _, d, _, _ in rows]
+
+
 @pytest.mark.parametrize(("kind", "key"), [("numbers", ["x"]), ("texts", ["x"]), ("keys", ["s", "x"])])
 def test_one_task_builds_the_bytes_of_one_process(tmp_path: Path, kind: str, key: list[str]) -> None:
     text = (lambda x: "t") if kind == "numbers" else (lambda x: f"t{x % 999}")

@@ -23,7 +23,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Type
-from pagestore.tooling import DIGITS_MAX
 
 SPARK: dict[str, T.DataType] = {
     "int64": T.LongType(),
@@ -125,9 +124,6 @@ def stored_type(field: T.StructField) -> Type:
     """Return the type of the column that holds a DataFrame's. Raises SchemaError with a remedy."""
     kind = field.dataType
     if isinstance(kind, T.DecimalType):
-        if kind.precision > DIGITS_MAX:
-            remedy = f"cast it to one of at most {DIGITS_MAX} digits, or to string"
-            raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
         return Type("decimal", kind.precision, kind.scale)
     if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
         remedy = "texts are compared by their bytes: collate it UTF8_BINARY first"

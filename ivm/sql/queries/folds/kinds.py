@@ -23,11 +23,13 @@ from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
     BOOLEAN,
+    DIGITS,
     DOUBLE,
     FLOAT,
     HUGEINT,
     INTEGER,
     INTERVAL,
+    SUMMED,
     TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -105,7 +107,19 @@ def _sum(one: Aggregate) -> Made:
     type_ = SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT
     if value.type.is_float:
         return one.fold("total", DOUBLE, one.weighed(value))
+    declared = isinstance(one.arguments()[0].unnest(), exp.Column | exp.Cast)  # arithmetic is in one word itself
+    if value.type.wide or (declared and SUMMED < value.type.precision <= DIGITS):
+        return _long_sum(one, value, type_._replace(wide=True))
     return one.fold("sum", type_, one.weighed(value))
+
+
+def _long_sum(one: Aggregate, value: Typed, type_: SqlType) -> Made:
+    """Return a sum of up to 38 digits, put together from the sums of 32 bits of each number."""
+    places = [Lit(place, "int64") for place in range(4 if value.type.wide else 2)]
+    parts = [Typed(Call("decimal:part", (value.term, place)), BIGINT, False) for place in places]
+    sums = [one.fold("sum", BIGINT, one.weighed(part)) for part in parts]
+    scale = Lit(type_.scale, "int64")
+    return one.computed(type_, sums, lambda *found: Call("decimal:joined", (scale, *found)))
 
 
 def _avg(one: Aggregate) -> Made:
@@ -114,11 +128,11 @@ def _avg(one: Aggregate) -> Made:
         return _middle(one, value)
     value = one.as_number(value)
     weight = one.builder.weight(one.body)
-    if weight is None:
+    if weight is None and not value.type.wide:
         return one.fold("avg", DOUBLE, value.term)
     op = "total" if value.type.is_float else "sum"
-    total = one.fold(op, value.type, one.weighed(value))
-    count = one.fold("sum", BIGINT, weight)
+    total = _long_sum(one, value, value.type) if value.type.wide else one.fold(op, value.type, one.weighed(value))
+    count = one.fold("count", BIGINT) if weight is None else one.fold("sum", BIGINT, weight)
     float_ = value.type.is_float
     return one.computed(
         DOUBLE, [total, count],
@@ -166,7 +180,7 @@ def _every(one: Aggregate) -> Made:
 
 def _moment(one: Aggregate) -> Made:
     op = MOMENTS[type(one.one.node)]
-    value = one.numbered([one.number(one.one.node)])[0]
+    value = one.numbered([_as_word(one, one.number(one.one.node))])[0]
     if op in ("stddev", "variance"):
         one.total = False  # a group of one row has none
     return one.fold(op, DOUBLE, value.term)
@@ -174,6 +188,11 @@ def _moment(one: Aggregate) -> Made:
 
 def _median(one: Aggregate) -> Made:
     return _continuous(one, one.numbered([one.number(one.one.node)])[0], 0.5)
+
+
+def _as_word(one: Aggregate, value: Typed) -> Typed:
+    """Return a number of 38 digits as a DOUBLE, and any other as it is."""
+    return one.builder.define(one.body, convert(value, DOUBLE)) if value.type.wide else value
 
 
 def _mad(one: Aggregate) -> Made:
@@ -200,13 +219,19 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
     """Return a value between two, in a straight line; that of decimals is a decimal, cut after its last digit."""
     if not value.type.is_number:
         raise SqlError(f"quantile_cont takes numbers, and this is {value.type}: quantile_disc takes any", one.one.node)
-    type_ = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE
+    if value.type.wide and value.type.is_decimal:
+        raise SqlError(
+            f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc", one.one.node
+        )
+    type_, value = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE, _as_word(one, value)
     found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
     return one.computed(FLOAT, [found], single) if type_ == FLOAT else found
 
 
 def _quantile(one: Aggregate) -> Made:
     node = one.one.node
+    if isinstance(node, exp.ApproxQuantile):
+        raise SqlError("approx_quantile depends on how rows are gathered: write quantile_cont, which is exact", node)
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
         if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):
@@ -243,8 +268,10 @@ def _bits(one: Aggregate) -> Made:
     """
     node = one.one.node
     value = one.argument()
-    if not value.type.is_integer:
-        raise SqlError(f"{node.sql(dialect='duckdb')} takes integers, and this is {value.type}: CAST it", node)
+    if not value.type.is_integer or value.type.wide:
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')} takes integers of 64 bits, and this is {value.type}: CAST it", node
+        )
     lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)
     sign = BITS.get(value.type.name, 64) - 1
     (place,) = one.builder.scan(one.builder.numbers(-1, sign), one.body)

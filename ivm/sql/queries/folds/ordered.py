@@ -103,7 +103,7 @@ def any_value(one: Aggregate) -> Made:
 
 
 def mode(one: Aggregate) -> Made:
-    """Return the most frequent value; of several the first one, or the least if they are whole numbers or dates.
+    """Return the most frequent value; of several the first one, or the least if they are integers of 64 bits or dates.
 
     The least one, too, of rows that may be equal.
     """
@@ -114,7 +114,7 @@ def mode(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == BOOLEAN:
         raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
-    least = value.type.is_integer or value.type == DATE
+    least = (value.type.is_integer and not value.type.wide) or value.type == DATE
     own, rows, key = value, one.body.copy(), [*one.key]
     value, number = one.by_value(value)
     counts = one.body.scans[0][0]

@@ -1,0 +1,345 @@
+"""The steps of a schedule as a kernel takes them (kernels/schedule.py): tables of numbers, and which fit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.kernel_terms import Terms, UnfitError
+from ivm.engine.kernels import numbers, ranges, states
+from ivm.engine.kernels import schedule as kernel
+from ivm.engine.kernels.schedule import ScheduleTable
+from ivm.engine.kernels.terms import LEAST
+from ivm.engine.recursion.compiled import Strata, compiled
+from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
+from ivm.lang.aggregate import SQUARED
+from ivm.lang.ir import Const
+from ivm.lang.types import DIGITS_MAX, scale, word_range
+from ivm.maintenance.kernels.probe import PINNED
+from ivm.maintenance.probe import probed, probes_of
+from ivm.maintenance.reach import Reach, Tested, tested
+from ivm.plan.expression import Encode
+from ivm.plan.plan import Index, Plan, permuted
+from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
+from ivm.views.aggregates import is_scanned
+from ivm.views.heads import PLACE, Queued
+from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
+from ivm.views.ranges import scan_of
+from pagestore.compiled import CURSOR_WORDS, TypedKernel, fold_intervals_at, work_words
+from pagestore.host import (
+    CARRY,
+    CHECKSUM,
+    COUNT,
+    KEYS_MAX,
+    MAX,
+    MIN,
+    WORD_MAX,
+    WORD_MIN,
+    Spec,
+    is_operator,
+    operator_code,
+    rows_of,
+)
+from pagestore.host import SUM as SUM_FOLD
+
+WORK_WORDS = TypedKernel(work_words, int, int)
+HOW = {PLAIN: kernel.ROWS, SUPPORT: kernel.COUNTED, SUM: kernel.SUMMED, FALLING: kernel.FALLING, PARTS: kernel.PARTED}
+BY_RANK = {
+    "quantile": states.PLACED, "median": states.MIDDLE, "quantile_cont": states.BETWEEN,
+    "top": states.NUMBERED, "bottom": states.NUMBERED,
+}  # fmt: skip
+OF_PARTS = {
+    "total": numbers.TOTAL, "sum": numbers.SUM, "avg": numbers.MEAN, "variance": numbers.SAMPLED,
+    "var_pop": numbers.VARIANCE,
+}  # fmt: skip
+BY = {SEEK_FIRST: ranges.SOUGHT, SEEK_LAST: ranges.SOUGHT, FOLD: ranges.FOLDED, ADDED: ranges.ADDED}
+NUMBERED_MAX = 64  # rows of a group that a kernel computes anew
+SHARE_MAX = 1 << 52  # of the sides of a share of a group
+
+
+# -- what fits
+
+
+def is_plain(installed: Installed, step: Step) -> bool:
+    """Return whether the kernel can run this step."""
+    if isinstance(step, Flush):
+        fold = installed.layouts[step.name].fold
+        return fold is None or computed_from(fold) is not None
+    if isinstance(step, Settle):
+        return compiled(installed, step.stratum).plain
+    if isinstance(step, Scan):
+        return step.rule.span is not None and _follows_range(step.rule.span)
+    plan = step.plan
+    if not installed.heads[plan].queued or not (plan.probes or is_alone(plan)):
+        return False
+    try:
+        terms_of(installed, step)
+    except UnfitError:
+        return False
+    return True
+
+
+def is_alone(plan: Plan) -> bool:
+    """Return whether the changed branches of a plan's only relation are its bindings."""
+    return plan.is_scan or (len(plan.tries) == 1 and not plan.bounds and not plan.reads)
+
+
+def terms_of(installed: Installed, step: Follow) -> Terms:
+    """Return what a plan computes.  Raises UnfitError."""
+    return Terms(step.plan, installed.heads[step.plan], step.rule.definition.types, tests_of(step))
+
+
+def tests_of(step: Follow) -> Tested:
+    """Return the conditions of a step's plan."""
+    return tested(step.plan, step.rule.definition.types)
+
+
+def computed_from(fold: Fold) -> tuple[int, int, tuple[tuple[int, int], ...]] | None:
+    """Return what a kernel computes from a group of a state, of which column, and by which fold of it; None if Python
+    does.
+    """
+    state, op = fold.state, fold.op
+    keys = state.spec.keys
+    if state.kind == ALONE:
+        return states.FIRST, 1, ()
+    if state.kind == PARTS:
+        fits = op in OF_PARTS and not (state.squared and fold.type == "float64")
+        return (states.PARTS + OF_PARTS[op], 0, ()) if fits else None
+    if state.kind == INVERTED or fold.is_text_ordered:
+        return None
+    if is_scanned(fold):
+        scan = state.scan_of(MIN if op in LOWER else MAX)
+        return states.FOLDED, len(scan) - 1, scan
+    if op in BY_RANK:
+        return (BY_RANK[op], 0, ((SUM_FOLD, keys), (CARRY, keys))) if _is_small(fold) else None
+    if op == "count_distinct":
+        return states.FOLDED, 0, ((COUNT, 0),)
+    if op == "concat" or is_operator(op):
+        return states.FOLDED, 0, ((CHECKSUM, keys + 1) if op == "concat" else (operator_code(op), keys - 1),)
+    return states.LAST if op in UPPER and not state.falling else states.FIRST, keys - 1, ()
+
+
+def _follows_range(span: Span) -> bool:
+    """Return whether a kernel follows ranges."""
+    added = span.op in OF_PARTS and (span.type != "float64" or span.op not in SQUARED)
+    return added if span.kind == ADDED else span.kind in BY
+
+
+def _is_small(fold: Fold) -> bool:
+    """Return whether a kernel can count with the constant of an aggregate by rank."""
+    if fold.numbered:
+        return fold.rows_max <= NUMBERED_MAX
+    share = _share(fold)
+    return 0 <= share <= 1 and share.denominator < SHARE_MAX
+
+
+def _share(fold: Fold) -> Fraction:
+    return Fraction(str(fold.constants[0])) if fold.op.startswith("quantile") else Fraction(0)
+
+
+def parts_of_step(installed: Installed, step: Step) -> int:
+    """Return how many steps of the kernel a plain step is."""
+    if not isinstance(step, Flush):
+        return 1
+    return (3 if installed.layouts[step.name].fold else 1) + is_checked(installed, step.name)
+
+
+def is_checked(installed: Installed, name: str) -> bool:
+    """Return whether a kernel checks that the keys of a function have one value."""
+    return installed.stored[name].checked
+
+
+def is_limited(installed: Installed, name: str) -> bool:
+    """Return whether Python checks the rows of a predicate: its sums have a range."""
+    stored, predicate = installed.stored[name], installed.program.predicates[name]
+    limited = predicate.value is not None and word_range(predicate.value) != (WORD_MIN, WORD_MAX)
+    return stored.layout.kind == SUM and limited
+
+
+def _depth(installed: Installed, index: Index, depth: int) -> int:
+    """Return how many words of a key a branch is; 0 for a whole key."""
+    keys = len(index.order) if permuted(index) else installed.layouts[index.predicate].keys
+    return 0 if depth >= keys else depth
+
+
+# -- tables
+
+
+class Numbering(NamedTuple):
+    """Numbers of what a schedule's queues have: of the group of each predicate and state, and of its first tree; and of
+    an index's tree.
+    """
+
+    groups: Mapping[str, int]
+    firsts: Mapping[str, int]
+    tree_of: Callable[[Index], int]
+
+
+class Tables:
+    """Plain steps as engine/kernels/schedule.py takes them, added one after the other."""
+
+    def __init__(self, numbering: Numbering, installed: Installed, strata: Strata) -> None:
+        self._of, self._installed, self._strata = numbering, installed, strata
+        self._static: list[np.ndarray] = [np.zeros(0, np.int64)]
+        self._tables: dict[str, list[Any]] = {name: [] for name in ScheduleTable._fields[1:-1]}
+        self._conditions: list[Tested] = []
+        self._texts: list[tuple[int, Const]] = []
+        self._scans: list[tuple[int, str, tuple[tuple[int, int], ...]]] = []
+        self.width = 1  # how many columns a binding has at most
+
+    def add(self, step: Step) -> None:
+        """Add a step."""
+        if isinstance(step, Flush):
+            self._add_flush(step.name)
+        elif isinstance(step, Settle):
+            self._step(kernel.RECUR, self._strata.add(step.stratum))
+        elif isinstance(step, Scan):
+            self._add_range(step.rule)
+        else:
+            self._add_plan(step)
+
+    def laid(self) -> "Laid":
+        """Return all tables."""
+        reach = Reach(self._conditions)
+        words = {name: np.array(self._tables[name], np.int64) for name in ("indices", "copies")}
+        tables: dict[str, Any] = {name: _table(rows) for name, rows in self._tables.items()} | words
+        tables |= {"conditions": reach.conditions, "strata": self._strata.arrays}
+        whole = ScheduleTable(static=np.concatenate(self._static), **tables)
+        return Laid(whole, reach, self._texts, self._scans, self.width)
+
+    def _step(self, kind: int, of: int) -> None:
+        self._tables["steps"].append((kind, of))
+
+    def _add_flush(self, name: str) -> None:
+        """Add the flush of a predicate, after that of the state that it follows from; then check its keys."""
+        groups, tables = self._of.groups, self._tables
+        if fold := self._installed.layouts[name].fold:
+            self._step(kernel.FLUSH, groups[fold.state.name])
+            self._step(kernel.FOLD, len(tables["folds"]))
+            tables["folds"].append(self._fold_row(name, fold))
+        self._step(kernel.FLUSH, groups[name])
+        if is_checked(self._installed, name):
+            self._step(kernel.CHECK, len(tables["functions"]))
+            tables["functions"].append((self._of.firsts[name], len(self._installed.program.predicates[name].keys)))
+
+    def _fold_row(self, name: str, fold: Fold) -> tuple[int, ...]:
+        """Return the row of `folds` (kernels/states.py) of a view that follows from a state."""
+        found, copies, (groups, firsts, _) = computed_from(fold), self._tables["copies"], self._of
+        assert found, "only these are plain"
+        kind, column, scan = found
+        rows, state = rows_of(fold.state.spec, scan) if scan else (0, 0), fold.state
+        share, digits = _share(fold), scale(fold.type)
+        assert rows, "states have the folds that their operations need"
+        bare = self._installed.layouts[name].bare
+        keyed, begin = () if bare or not fold.grouped else fold.order or range(fold.group), len(copies)
+        copies += keyed
+        return (
+            firsts[state.name], firsts[name], groups[state.name], groups[name], fold.group, begin, len(copies), bare,
+            fold.absent is not None, fold.absent or 0, kind, column, *rows, state.falling,
+            share.numerator, share.denominator, fold.rows_max if fold.numbered else 0,
+            *(_unit(digits) if digits is not None else (0, 0)), fold.type == "float64", fold.op in UPPER,
+        )  # fmt: skip
+
+    def _add_plan(self, step: Follow) -> None:
+        """Add a plan that is probed, or scans a relation."""
+        plan, tables, alone, tree_of = step.plan, self._tables, is_alone(step.plan), self._of.tree_of
+        lists = [tables[name] for name in ("probes", "indices", "sources", "heads", "terms")]
+        starts = [*map(len, lists)]
+        self._step(kernel.SCAN if alone else kernel.FOLLOW, len(tables["plans"]))
+        if alone:
+            (trie,) = plan.tries
+            begun = [(trie.index, len(trie.levels))]
+        else:
+            laid, begun = probes_of(plan), probed(plan)
+            table = laid.rows.copy()
+            table[:, :PINNED] += sum(map(len, self._static))
+            self._static.append(laid.static)
+            tables["probes"] += table.tolist()
+            tables["indices"] += map(tree_of, laid.indices)
+        tables["sources"] += [(tree_of(index), _depth(self._installed, index, depth)) for index, depth in begun]
+        terms = terms_of(self._installed, step)
+        self._texts += [(len(tables["terms"]) + row, text) for row, text in terms.texts]
+        tables["terms"] += terms.rows
+        for one in self._installed.heads[plan].queued:
+            self._add_head(one, terms)
+        spans = chain(*zip(starts, map(len, lists), strict=True))
+        tables["plans"].append((*spans, terms.read, len(self._conditions)))
+        self._conditions.append(tests_of(step))
+        self.width = max(self.width, terms.width)
+
+    def _add_head(self, one: Queued, terms: Terms) -> None:
+        """Add how bindings edit a tree."""
+        copies = self._tables["copies"]
+        columns = {**terms.columns, "": kernel.NOTHING, PLACE: kernel.PLACE}
+        begin = len(copies)
+        copies += [columns[name] for name in one.names]
+        cut = one.floats * numbers.FLOATS | one.squared * numbers.SQUARED | one.counted * numbers.IS_COUNTED
+        self._tables["heads"].append((self._of.groups[one.tree], HOW[one.how], begin, len(copies), cut))
+
+    def _add_range(self, rule: InstalledRule) -> None:
+        """Add a view of ranges."""
+        span, copies, tree_of = rule.span, self._tables["copies"], self._of.tree_of
+        assert span, "only these are plain"
+        self._step(kernel.RANGED, len(self._tables["ranges"]))
+        (name,) = rule.writes
+        ends = (word for end in (span.low, span.high) for word in (end or 0, end is None))
+        measured, digits, by = self._of.groups[span.measured.predicate], scale(span.type), BY[span.kind]
+        if by != ranges.SOUGHT:
+            self._scans.append((len(self._tables["ranges"]), span.measured.predicate, scan_of(span)))
+        result = word_range("int64" if digits is None else f"decimal({DIGITS_MAX},{digits})")
+        self._tables["ranges"].append((
+            tree_of(span.points), tree_of(span.measured), self._of.groups[name], span.group, *ends, span.whole,
+            span.width, span.kind == SEEK_LAST, span.result, len(copies), len(copies) + len(span.keys), by, measured,
+            0, 0, OF_PARTS.get(span.op, 0), span.type == "float64", *_unit(digits or 0), *result,
+        ))  # fmt: skip
+        copies += span.keys
+
+
+class Laid(NamedTuple):
+    """The tables of a schedule, in which constants are filled in for each transaction: those of conditions, and texts
+    among the terms; for each catalog, the folds of ranges; and how many columns a binding has at most.
+    """
+
+    tables: ScheduleTable
+    reach: Reach
+    texts: list[tuple[int, Const]]
+    scans: list[tuple[int, str, tuple[tuple[int, int], ...]]]
+    width: int
+
+    def find_scans(self, spec_of: Callable[[str], Spec]) -> None:
+        """Fill in which of the folds of their trees ranges need."""
+        for row, name, scan in self.scans:
+            rows = rows_of(spec_of(name), scan)
+            assert rows, "the tree that a range is folded in has lost its scan"
+            self.tables.ranges[row, ranges.FIRST_FOLD : ranges.END_FOLD + 1] = rows
+
+    def encode_texts(self, encode: Encode) -> None:
+        """Fill in the words of texts among the terms."""
+        for row, text in self.texts:
+            self.tables.terms[row, LEAST] = encode(text)
+
+
+def states_room(most: int) -> states.StateRoom:
+    """Allocate the working memory with which views follow from states and ranges; a tree has at most so many folds."""
+    words = partial(np.empty, dtype=np.int64)
+    folds = ranges.FoldRoom(
+        words((KEYS_MAX, 2)), words((most, 1)), words(1), words(WORK_WORDS.call(most, 1)), fold_intervals_at.address()
+    )
+    sums = numbers.SumRoom(words(numbers.DIGITS), words(6), words(2 * numbers.PARTS_MAX), words(numbers.TOTALS))
+    return states.StateRoom(
+        words(KEYS_MAX), words(KEYS_MAX), words(CURSOR_WORDS), words(1), words((KEYS_MAX, 1)), folds, sums
+    )
+
+
+def _unit(digits: int) -> tuple[int, int]:
+    """Return two numbers that together multiply the values of a decimal to words."""
+    return 10 ** min(digits, 9), 10 ** max(digits - 9, 0)
+
+
+def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return rows as an array of two dimensions, also if there are none."""
+    return np.array(rows, np.int64) if rows else np.zeros((0, 1), np.int64)

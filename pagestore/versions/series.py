@@ -1,0 +1,391 @@
+"""Small commits of the same relations, one after the other: what they need stays laid out in arrays between them.
+
+    a transaction      objects of Python ──▶ record ──▶ kernel ──▶ slot ──▶ objects of Python
+    in a series        arrays            ──▶           kernel ──▶ slot
+
+A commit of a series is on the disk like any other, and no object says so. Whoever reads the store next, or writes to
+it in another way, reads the record of the newest commit, as if another process had made it (`state_after`).
+
+What does not fit is done by a transaction, from the start: until a commit's record is written whole, only free pages
+have changed. So a series that fails in whatever way just ends, and free pages are read anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import CRC, FIRST_PAGE, HEADER, WORD
+from pagestore.runtime.lazy import crc32c
+from pagestore.storage.kernels.record import (
+    BRANCHES,
+    CHECKSUM,
+    EXTENT_WORDS,
+    FINISH_WORDS,
+    HEAD,
+    LISTED,
+    MADE_PAGES,
+    READY,
+    RECENT,
+    RECORDED,
+    ROOT_ROWS,
+    ROOTS,
+    Finish,
+    RecordRun,
+    Span,
+)
+from pagestore.storage.kernels.record import ORIGIN as SINCE
+from pagestore.storage.kernels.write import FD
+from pagestore.storage.mapping import Run, extents_of, run_pages
+from pagestore.storage.meta import FORMAT, SEQUENCE, SLOT_SIZE, sequence_in
+from pagestore.storage.pager import NO_ORIGIN
+from pagestore.storage.records import empty_list, rows
+from pagestore.trees.edit import NOTHING, PAGES_MAX, EditQueues
+from pagestore.trees.kernels.arguments import PageAccounts
+from pagestore.trees.kernels.edit_groups import GONE
+from pagestore.trees.tree import Tree
+from pagestore.versions.catalog import MAIN_ID, RETAIN_ALL
+from pagestore.versions.commit_record import TIME_END, Commit, checksum_of, lie_within, time_now
+from pagestore.versions.committer import Committer
+from pagestore.versions.store_state import Head, StoreState, batch_of
+from pagestore.versions.version_table import DEAD, RECENT_MAX, Entry, VersionTable
+
+# words of a record's head, and of a slot
+NUMBER, VERSION, PARENT, TIMESTAMP, LAST_VERSION, TOP = 1, 2, 4, 6, 7, 11
+SLOT_VERSION, SLOT_PAGE, SLOT_WORDS, SLOT_TOP, SLOT_CRC = range(SEQUENCE + 1, SEQUENCE + 6)
+FREED_MAX = 1 << 10  # pages that the versions of one commit may free
+GROUP_EXTENTS = 1 << 9  # runs of pages of a group of commits
+OTHER_SEQUENCE = SLOT_SIZE // WORD + SEQUENCE
+ROW = 5  # words of an entry of the recent versions
+MICROSECONDS = 100_000  # between checks that the file is in its place, unless a commit is synced
+NAMED = tuple.__new__  # makes a named tuple without its constructor, which Python would run
+NONE_FREED = Span(0, 0)
+
+
+class Made(NamedTuple):
+    """The newest commit of a series."""
+
+    sequence: int
+    version: int
+    page: int
+    timestamp: int
+
+
+class Short(NamedTuple):
+    """How a kernel commits edits of one relation, in a series.
+
+    `queues` are for all trees that change, that of the relation in group `group`; `checked` are numbers of trees: a
+    commit that changes one of them is left to a transaction. `call` gets what `EditQueues.begin` returns, then
+    `more`, and ends with `finish_commit`, if there is nothing for Python to do. `done` is called after each commit.
+    """
+
+    queues: EditQueues
+    group: int
+    checked: np.ndarray
+    call: Callable[..., object]
+    more: tuple[object, ...] = ()
+    done: Callable[[], None] | None = None
+
+
+class Series:
+    """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
+
+    def __init__(self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]) -> None:
+        """Lay out what follows from the newest commit, whose trees by number are `trees`, if `may_begin`.
+
+        `subject` says what the edits are of. Raises OSError if the disk is full.
+        """
+        queues, self.group, self._checked, self._call, self._more, self._done = short
+        state, pager, page_words = committer.state, committer.pager, committer.mapping.pages.page_words
+        record, self._words = state.commit, page_words - HEADER
+        self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
+        self._committer, self._pager, self._file, self.queues = committer, pager, committer.mapping.file, queues
+        self.subject = subject
+        self._record = record  # keeps memory that kernels see
+        self._lay_out_lists(state, len(queues.numbers))
+        changing = [trees[number] for number in queues.numbers]
+        self._results, self._working, self._apply, self._least = queues.begin_series(changing, page_words)
+        self._state = np.zeros(FINISH_WORDS, np.int64)
+        self._state[READY], self._state[SINCE], self._state[LISTED] = 1, NO_ORIGIN, committer.sync == "commit"
+        self._state[ROOT_ROWS] = len(record.roots) // 4
+        self._extents = np.zeros(2 * (GROUP_EXTENTS + PAGES_MAX), np.int64)
+        self._used, self._room = np.zeros(1 + PAGES_MAX, np.int64), np.zeros(self._words, np.int64)
+        self._arena, self._ids = np.zeros(page_words, np.int64), np.zeros(1, np.int64)
+        self.slot = np.frombuffer(bytearray(committer.meta(record, state.run, clean=False).pack()), np.int64)
+        self._body = memoryview(self.slot).cast("B")[: -WORD // 2]  # type: ignore[arg-type]
+        self._crc = self.slot.view(np.uint32)[-1:]
+        self.slot[SLOT_WORDS] = self._words
+        retain, old = state.settings.retain, state.versions.tree.count
+        self._drops, self._retain, self._most = retain != RETAIN_ALL and not old, retain, RECENT_MAX + 1
+        if retain != RETAIN_ALL:
+            self._most = min(self._most, retain + batch_of(retain) - 1 - old)
+        self._dead: dict[int, list[int]] = {}  # the pages that each version replaced
+        self._dropped: set[int] = set()  # the versions that the next commit drops
+        self._under_way = False  # whether a commit is, or was broken off
+        self._grouped = 0  # the first version of the commits that no slot leads to
+        self._spent = self._at = self._look = 0  # pages used of those at hand, since the pager was told, and in all
+        self._pool, self._freed = np.zeros(0, np.int64), NONE_FREED
+        self._supply()
+        self._continue_group()
+
+    def _lay_out_lists(self, state: StoreState, trees: int) -> None:
+        """Lay out the words of the next record, and the lists that change with each."""
+        record = state.commit
+        before = Commit(
+            0, 0, 0, 0, MAIN_ID, 0, 0, state.next_tree, state.next_branch, state.next_text, record.top, record.catalog,
+            record.settings, record.checkpoint, system=record.system,
+        )  # fmt: skip
+        self._said = np.array(before.gather_arguments(), np.int64)
+        self._roots = np.zeros(len(record.roots) + 4 * trees, np.int64)
+        self._roots[: len(record.roots)] = record.roots
+        self._recent = np.zeros(ROW * (RECENT_MAX + 2), np.int64)
+        self._recent[: len(record.recent)] = record.recent
+        self._versions = len(record.recent) // ROW
+        self._branches = np.array((MAIN_ID, 0, 0, self._words, NO_ORIGIN), np.int64)
+        for number, words in ((ROOTS, self._roots), (RECENT, self._recent), (BRANCHES, self._branches)):
+            self._said[HEAD + 2 * number : HEAD + 2 * number + 2] = words.ctypes.data, len(words)
+
+    def _continue_group(self) -> None:
+        """List the pages of commits that no slot leads to yet: the slot of the next makes them durable, too."""
+        group = self._committer.group
+        if group and self._state[LISTED]:
+            written = np.setdiff1d(np.concatenate(group), np.array(self._pager.free_list.pending, np.int64))
+            words = np.array(extents_of(written), np.int64)
+            self._extents = np.concatenate([words, self._extents])
+            self._state[EXTENT_WORDS] = len(words)
+            self._said[CHECKSUM] = checksum_of(self._committer.mapping, written)
+
+    def _supply(self) -> None:
+        """Have enough pages for a commit at hand, within the file. Raises OSError if the disk is full."""
+        pager = self._pager
+        self._tell()
+        pager.spare = self._committer.reserve
+        self._pool, self._at = pager.at_hand(self._least, PAGES_MAX), 0
+        self._writer = pager.make_room(int(self._pool.max()) + 1)
+        self._pages = pager.mapping.pages
+        self._said[TOP] = self.slot[SLOT_TOP] = pager.free_list.top
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Have room in the lists of free pages for all that commits use until the next call, and what one frees."""
+        freed, self._lists, self._place = self._pager.free_list.make_room(len(self._pool) + FREED_MAX)
+        self._freed = Span(*freed.buffer_info()) if freed else NONE_FREED
+
+    def _tell(self) -> None:
+        """Tell the pager which pages were used; the kernel has counted them, and those freed."""
+        if self._spent:
+            self._pager.spend(self._spent)
+            self._pager.free_list.counted(self._spent)
+            self._spent, self._freed = 0, NONE_FREED
+
+    def _remap(self) -> bool:
+        """Use the file's newest map; return False if there is none, since the store was closed."""
+        mapping = self._committer.mapping
+        if mapping.valid:
+            self._pages, self._writer = mapping.pages, self._file.page_writer
+        return mapping.valid and bool(self._writer[FD] >= 0)
+
+    def commit(self) -> int | None:
+        """Make the edits in the queues a version and return it; None if a transaction must do that, from the start.
+
+        The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
+        """
+        committer, made, state, said = self._committer, self.made, self._state, self._said
+        if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
+            return None
+        slots = self._pages.words
+        newest = slots[SEQUENCE] if slots[SEQUENCE] > slots[OTHER_SEQUENCE] else slots[OTHER_SEQUENCE]
+        if newest != committer.slot_sequence and newest != committer.next_sequence - 1:  # which is being written
+            return None  # another process has committed
+        if committer.failure or committer.poison:
+            return None
+        self._under_way = True
+        version, sequence, now = made.version + 1, committer.slot_sequence + 1, time.time_ns() // 1000
+        if committer.next_sequence > sequence:
+            sequence = committer.next_sequence
+        if not made.timestamp < now < TIME_END:
+            now = time_now(made.timestamp)
+        if committer.sync != "off" or now >= self._look:
+            self._file.check_place()
+            self._look = now + MICROSECONDS
+        if self._at + self._least > len(self._pool):
+            self._supply()  # first, since it counts what earlier commits freed
+        if self._versions >= self._most and not self._drop():
+            self._under_way = False
+            self.end()
+            return None
+        if not committer.group:
+            state[EXTENT_WORDS] = said[CHECKSUM] = 0
+            self._grouped = version
+        at, ids = ROW * self._versions, self._pool[self._at :]
+        page = int(ids[0])
+        said[NUMBER], said[VERSION], said[PARENT], said[TIMESTAMP] = sequence, version, made.version, now
+        said[LAST_VERSION], said[HEAD + 2 * RECENT + 1] = version, at + ROW
+        self._recent[at : at + ROW] = version, page, self._words, now, MAIN_ID
+        self._branches[1:3] = version, page
+        state[RECORDED] = -1
+        queues, taken, retired = self._results
+        queues.tallies.fill(0)
+        taken[:] = NOTHING
+        target = NAMED(RecordRun, (self._room, page, version, self._arena, self._ids))
+        finish = NAMED(Finish, (
+            state, said, self._roots, self._extents, self._used, self._checked, self._freed, self._lists, self._place,
+            target,
+        ))  # fmt: skip
+        accounts = NAMED(PageAccounts, (self._writer, version, MAIN_ID, ids[1:], taken, retired, finish))
+        self._call(self._pages, accounts, queues, self._working, self._apply, *self._more)
+        if state[RECORDED] != 1:  # what has failed shows when a transaction does the same
+            self._under_way = state[RECORDED] >= 0  # else nothing was counted or dropped, and the pages are free
+            self.end()
+            return None
+        self._dead[version] = retired[: taken[GONE], 1].tolist()
+        self._adopt(NAMED(Made, (sequence, version, page, now)))
+        if self._done:
+            self._done()
+        return version
+
+    def _adopt(self, made: Made) -> None:
+        """Continue from a commit whose record was written, and write its slot, unless that is done after a sync."""
+        committer, slot, used = self._committer, self.slot, self._used[: 1 + int(self._state[MADE_PAGES])]
+        committer.poison = committer.interrupted  # until the outcome is known
+        self._file.wrote(used)
+        slot[SEQUENCE], slot[SLOT_VERSION], slot[SLOT_PAGE] = made.sequence, made.version, made.page
+        self._crc[0] = crc32c.crc32c(self._body)
+        if committer.sync == "off":
+            self._file.pwrite(slot, SLOT_SIZE * (made.sequence & 1))
+        self._versions += 1
+        self._at += len(used)
+        self._spent += len(used)
+        self.made = made
+        if self._freed is not NONE_FREED:
+            self._tell()
+        committer.made += 1
+        if committer.sync == "off":
+            committer.durable, committer.slot_sequence = committer.made, made.sequence
+            committer.slot_version = made.version
+            committer.completed += 1
+            if self._dropped:
+                self._pager.free_list.reuse_pending(len(self._pager.free_list.pending))
+                committer.locks.unlock(self._dropped)
+        else:
+            self._join_group(used)
+        self._dropped, self._under_way, committer.poison = set(), False, None
+
+    def _join_group(self, used: np.ndarray) -> None:
+        """Add a commit to those that no slot leads to: with sync="commit", later ones list its pages."""
+        committer, n = self._committer, int(self._state[EXTENT_WORDS])
+        committer.note_unsynced(used.copy())
+        if self._state[LISTED]:
+            page, words = int(used[0]), self._pages.words
+            self._extents[n : n + 2], self._state[EXTENT_WORDS] = (page, 1), n + 2
+            self._said[CHECKSUM] += words[page * self._pages.page_words + CRC]
+
+    def _drop(self) -> bool:
+        """Have the next commit drop the oldest versions; return False if a transaction must do that."""
+        space, n = self._pager.free_list, self._versions - max(1, self._retain - 1)  # but the newest
+        if n < 1 or not self._drops or space.checkpoint_due():
+            return n < 1 and self._versions <= RECENT_MAX
+        entries = [Entry(*row) for row in rows(self._recent[: ROW * (n + 1)].tolist(), ROW)]
+        doomed, freed, page_words = entries[:n], empty_list(), self._pages.page_words
+        if self._committer.group and doomed[-1].version >= self._grouped:
+            return False
+        for entry, following in pairwise(entries):
+            if following.version != entry.version + 1:
+                return False
+            dead = self._dead.get(following.version)
+            freed.extend(self._committer.dead_of(following.version)[1::3] if dead is None else dead)
+            freed.extend(range(entry.page, entry.page + run_pages(entry.words, page_words)))
+        if len(freed) > FREED_MAX or not lie_within(freed, FIRST_PAGE, space.top):
+            return False
+        locked = self._committer.locks.lock(doomed, self.made.version)
+        if locked != doomed:
+            self._committer.locks.unlock([entry.version for entry in locked])
+            return False
+        self._dropped = {entry.version for entry in doomed}
+        space.free(freed)
+        self._make_room()
+        self._versions -= n
+        self._recent[: ROW * self._versions] = self._recent[ROW * n : ROW * (n + self._versions)].copy()
+        for version in self._dropped:
+            self._dead.pop(version, None)
+        return True
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """The sequence and the version of the newest commit."""
+        return self.made.sequence, self.made.version
+
+    def state_after(self, before: StoreState) -> StoreState:
+        """Return the state of the newest commit, given that of an earlier one of the series, or the one before it.
+
+        If another process has committed since, that commit's record may be gone: the series ends, and `before` is
+        returned, which is then no longer the newest state in any case.
+        """
+        _, version, page, _ = self.made
+        if version == before.last_version:
+            return before
+        run = Run(page, self._words)
+        try:
+            record = Commit.read(self._committer.mapping, run, version)
+        except CorruptionError:
+            if not self._is_overtaken:
+                raise
+        if self._is_overtaken:
+            self._committer.series, self._committer.is_pager_current = None, False
+            return before
+        versions = VersionTable([*map(Entry.of, rows(record.recent, ROW))], record.recent, before.versions.tree)
+        return before._replace(
+            sequence=record.sequence, last_version=version, heads={MAIN_ID: Head(version, run)}, versions=versions,
+            commit=record, run=run,
+        )  # fmt: skip
+
+    @property
+    def _is_overtaken(self) -> bool:
+        """Whether another process has committed after the newest commit made here."""
+        committer, lock = self._committer, self._committer.file_lock
+        own = max(committer.slot_sequence, committer.next_sequence - 1)  # written, or being written
+        return not (lock is None or lock.lasting) and sequence_in(committer.mapping.pages.words) > own
+
+    def end(self) -> None:
+        """Leave the next commit to a transaction."""
+        if self._dropped or self._under_way:
+            self.fail()
+        else:
+            self._tell()
+            self._committer.end_series(True)
+
+    def fail(self, error: BaseException | None = None) -> bool:
+        """Give up the commit under way, whose pages are free again, and leave the next one to a transaction.
+
+        Return whether an error is to be raised: a transaction cannot do better.
+        """
+        committer = self._committer
+        if error and committer.poison:
+            committer.give_up(error)
+        else:
+            committer.locks.unlock(self._dropped)
+        committer.end_series(False)
+        return not isinstance(error, OSError) or committer.cause is not None
+
+
+def may_begin(committer: Committer) -> bool:
+    """Return whether the next commits may be a series: there is one branch, and nothing is left over."""
+    state, space, mapping = committer.state, committer.pager.free_list, committer.mapping
+    return bool(
+        not state.commit.administrative
+        and state.heads.keys() == {MAIN_ID}
+        and state.heads[MAIN_ID].version == state.last_version == state.commit.version
+        and not state.settings.tags
+        and not state.system[DEAD.tree_id].count
+        and len(state.versions.recent) <= RECENT_MAX
+        and committer.format == FORMAT
+        and committer.is_pager_current
+        and committer.pager.is_fresh()
+        and space.top <= len(mapping.pages.seen)
+        and mapping.file.page_writer[FD] >= 0
+    )

@@ -1,0 +1,160 @@
+"""Prepared edits of relations that rules read: one after the other, they are one call of a kernel each."""
+
+import sys
+from random import Random
+
+import numpy as np
+import pytest
+
+import ivm
+from ivm.errors import IvmError
+from pagestore_tools.bench.graphs import skewed
+from tests.support.simulator import compiled
+
+pytestmark = compiled
+FACTS = "edge(x, y) -> int(x), int(y). mark[x] = y -> int(x), int(y). low(x) -> int(x)."
+VIEWS = {
+    "none": "",
+    "triangles": "q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+    "pairs": "q(x, z) <- edge(x, y), edge(y, z).",
+    "count": "q[x] = n <- agg<<n = count()>> edge(x, y).",
+    "sum": "q[x] = t <- agg<<t = sum(y)>> edge(x, y).",
+    "least": "q[x] = t <- agg<<t = min(y)>> edge(x, y).",
+    "function": "q[x] = z <- edge(x, y), mark[y] = z.",
+    "negation": "q(x, y) <- edge(x, y), !low(x).",
+    "filter": "q(x, y) <- edge(x, y), x < y, y < 30.",
+    "reach": "q(x, y) <- edge(x, y). q(x, z) <- q(x, y), edge(y, z).",
+    "stack": "q(x, z) <- edge(x, y), edge(y, z). p[x] = n <- agg<<n = count()>> q(x, _). o(x) <- q(x, _).",
+    "two levels": "q(x, z) <- edge(x, y), edge(y, z). p(x, w) <- q(x, z), mark[z] = w.",
+    "limit": "q(x, y) <- edge(x, y), x != y. q(x, y), x = 59 -> y < 55.",
+}
+
+
+LEAST = {"function": 20, "limit": -1, "negation": -1, "stack": -1}  # commits of a series: a transaction words errors
+
+
+def opened(path, views, **options):
+    workspace = ivm.open(path, threads=1, **options)
+    workspace.install(FACTS + views)
+    with workspace.transaction() as txn:
+        txn.insert("edge", [(x, x * 7 % 60) for x in range(60)])
+        txn.insert("mark", [(x, x % 4) for x in range(0, 60, 3)])
+        txn.insert("low", [(x,) for x in range(5)])
+    return workspace
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_series_maintain_what_transactions_do(kind, tmp_path):
+    """Random edits, alike in two workspaces; what else happens there in between ends the series of one of them."""
+    random, committed = Random(kind), 0
+    sync = random.choice(["off", "commit"])
+    with opened(tmp_path / "a.pages", VIEWS[kind], sync=sync) as one, opened(tmp_path / "b.pages", VIEWS[kind]) as two:
+        views = [name for name in ("q", "p", "o") if f"{name}(" in VIEWS[kind] or f"{name}[" in VIEWS[kind]]
+        put = one.prepare("edge")
+        for step in range(120):
+            actions = [random.choice(["insert", "insert", "delete", "set"]) for _ in range(random.choice([1, 1, 2, 5]))]
+            rows = [(random.randrange(60), random.randrange(60)) for _ in actions]
+            before = one.store._handle.committer.series
+            outcomes = [outcome(prepared, put, actions, rows), outcome(by_transaction, two, actions, rows)]
+            put.clear()
+            assert outcomes[0] == outcomes[1]
+            committed += before is not None and before is one.store._handle.committer.series
+            if step % 10 == 0:
+                for name in ("edge", *views):
+                    assert [*one[name]] == [*two[name]]
+                for name in views:
+                    one.verify(name)
+            if step % 23 == 22:
+                for workspace in (one, two):
+                    workspace.set("mark", (step, 1))
+        assert one.check() == [] == one.store.check()
+    assert committed > LEAST.get(kind, 80), "commits of a series"
+
+
+def outcome(commit, *given):
+    try:
+        commit(*given)
+    except IvmError as error:
+        return type(error), str(error)
+    return None
+
+
+def prepared(put, actions, rows):
+    for action, row in zip(actions, rows, strict=True):
+        getattr(put, action)(*row)
+    return put.commit()
+
+
+def by_transaction(workspace, actions, rows):
+    with workspace.transaction() as txn:
+        for action, row in zip(actions, rows, strict=True):
+            getattr(txn, action)("edge", [row])
+        return txn.commit()
+
+
+def test_statistics_are_of_the_newest_commit(tmp_path):
+    with opened(tmp_path / "a.pages", VIEWS["stack"]) as one, opened(tmp_path / "b.pages", VIEWS["stack"]) as two:
+        put = one.prepare("edge")
+        for n in range(60):
+            prepared(put, ["insert", "insert"], [(n % 60, n + 100), (n + 100, n)])
+            by_transaction(two, ["insert", "insert"], [(n % 60, n + 100), (n + 100, n)])
+            for name in ("q", "p"):
+                alike = [workspace.stats(name) | {"maintain_seconds": 0} for workspace in (one, two)]
+                assert alike[0] == alike[1]
+                assert alike[0]["inserted"] > 0
+
+
+def test_subscribers_hear_of_prepared_edits(tmp_path):
+    with opened(tmp_path / "a.pages", VIEWS["pairs"], sync="off") as workspace:
+        put, heard = workspace.prepare("edge"), []
+        for n in range(100, 110):
+            put.insert(n, n + 1)
+            put.commit()
+        assert workspace.store._handle.committer.series is not None
+        end = workspace.subscribe("q", heard.append)
+        put.insert(110, 111)
+        put.commit()
+        end()
+        assert len(heard) == 1
+        put.insert(111, 112)
+        put.commit()
+        assert len(heard) == 1
+        assert (110, 112) in workspace["q"]
+
+
+def test_plans_are_made_anew_where_a_series_outgrows_them(tmp_path):
+    with ivm.open(tmp_path / "a.pages", sync="off", threads=1) as workspace:
+        workspace.install(FACTS + VIEWS["triangles"])
+        workspace.insert("edge", (0, 1))
+        put, plans = workspace.prepare("edge"), set()
+        for n in range(3000):
+            put.insert(n % 50, n // 50)
+            put.commit()
+            if n % 500 == 0:
+                plans.add(workspace.explain("q"))
+        workspace.verify("q")
+        assert "had" not in str(workspace.explain("q"))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("none", 18), ("triangles", 18), ("count", 18), ("sum", 18), ("least", 18)])
+def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
+    """Of 150 to 190 functions in a transaction."""
+    with opened(tmp_path / "a.pages", VIEWS[kind], sync="off") as workspace:
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(skewed(1000)))
+        put, found = workspace.prepare("edge"), []
+        for n in range(100):
+            put.insert(5000 + n, 5001 + n)
+            found.append(functions_called(put.commit))
+    assert np.median(found[20:]) <= most
+    assert max(found[20:]) <= 90, "of one that drops versions"
+
+
+def functions_called(call):
+    names = []
+    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(names) - 1

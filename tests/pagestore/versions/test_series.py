@@ -1,0 +1,270 @@
+"""Series of small commits: what they store, what crashes and failures leave of them, and what they take."""
+
+import sys
+import time
+from contextlib import suppress
+from itertools import islice
+from random import Random
+from threading import Thread
+
+import numpy as np
+import pytest
+
+import pagestore
+from pagestore.errors import PagestoreError
+from pagestore.store import Store, empty_store
+from pagestore.versions.handle import Handle
+from pagestore.versions.series import Series
+from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
+
+pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")]
+
+
+class Model:
+    """A store of a relation of pairs and a function, edited by prepared rows, and what it must hold."""
+
+    def __init__(self, path, random):
+        self.path, self.random = path, random
+        self.pairs, self.function = set(), {}
+        self.options = {"sync": random.choice(["off", "commit", "full"]), "threads": 1}
+        retain = random.choice([1, 2, 3, 16, 40, 100, "all"])
+        self.store = pagestore.open(path, page_size=random.choice([4096, 8192]), retain=retain, **self.options)
+        with self.store.transaction() as txn:
+            txn.create("pairs", "x: int64, y: int64", scans="count")
+            txn.create("function", "k: int64, v: int64", key="k")
+        self.held = []  # snapshots, with what they must show
+        self._prepare()
+        self.name, self.series = "pairs", 0
+
+    def _prepare(self):
+        self.puts = {name: self.store.prepare(name) for name in ("pairs", "function")}
+
+    def put(self):
+        """Commit some prepared rows."""
+        if self.random.random() < 0.03:
+            self.name = self.random.choice([*self.puts])
+        put, before = self.puts[self.name], self.store._handle.committer.series
+        for _ in range(self.random.choice([1, 1, 1, 2, 12, 13])):
+            action, x, y = self.random.choice(["insert", "insert", "set", "delete"]), *self._row()
+            if self.name == "pairs":
+                getattr(put, action)(x, y)
+                (self.pairs.discard if action == "delete" else self.pairs.add)((x, y))
+            elif action == "delete":
+                put.delete(x)
+                self.function.pop(x, None)
+            else:
+                getattr(put, action)(x, y)
+                self.function[x] = y if action == "set" else self.function.get(x, y)
+        version = put.commit()
+        self.series += before is not None and before is self.store._handle.committer.series
+        assert version == self.store.version
+
+    def _row(self):
+        return self.random.randrange(200), self.random.randrange(50)
+
+    def other(self):
+        """Do something else, which a series knows nothing of."""
+        match self.random.randrange(7):
+            case 0:
+                with self.store.transaction() as txn:
+                    self.pairs.add(row := self._row())
+                    txn["pairs"].insert([row])
+            case 1:
+                self.held.append((self.store.snapshot(), sorted(self.pairs), sorted(self.function.items())))
+            case 2:
+                while self.held:
+                    self.held.pop()[0].close()
+            case 3:
+                self.store.tag(f"t{self.store.version}-{self.random.random()}")
+            case 4:
+                for tag in self.store.tags:
+                    self.store.untag(tag)
+            case 5:
+                self.store.reopen()
+            case 6:
+                self.held.clear()
+                (self.store.close if self.random.random() < 0.5 else self.store._handle.file.close)()
+                self.store = pagestore.open(self.path, exclusive=self.random.random() < 0.3, **self.options)
+                self._prepare()
+
+    def verify(self):
+        now = self.store.snapshot(), sorted(self.pairs), sorted(self.function.items())
+        for snapshot, pairs, function in (*self.held[-2:], now):
+            assert [*snapshot["pairs"]] == pairs
+            assert [*snapshot["function"]] == function
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_series_store_what_transactions_do(seed, tmp_path):
+    random = Random(seed)
+    model = Model(tmp_path / "s.pages", random)
+    for step in range(random.choice([60, 300])):
+        if random.random() < 0.9:
+            model.put()
+        else:
+            model.other()
+        if step % 7 == 0:
+            model.verify()
+        if step % 50 == 0:
+            assert model.store.check() == []
+    model.verify()
+    assert model.store.check() == []
+    model.store.close()
+    with pagestore.open(model.path) as store:
+        assert [*store.snapshot()["pairs"]] == sorted(model.pairs)
+        assert store.check() == []
+
+
+def test_most_commits_of_prepared_rows_are_of_a_series(tmp_path):
+    model = Model(tmp_path / "s.pages", Random(5))
+    for _ in range(200):
+        model.put()
+    assert model.series > 100
+
+
+def functions_called(call):
+    """How many functions of Python a call runs."""
+    names = []
+    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(names) - 1  # but itself
+
+
+def test_a_prepared_row_takes_twelve_functions_of_python(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64, y: int64")
+        put, found = store.prepare("r"), []
+        for n in range(300):
+            put.insert(n * 7919 % 100_003, n)
+            found.append(functions_called(put.commit))
+    assert np.median(found[20:]) <= 12
+    assert max(found[20:]) <= 64, "of one that drops versions"
+
+
+def test_others_see_each_commit_of_a_series_at_once(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
+        with one.transaction() as txn:
+            txn.create("r", "x: int64")
+        puts = [(store, store.prepare("r")) for store in (one, two)]
+        random, rows, series = Random(1), [], 0
+        for n in range(300):
+            store, put = puts[n // 20 % 2] if n < 200 else random.choice(puts)
+            put.insert(n)
+            put.commit()
+            rows.append((n,))
+            series += store._handle.committer.series is not None
+            if n % 9 == 0:
+                assert [*one.snapshot()["r"]] == [*two.snapshot()["r"]] == rows
+        assert series > 100
+        assert one.check() == []
+
+
+def prepared(file, sync):
+    """A store in a file, with a relation, and what puts rows into it."""
+    store = Store(Handle(file, sync=sync))
+    store.retain = 3
+    with store.transaction() as txn:
+        txn.create("r", "x: int64, y: int64")
+    return store, store.prepare("r")
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+@pytest.mark.parametrize("group", [1, 3])
+def test_every_crash_leaves_an_acknowledged_commit(sync, group, monkeypatch):
+    """Some commits wait for a common sync, as those of threads do; each fourth image is read."""
+    random, start = Random(group), empty_store(4096)
+    file = SimulatedFile(start)
+    store, put = prepared(file, sync)
+    rows, versions = set(), {1: []}
+    with monkeypatch.context() as patch:
+        patch.setattr(store._handle, "complete", lambda number: None)
+        for step in range(40):
+            for _ in range(random.choice([1, 1, 3])):
+                row = random.randrange(60), random.randrange(60)
+                rows.add(row)
+                put.insert(*row)
+            if rows and random.random() < 0.5:
+                put.delete(*(gone := random.choice(sorted(rows))))
+                rows.discard(gone)
+            version = put.commit()
+            versions[version] = sorted(rows)
+            if step % group == 0:
+                store._handle.committer.flush()
+                file.mark(version)
+    assert store._handle.committer.series is not None
+    for done, image in islice(crashes(start, file.operations, random), group, None, 4):
+        found = Store(Handle(SimulatedFile(image)))
+        assert file.acknowledged(done)[0] <= found.version
+        for info in found.history():
+            if info.version:
+                assert [*found.at(info.version)["r"]] == versions[info.version]
+        assert [v for v in found.check() if v.invariant not in FALLBACK] == []
+
+
+@pytest.mark.parametrize("sync", ["off", "commit"])
+@pytest.mark.parametrize("how", ["error", "full", "short"])
+def test_the_nth_operation_fails(how, sync):
+    """What was acknowledged stays, whatever fails, also in a kernel; afterwards the store can be written to."""
+    start = empty_store(4096)
+    for n in range(8, 90, 3):
+        file = SimulatedFile(start)
+        store, put = prepared(file, sync)
+        file.fail = {file.calls + n: how}
+        done = set()
+        for x in range(40):
+            put.clear()
+            put.insert(x, n)
+            if file.calls + 1 in file.fail and store._handle.committer.series:
+                store._handle.committer.series._writer = file.page_writer
+            with suppress(OSError, PagestoreError):
+                put.commit()
+                done.add((x, n))
+        file.fail = {}
+        store.reopen()
+        found = {*store.snapshot()["r"]}
+        assert done <= found and len(found) <= len(done) + 1
+        assert [v for v in store.check() if v.invariant not in FALLBACK] == []
+        put.clear()
+        put.insert(-1, -1)
+        put.commit()
+        assert {*store.snapshot()["r"]} == found | {(-1, -1)}
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_threads_share_syncs(threads, tmp_path, monkeypatch):
+    """With eight threads about eight commits share a sync: each waits for those that will soon commit, too."""
+    syncs, each, made, adopt = 0, 30, [], Series._adopt
+
+    def slow():
+        nonlocal syncs
+        syncs += 1
+        time.sleep(0.01)
+
+    with pagestore.open(tmp_path / "s.pages", sync="commit", threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64, y: int64")
+
+        def work(thread):
+            put = store.prepare("r")
+            for n in range(each):
+                put.insert(thread, n)
+                put.commit()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._handle.file, "fdatasync", slow)
+            patch.setattr(Series, "_adopt", lambda *given: made.append(1) or adopt(*given))
+            running = [Thread(target=work, args=(thread,)) for thread in range(threads)]
+            for thread in running:
+                thread.start()
+            for thread in running:
+                thread.join()
+        assert [*store.snapshot()["r"]] == [(thread, n) for thread in range(threads) for n in range(each)]
+        assert store.check() == []
+    assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
+    assert threads * each / syncs >= 0.6 * threads
+    assert syncs >= each, "a thread waits for its own"
