@@ -36,7 +36,8 @@ def main(words: list[str] | None = None) -> int:
         if words[:1] == [name]:
             chosen = getattr(import_module(f".{module}", __package__), work)
             chosen.arguments(command)
-    return int(chosen.run(parser.parse_args(words)))
+    options = parser.parse_args(words)  # ends here, for help or an error, if the first word is no benchmark
+    return int(chosen.run(options))
 
 
 if __name__ == "__main__":

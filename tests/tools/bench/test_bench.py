@@ -23,6 +23,15 @@ from pagestore_tools.cli.main import ivm as ivm_command
 from pagestore_tools.cli.main import pagestore as pagestore_command
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 2), (["no such work"], 2)])
+def test_every_benchmark_is_listed(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    out, err = capsys.readouterr()
+    assert end.value.code == code and "Traceback" not in err
+    assert all(name in (err if code else out) for name in WORKS) or not words
+
+
 def test_sides_take_turns_after_one_untimed_run_each() -> None:
     calls: list[str] = []
     sides = [Side(name, lambda name=name: calls.append(name), lambda: calls.append("before")) for name in "ab"]
