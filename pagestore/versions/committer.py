@@ -70,7 +70,7 @@ class Committer:
         Other processes are told by `synced` of durable commits, if they may commit between two transactions. Before a
         sync, commits of other threads are waited for `gather` seconds.
         """
-        self._synced, self._file_lock, self._gather = synced, file_lock, gather
+        self._synced, self.file_lock, self._gather = synced, file_lock, gather
         locked = file_lock is None or file_lock.held
         self.syncs = SyncQueue()  # its lock is held while commits are made durable; never taken with `lock` held
         self.failure: BaseException | None = None  # what writing a slot failed with: what it leads to may be lost
@@ -189,8 +189,8 @@ class Committer:
         self.locks.end_after(self.slot_version)  # the others use the pages of commits that no slot leads to
         self.failure = self.failure or error
         self.locks.unlock(self.locks.going)
-        if self._file_lock:
-            self._file_lock.busy = False
+        if self.file_lock:
+            self.file_lock.busy = False
 
     def _complete(self) -> None:
         """Make all commits durable that were made, by steps 3 to 6; the caller holds the lock of `syncs`."""
@@ -219,14 +219,14 @@ class Committer:
                 self.locks.unlock(going)
             if self._synced and self.sync != "off":
                 self._synced.add(sequence)
-            if self._file_lock:
-                self._file_lock.busy = made != self.made
+            if self.file_lock:
+                self.file_lock.busy = made != self.made
 
     def note_unsynced(self, used: np.ndarray) -> None:
         """Note the pages of a commit of a series that no slot leads to yet."""
         self.group.append(used)
-        if self._file_lock:
-            self._file_lock.busy = True
+        if self.file_lock:
+            self.file_lock.busy = True
 
     def catch_up(self) -> StoreState:
         """Return the state of the newest commit, also if it is one of a series."""
@@ -428,8 +428,8 @@ class Committer:
             heads, versions, system, settings, record, run,
         )  # fmt: skip
         self.made += 1
-        if self._file_lock:
-            self._file_lock.busy = True
+        if self.file_lock:
+            self.file_lock.busy = True
         self.is_pager_current = True
         self.poison = None
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pagestore.errors import CorruptionError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEADER, WORD
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.record import (
@@ -41,7 +42,7 @@ from pagestore.storage.kernels.record import (
 from pagestore.storage.kernels.record import ORIGIN as SINCE
 from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import Run, extents_of, run_pages
-from pagestore.storage.meta import FORMAT, SEQUENCE, SLOT_SIZE
+from pagestore.storage.meta import FORMAT, SEQUENCE, SLOT_SIZE, sequence_in
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.records import empty_list, rows
 from pagestore.trees.edit import NOTHING, PAGES_MAX, EditQueues
@@ -324,17 +325,35 @@ class Series:
         return self.made.sequence, self.made.version
 
     def state_after(self, before: StoreState) -> StoreState:
-        """Return the state of the newest commit, given that of an earlier one of the series, or the one before it."""
+        """Return the state of the newest commit, given that of an earlier one of the series, or the one before it.
+
+        If another process has committed since, that commit's record may be gone: the series ends, and `before` is
+        returned, which is then no longer the newest state in any case.
+        """
         _, version, page, _ = self.made
         if version == before.last_version:
             return before
         run = Run(page, self._words)
-        record = Commit.read(self._committer.mapping, run, version)
+        try:
+            record = Commit.read(self._committer.mapping, run, version)
+        except CorruptionError:
+            if not self._is_overtaken:
+                raise
+        if self._is_overtaken:
+            self._committer.series, self._committer.is_pager_current = None, False
+            return before
         versions = VersionTable([*map(Entry.of, rows(record.recent, ROW))], record.recent, before.versions.tree)
         return before._replace(
             sequence=record.sequence, last_version=version, heads={MAIN_ID: Head(version, run)}, versions=versions,
             commit=record, run=run,
         )  # fmt: skip
+
+    @property
+    def _is_overtaken(self) -> bool:
+        """Whether another process has committed after the newest commit made here."""
+        committer, lock = self._committer, self._committer.file_lock
+        own = max(committer.slot_sequence, committer.next_sequence - 1)  # written, or being written
+        return not (lock is None or lock.lasting) and sequence_in(committer.mapping.pages.words) > own
 
     def end(self) -> None:
         """Leave the next commit to a transaction."""

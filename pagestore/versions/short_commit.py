@@ -66,7 +66,7 @@ class Ahead(Protocol):
         """The sequence and the version of the newest of them."""
 
     def state_after(self, before: StoreState) -> StoreState:
-        """Return the state of the newest of them."""
+        """Return the state of the newest of them; end them and return `before` if another process has committed."""
 
     def end(self) -> None:
         """Leave the next commit to a transaction."""

@@ -293,6 +293,34 @@ def test_a_snapshot_shows_all_that_was_acknowledged_before(path, monkeypatch, sl
     assert min(acknowledged) > 1
 
 
+@pytest.mark.parametrize("go_on", ["read", "write", "prepare", "close"])
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go_on, count):
+    """The handle has not read its newest commit, whose record may be gone."""
+    with pagestore.open(path, sync="off", retain=1) as one, pagestore.open(path, sync="off") as two:
+        with one.transaction() as txn:
+            txn.create("pairs", "x: int64, y: int64")
+        put = one.prepare("pairs")
+        for k in range(5):
+            put.insert(0, k)
+            put.commit()
+        assert one._handle.committer.series
+        for k in range(count):
+            insert(two, 1, k)
+        if go_on == "write":
+            insert(one, 0, 0)
+        elif go_on == "prepare":
+            put.insert(0, 5)
+            put.commit()
+        elif go_on == "close":
+            one.close()
+        else:
+            assert [*one.snapshot()["pairs"]] == [(0, k) for k in range(5)]
+        found = two.snapshot()
+        assert [*found["pairs"]] == [(0, k) for k in range(5 + (go_on == "prepare"))]
+        assert len([*found["r"]]) == count + (go_on == "write") and not two.check()
+
+
 @pytest.mark.parametrize("sync", ["full", "commit"])
 def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(path, monkeypatch, sync):
     with pagestore.open(path, sync=sync) as one, pagestore.open(path, sync="off") as two:
