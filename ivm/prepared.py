@@ -1,17 +1,18 @@
 """Edits of a relation that rules read, collected and then committed together with what follows from them.
 
-Of integers that are rows of a relation without values, and of rules whose steps a kernel takes, one commit after the
-other is of a series (pagestore/versions/series.py): one call of the kernel, and no transaction.
+Of rows without new texts, and of rules whose steps a kernel takes, one commit after the other is of a series
+(pagestore/versions/series.py): one call of the kernel, and no transaction.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ivm.engine.installed import Installed
 from ivm.engine.schedule import Schedule, is_carried, schedule_of
 from ivm.engine.stored import HOST
 from ivm.transaction import NONE, Maintainer, Transaction
-from pagestore.host import PreparedSeries, Short, Store
+from pagestore.host import INSERT, PreparedEdit, PreparedSeries, RowWords, Short
 
 LOOK_AGAIN = 16  # commits after which sizes of relations are compared with those that plans were made for
 
@@ -21,27 +22,48 @@ class PreparedEdits(PreparedSeries):
 
     host = HOST
 
-    def __init__(self, store: Store, begin: Callable[[], Transaction], maintainer: Maintainer, name: str) -> None:
-        super().__init__(store, name, self._begin_known, lambda txn, action, rows: getattr(txn, action)(name, rows))
-        self._begin_by_rules, self._maintainer, self._name = begin, maintainer, name
+    def __init__(self, maintainer: Maintainer, name: str) -> None:
+        super().__init__(maintainer.store, name, maintainer.begin, partial(_edit, name))
+        self._maintainer, self._name = maintainer, name
         self._installed: Installed | None = None  # the rules of the newest transaction
 
-    def _begin_known(self) -> Transaction:
-        txn = self._begin_by_rules()
+    def _note(self, txn: Transaction) -> None:
         self._installed = txn._installed
         self._subject = self._name, txn._installed
-        return txn
+        super()._note(txn)
 
     def _short(self, head: Any, info: Any) -> Short | None:
         """Return how a kernel commits edits and maintains all that follows from them, or None."""
         name, installed = self._name, self._installed
-        if installed is None or info.spec.values or not installed.is_followed(name, info.spec):
+        if installed is None:
             return None
+        if not installed.is_followed(name, info.spec):
+            return super()._short(head, info)
         schedule = schedule_of(installed, frozenset([name]))
         if installed.layouts[name].bare or not is_carried(schedule, installed, head.catalog):
             return None
         work = _Work(self._maintainer, installed, schedule, name, head)
-        return schedule.short(name, work.fits, work.note)
+        short = schedule.short(name, work.fits, work.note)
+        if info.spec.values:
+            return short._replace(words=partial(self._without_conflict, short, info.spec.keys, self._words(info)))
+        return short if info.schema.plain else short._replace(words=self._words(info).of)
+
+    def _without_conflict(
+        self, short: Short, keys: int, words: RowWords, edits: list[PreparedEdit]
+    ) -> list[PreparedEdit] | None:
+        """Return edits of a function in words; None for insertions unless it is one, whose key has no other value."""
+        found = words.of(edits)
+        if not found or all(action != INSERT for action, _ in found):
+            return found
+        _, row = found[0]
+        if len(found) > 1 or len(row) <= keys:
+            return None
+        there = short.queues.found(self._handle.mapping.pages, short.group, row[:keys])
+        return found if there is None or there == row[keys:] else None
+
+
+def _edit(name: str, txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:
+    getattr(txn, action)(name, rows)
 
 
 class _Work:
@@ -49,7 +71,8 @@ class _Work:
 
     def __init__(self, maintainer: Maintainer, installed: Installed, schedule: Schedule, name: str, head: Any) -> None:
         self._maintainer, self._installed, self._schedule, self._head = maintainer, installed, schedule, head
-        self._names, self._gained = frozenset([name]), 0 * schedule.gains
+        self._names, self._gains = frozenset([name]), schedule.gains  # a view of what the newest commit did
+        self._gained = 0 * self._gains
         self._left = 1  # commits until sizes are compared again
 
     def fits(self) -> bool:
@@ -73,5 +96,5 @@ class _Work:
 
     def note(self) -> None:
         """Note the work of a commit, as that of a transaction."""
-        self._gained += self._schedule.gains
+        self._gained += self._gains
         self._maintainer.carried, self._maintainer.evaluated = self._schedule, NONE

@@ -27,6 +27,7 @@ from pagestore.errors import ClosedError
 from pagestore.host import (
     ERASE,
     INSERT,
+    MAIN,
     NULL,
     SET,
     Edits,
@@ -67,6 +68,16 @@ class Maintainer:
             schedule.queues.note_changes()
             self._accounts |= schedule.account(0.0)
         return self._accounts
+
+    def begin(self, message: str | None = None, branch: str = MAIN, sql: "Sql | None" = None) -> "Transaction":
+        """Begin a transaction by the rules of the version that it begins with."""
+        txn = self.store.transaction(message, branch)
+        try:
+            installed = self.rules.of(txn)
+        except BaseException:
+            txn.rollback()
+            raise
+        return Transaction(txn, installed, self, sql)
 
     def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
         """Maintain every view, commit all as one version, tell subscribers, and return the version."""

@@ -34,6 +34,7 @@ from ivm.lang.types import has_ids
 from ivm.maintenance.maintain import distance, trace_of
 from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
+from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.subscriptions import OnChange
@@ -99,6 +100,7 @@ class Workspace(WorkspaceEdits):
         self.store, self.threads, self.memory = store, threads, memory
         self._maintainer = Maintainer(store, threads, memory)
         self._statements: Any = None  # those of SQL
+        self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
         maintainers.add(self._maintainer)
@@ -252,13 +254,7 @@ class Workspace(WorkspaceEdits):
         >>> list(ws["total"])
         [(7,)]
         """
-        txn = self.store.transaction(message, branch)
-        try:
-            installed = self.rules_of(txn)
-        except BaseException:
-            txn.rollback()
-            raise
-        return Transaction(txn, installed, self._maintainer, partial(self._sql_in, None))
+        return self._maintainer.begin(message, branch, partial(self._sql_in, None))
 
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version.  Raises UnknownViewError."""

@@ -27,13 +27,14 @@ from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
 from ivm.transaction import Maintainer, Transaction
 from ivm.wide import changed_in, is_helper, wide_names
-from pagestore.host import MAIN, Store
+from pagestore.host import ACTIONS, ERASE, FEW, INSERT, MAIN, SET, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
 Edits = str | Callable[[Transaction], Any]
+NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
 
 
 class Preview(NamedTuple):
@@ -53,6 +54,7 @@ class WorkspaceEdits:
 
     store: Store
     _maintainer: Maintainer
+    _prepared: dict[str, PreparedEdits]  # of the relations that methods have edited
     threads: int
     memory: int | None
     transaction: Callable[..., Transaction]
@@ -150,15 +152,15 @@ class WorkspaceEdits:
         ...     list(ws["two"])
         [(1, 3), (1, 4)]
         """
-        return self._edited(name, "insert", rows)
+        return self._edited(name, INSERT, rows)
 
     def delete(self, name: str, rows: Any) -> int:
         """Remove a row or key, given as a tuple, or several, as one transaction; return its version."""
-        return self._edited(name, "delete", rows)
+        return self._edited(name, ERASE, rows)
 
     def set(self, name: str, rows: Any) -> int:
         """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
-        return self._edited(name, "set", rows)
+        return self._edited(name, SET, rows)
 
     def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
         """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction; return its version."""
@@ -178,8 +180,17 @@ class WorkspaceEdits:
         """
         return self._committed(lambda txn: txn.delete_where(name, condition))
 
-    def _edited(self, name: str, action: str, rows: Any) -> int:
-        return self._committed(lambda txn: getattr(txn, action)(name, [rows] if isinstance(rows, tuple) else rows))
+    def _edited(self, name: str, action: int, rows: Any) -> int:
+        """Commit edits of one kind; a few tuples as those that `prepare` collects."""
+        rows = [rows] if isinstance(rows, tuple) else rows
+        if not (isinstance(rows, list) and 0 < len(rows) <= FEW and {*map(type, rows)} == {tuple}):
+            return self._committed(lambda txn: getattr(txn, ACTIONS[action])(name, rows))
+        prepared = self._prepared.get(name)
+        if prepared is None:
+            if len(self._prepared) >= NAMES_MAX:
+                self._prepared.clear()
+            prepared = self._prepared[name] = PreparedEdits(self._maintainer, name)
+        return prepared._commit([(action, row) for row in rows])
 
     def _committed(self, edit: Callable[[Transaction], Any]) -> int:
         with self.transaction() as txn:
@@ -199,7 +210,7 @@ class WorkspaceEdits:
         ...     list(ws["two"])
         [(1, 3)]
         """
-        return PreparedEdits(self.store, self.transaction, self._maintainer, name)
+        return PreparedEdits(self._maintainer, name)
 
     async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
         """Call a function with a transaction, in a thread, and commit it; return the version.

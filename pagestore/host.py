@@ -24,7 +24,7 @@ from pagestore.pages.operators import code_of as operator_code
 from pagestore.printable import message, printable
 from pagestore.relations.bags import row_changes
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
-from pagestore.relations.prepared import PreparedSeries
+from pagestore.relations.prepared import ACTIONS, PreparedSeries, RowWords
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
 from pagestore.relations.snapshot import Snapshot, as_inserted, changes_table, differing, pages_of_both
@@ -63,9 +63,11 @@ from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
 from pagestore.versions.hosts import Computed, record_dependants, register_host
+from pagestore.versions.series import Edit as PreparedEdit
 from pagestore.versions.series import Short
 
 __all__ = [
+    "ACTIONS",
     "ADD",
     "ALONE",
     "CARRY",
@@ -101,9 +103,11 @@ __all__ = [
     "Frames",
     "Operator",
     "Pages",
+    "PreparedEdit",
     "PreparedSeries",
     "Relation",
     "Rope",
+    "RowWords",
     "Runs",
     "Schema",
     "Short",

@@ -40,9 +40,9 @@ MODULES = {  # each public module, and the names that it offers
         RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
+        ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages
-        PreparedSeries ROWS_SHOWN Relation Rope Runs SET SUM Schema Short Snapshot Spec Store
+        PreparedEdit PreparedSeries ROWS_SHOWN Relation Rope RowWords Runs SET SUM Schema Short Snapshot Spec Store
         THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
         bulk_all changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct encode

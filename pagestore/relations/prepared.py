@@ -5,30 +5,41 @@ put.insert(1, 2)                  keeps the row; nothing is looked up or encoded
 put.delete(2, 3)
 put.commit()                      begins a transaction, edits, commits: the lock is held for this only
 
-A few rows of integers need no transaction if the commits before them were like this one, too (versions/series.py).
+A few rows without new texts need no transaction if the commits before them were like this one, too
+(versions/series.py).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import lru_cache
 from itertools import groupby
 from logging import DEBUG
 from operator import itemgetter
 from typing import Any
 
+from pagestore.errors import PagestoreError
 from pagestore.runtime import reports
 from pagestore.trees.edit import FLUSH
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.values.codec import NULL, word_of_value
+from pagestore.values.dictionary import Dictionary
+from pagestore.values.types import Column
 from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
 from pagestore.versions.locks import Writer
-from pagestore.versions.series import Series, Short, may_begin
+from pagestore.versions.series import Edit, Series, Short, may_begin
 from pagestore.versions.store_state import Version
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
 
 ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
-
-Edit = tuple[int, tuple[Any, ...]]
+USEFUL = 4  # commits of a series that make up for beginning it
+PAUSES = 6  # at most 2^PAUSES - 1 transactions come before the next series
+TEXTS_CACHED = 1 << 14
+ALIKE = {  # types whose values become the same words alone and together
+    "int64": int, "float64": float, "bool": bool, "date": date, "string": str, "bytes": bytes,
+}  # fmt: skip
 
 
 class Prepared:
@@ -71,12 +82,15 @@ class Prepared:
         return version
 
     def _commit(self, edits: list[Edit]) -> int:
-        """Commit edits by a transaction."""
-        with self._begin() as txn:
+        """Commit edits by a transaction: actions of pagestore.host, each with a row or a key to erase."""
+        with self._begun() as txn:
             for action, run in groupby(edits, itemgetter(0)):
                 self._edit(txn, ACTIONS[action], [row for _, row in run])
             version: int = txn.commit()
         return version
+
+    def _begun(self) -> Any:
+        return self._begin()
 
     async def commit_async(self) -> int:
         """Commit the edits collected so far in a thread; more may be collected meanwhile, for the next commit."""
@@ -99,28 +113,36 @@ class PreparedSeries(Prepared):
         edit: Callable[[Any, str, list[tuple[Any, ...]]], None],
     ) -> None:  # fmt: skip
         """Take a store, the name of its relation, and the arguments of `Prepared`."""
-        super().__init__(self._begin_noted, edit)
-        self._begin_transaction = begin
+        super().__init__(begin, edit)
         self._handle: Handle = store._handle
         self._relation = relation
         self._subject: object = relation  # what a series is of, with all that decides how it commits
-        self._misses = self._pause = 0  # commits that no series could make since one did; transactions before another
+        self._made = 0  # commits of the newest series that was begun here
+        self._misses = self._pause = 0  # series that were of no use since one was; transactions before another
 
     def _short(self, head: Version, info: Info) -> Short | None:
-        """Return how a series commits edits of integers after a version, which a transaction has made for these.
+        """Return how a series commits edits after a version, which a transaction has made for these.
 
         None if a transaction must do it.
         """
         queues = self._handle.committer.queues
         if queues is None:
             return None
-        return Short(queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,))
+        words = None if info.schema and info.schema.plain else self._words(info).of
+        return Short(queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,), words=words)
 
-    def commit(self) -> int:
+    def _words(self, info: Info) -> "RowWords":
+        """Return what makes words of edits of a relation, until the store has other texts."""
+        committer, schema = self._handle.committer, info.schema
+        mapping = committer.mapping
+        texts = Dictionary(lambda: mapping.pages, committer.state.system, mapping.read_run)
+        return RowWords(schema.columns if schema else (), texts)
+
+    def _commit(self, edits: list[Edit]) -> int:
         """Commit as the next of a series, if the edits and the store are fit for it; else by a transaction."""
-        handle, edits, version = self._handle, self._edits, 0
+        handle, version = self._handle, 0
         if handle.mode == "r":
-            return super().commit()
+            return super()._commit(edits)
         committer = handle.committer
         if (
             (committer.series or committer.prepared)
@@ -134,33 +156,37 @@ class PreparedSeries(Prepared):
             try:
                 with committer.lock:
                     series: Any = committer.series or self._begin_series()
-                    if series and series.subject == self._subject and series.queues.put(edits, series.group):
+                    if series and series.subject == self._subject:
                         try:
-                            version = series.commit() or 0
+                            version = series.commit(edits) or 0
                         except BaseException as error:
                             if series.fail(error):
                                 raise
-                        self._misses = 0 if version else self._misses + 1
                         number = committer.made
             finally:
                 handle.writers.give_back(writer)
         if not version:
-            return super().commit()
+            return super()._commit(edits)
+        self._made += 1
+        if self._made == USEFUL:
+            self._misses = 0
         if committer.durable < number:
             self._complete(number, version)
-        if self._edits is edits:
-            self._edits = []
         return version
 
-    def _begin_noted(self) -> Any:
-        """Begin a transaction, from whose commit a series may go on; later, where several were of no use."""
-        txn, committer = self._begin_transaction(), self._handle.committer
+    def _begun(self) -> Any:
+        txn = self._begin()
+        self._note(txn)
+        return txn
+
+    def _note(self, txn: Any) -> None:
+        """Note that a series may go on from the commit of a transaction; later, where several were of no use."""
+        committer = self._handle.committer
         if self._pause:
             self._pause -= 1
         else:
             committer.prepared = self._subject, committer.state.last_version + 1
-            self._pause = (1 << min(self._misses, 6)) - 1
-        return txn
+            self._pause = (1 << min(self._misses, PAUSES)) - 1
 
     def _complete(self, number: int, version: int) -> None:
         """Return once a commit is durable; an exception that comes in between, such as an interrupt, gets a note."""
@@ -180,18 +206,55 @@ class PreparedSeries(Prepared):
             return None
         head = handle.head(MAIN_ID)
         info = head.catalog.relations.get(self._relation)
-        fits = info and may_begin(committer) and has_plain_rows(info) and not is_followed(head.catalog, self.host)
+        fits = info and may_begin(committer) and has_stored_rows(info) and not is_followed(head.catalog, self.host)
         short = self._short(head, info) if info and fits else None
+        self._made, self._misses = 0, self._misses + 1  # until the series has been of use
         if short is None:
-            self._misses += 1
             return None
         committer.series = series = Series(committer, self._subject, short, head.trees)
         return series
 
 
-def has_plain_rows(info: Info) -> bool:
-    """Return whether the rows of a relation are its records as they are: integers in the order of their columns."""
+def has_stored_rows(info: Info) -> bool:
+    """Return whether the values of a row are the words of its record, in this order."""
     spec, schema = info.spec, info.schema
     if schema is None or info.bag or spec.columns > NARROW:
         return False
-    return schema.plain and schema.in_order and spec.columns == len(schema.columns)
+    return schema.in_order and spec.columns == len(schema.columns)
+
+
+class RowWords:
+    """Rows of some columns as words, while texts are neither added to the store nor removed."""
+
+    def __init__(self, columns: Sequence[Column], texts: Dictionary) -> None:
+        self._columns, self._id_of = columns, lru_cache(TEXTS_CACHED)(texts.id_of)
+
+    def of(self, edits: list[Edit]) -> list[Edit] | None:
+        """Return edits with words for values; None if there is a new text, or what a transaction may refuse."""
+        found = list[Edit]()
+        for action, row in edits:
+            words = self._words_of(row, len(edits) == 1)
+            if words is None:
+                return None
+            found.append((action, words))
+        return found
+
+    def _words_of(self, row: tuple[Any, ...], alone: bool) -> tuple[int, ...] | None:
+        """Return the words of a row, or of its first values; None as `of`."""
+        if len(row) > len(self._columns):
+            return None
+        words = list[int]()
+        for column, value in zip(self._columns, row, strict=False):
+            if not (alone or value is None or type(value) is ALIKE.get(column.type.name)):
+                return None
+            if value is None and column.type.nullable:
+                words.append(NULL)
+                continue
+            try:
+                word = word_of_value(column, value, self._id_of)
+            except PagestoreError:  # a transaction raises it, with the row
+                return None
+            if not word and column.type.interned:
+                return None
+            words.append(word)
+        return tuple(words)

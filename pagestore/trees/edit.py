@@ -74,7 +74,7 @@ from pagestore.trees.kernels.node_buffer import (
     WORDS,
     WRITTEN,
 )
-from pagestore.trees.read import first_from
+from pagestore.trees.read import first_from, get
 from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
 from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
@@ -543,6 +543,13 @@ class EditQueues:
         working = FlushRoom(room.arena, room.dead, room.room, self._reordering)
         least = 1 + min(self._pages, max(PAGES, 2 * self._written))
         return (self._queues, self._taken, self._retired), working, apply_indexed_at.address(), least
+
+    def found(self, pages: Pages, g: int, key: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the value words of a key in the tree of queue g as the newest flush left it; None if it has none."""
+        t = self._ends[g]
+        spec, (root, height) = self._specs[t], self._table[t, ROOT : HEIGHT + 1].tolist()
+        there, values = get(pages, Tree(root, height, 0, spec), np.array(key, np.int64)[:, None])
+        return tuple(values[:, 0].tolist()) if there[0] else None
 
     @property
     def gains(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,7 @@ FREED_MAX = 1 << 10  # pages that the versions of one commit may free
 GROUP_EXTENTS = 1 << 9  # runs of pages of a group of commits
 OTHER_SEQUENCE = SLOT_SIZE // WORD + SEQUENCE
 ROW = 5  # words of an entry of the recent versions
+Edit = tuple[int, tuple[Any, ...]]  # an action, and a row or a key to erase
 MICROSECONDS = 100_000  # between checks that the file is in its place, unless a commit is synced
 NAMED = tuple.__new__  # makes a named tuple without its constructor, which Python would run
 NONE_FREED = Span(0, 0)
@@ -82,6 +83,7 @@ class Short(NamedTuple):
     `queues` are for all trees that change, that of the relation in group `group`; `checked` are numbers of trees: a
     commit that changes one of them is left to a transaction. `call` gets what `EditQueues.begin` returns, then
     `more`, and ends with `finish_commit`, if there is nothing for Python to do. `done` is called after each commit.
+    `words` makes words of the values of edits, and returns None for those of a transaction; without it they are words.
     """
 
     queues: EditQueues
@@ -90,6 +92,7 @@ class Short(NamedTuple):
     call: Callable[..., object]
     more: tuple[object, ...] = ()
     done: Callable[[], None] | None = None
+    words: Callable[[list[Edit]], list[Edit] | None] | None = None
 
 
 class Series:
@@ -100,7 +103,7 @@ class Series:
 
         `subject` says what the edits are of. Raises OSError if the disk is full.
         """
-        queues, self.group, self._checked, self._call, self._more, self._done = short
+        queues, self._group, self._checked, self._call, self._more, self._done, self._words_of = short
         state, pager, page_words = committer.state, committer.pager, committer.mapping.pages.page_words
         record, self._words = state.commit, page_words - HEADER
         self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
@@ -190,8 +193,8 @@ class Series:
             self._pages, self._writer = mapping.pages, self._file.page_writer
         return mapping.valid and bool(self._writer[FD] >= 0)
 
-    def commit(self) -> int | None:
-        """Make the edits in the queues a version and return it; None if a transaction must do that, from the start.
+    def commit(self, edits: list[Edit]) -> int | None:
+        """Make edits a version and return it; None if a transaction must do that, from the start.
 
         The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
         """
@@ -202,7 +205,8 @@ class Series:
         newest = slots[SEQUENCE] if slots[SEQUENCE] > slots[OTHER_SEQUENCE] else slots[OTHER_SEQUENCE]
         if newest != committer.slot_sequence and newest != committer.next_sequence - 1:  # which is being written
             return None  # another process has committed
-        if committer.failure or committer.poison:
+        words = self._words_of(edits) if self._words_of else edits
+        if committer.failure or committer.poison or not (words and self.queues.put(words, self._group)):
             return None
         self._under_way = True
         version, sequence, now = made.version + 1, committer.slot_sequence + 1, time.time_ns() // 1000

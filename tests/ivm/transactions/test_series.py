@@ -1,6 +1,8 @@
 """Prepared edits of relations that rules read: one after the other, they are one call of a kernel each."""
 
 import sys
+from decimal import Decimal
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 import ivm
 from ivm.errors import IvmError
+from pagestore.errors import PagestoreError
 from pagestore_tools.bench.graphs import skewed
 from tests.support.simulator import compiled
 
@@ -71,10 +74,78 @@ def test_series_maintain_what_transactions_do(kind, tmp_path):
     assert committed > LEAST.get(kind, 80), "commits of a series"
 
 
+EVERYDAY = """name(x, y) -> string(x), int(y). price[x] = y -> string(x), decimal(8, 2)(y).
+    next[x] = y -> int(x), int(y).
+    free[x] = y -> int(x), int?(y). loose(x, y) -> int(x), string(y). joined(y, z) <- name(x, y), price[x] = z.
+    times[x] = n <- agg<<n = count()>> name(x, _). after(x, z) <- next[x] = y, next[y] = z."""
+VALUES = {  # usual values of the second column of each relation, and odd ones
+    "name": ((1, 2, 3), (1.0, 2.5, None, 1 << 70)),
+    "price": ((1, Decimal("2.50"), "3.75", 1.5), ("x", 10**9)),
+    "next": (range(9), ("1",)),
+    "free": ((None, 1, 2), (-(1 << 63), 0.5)),
+    "loose": (("a", "b", "c"), ("\ud800", b"b", 7)),
+}
+
+
+def everyday_row(random, name):
+    key = f"t{random.randrange(12)}" if name in ("name", "price") else random.randrange(9)
+    return key, random.choice(VALUES[name][random.random() < 0.02])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
+    """`insert`, `delete` and `set` of a workspace: the same rows, versions and errors, mostly in series."""
+    random, committed = Random(seed), 0
+    with ivm.open(tmp_path / "a.pages", threads=1) as one, ivm.open(tmp_path / "b.pages", threads=1) as two:
+        for workspace in (one, two):
+            workspace.install(EVERYDAY)
+        name = "name"
+        for step in range(400):
+            if random.random() < 0.03:
+                name = random.choice([*VALUES])
+            action, rows = random.choice(["insert", "set", "set", "delete"]), [everyday_row(random, name)]
+            if random.random() < 0.05:
+                rows += [everyday_row(random, name) for _ in range(random.choice([1, 2, 20]))]
+            if action == "delete" and random.random() < 0.9:
+                rows = [row[: 2 if name in ("name", "loose") else 1] for row in rows]
+            if random.random() < 0.02:
+                rows = random.choice([[], [(*rows[0], 1)], [()], [[*rows[0]]], [{"x": 1, "y": 1}]])
+            before = one.store._handle.committer.series
+            given = rows[0] if len(rows) == 1 and isinstance(rows[0], tuple) else rows
+            outcomes = [outcome(getattr(one, action), name, given), outcome(edited, two, action, name, rows)]
+            assert outcomes[0] == outcomes[1], (action, name, rows)
+            committed += before is not None and before is one.store._handle.committer.series
+            if step % 20 == 0:
+                for each in (*VALUES, "joined", "times", "after"):
+                    assert [*one[each]] == [*two[each]]
+        assert one.store.version == two.store.version
+        assert one.check() == [] == one.store.check()
+    assert committed > 20
+
+
+def edited(workspace, action, name, rows):
+    with workspace.transaction() as txn:
+        getattr(txn, action)(name, rows)
+        return txn.commit()
+
+
+def test_an_everyday_edit_takes_few_functions_of_python(tmp_path):
+    """A transaction takes 180 to 240."""
+    with ivm.open(tmp_path / "a.pages", sync="off", threads=1) as workspace:
+        workspace.install(EVERYDAY)
+        workspace.insert("name", [(f"t{n}", 0) for n in range(12)])
+        for name, most, row in [
+            ("next", 45, lambda n: (n, n)), ("name", 32, lambda n: (f"t{n % 12}", n)),
+            ("free", 45, lambda n: (n, None)),
+        ]:  # fmt: skip
+            calls = [functions_called(partial(workspace.insert, name, row(n))) for n in range(100)]
+            assert np.median(calls) <= most, name
+
+
 def outcome(commit, *given):
     try:
         commit(*given)
-    except IvmError as error:
+    except (IvmError, PagestoreError) as error:
         return type(error), str(error)
     return None
 
