@@ -121,7 +121,7 @@ MISTAKES = {  # a command, and what its line must say
     "ivm query s.pages 'q(x) <- e(x).'": "e takes 2 arguments, not 1",
     "ivm sql s.pages 'SELECT z FROM e'": "no column z is in these tables",
     "ivm query s.pages 'q(x) <- e(x, _).' -o nodir/x.csv": "there is no folder .*/nodir",
-    "ivm print s.pages none": "there is no relation or view 'none'; there is e, two",
+    "ivm print s.pages none": "there is no relation or view 'none'; there is e, r, two",
     "ivm print empty.pages none": "there is no relation or view 'none'; there is none",
     "ivm print s.pages two --at 99": "version 99 is not retained",
     "ivm explain s.pages none": "there is no relation or view 'none'",
