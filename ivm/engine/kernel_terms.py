@@ -6,7 +6,7 @@ from itertools import count
 from ivm.engine.kernels import terms as kernel
 from ivm.engine.kernels.terms import CONSTANT, FLOAT, RATIO, TEST
 from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
-from ivm.lang.types import TEXTS, scale, word_range
+from ivm.lang.types import has_ids, scale, word_range
 from ivm.maintenance.reach import EQUAL, Tested, places_of
 from ivm.plan.expression import SAME, plain_word, type_of
 from ivm.plan.plan import Plan
@@ -56,7 +56,7 @@ class Terms:
                 raise UnfitError
             return self.columns[term.name]
         if isinstance(term, Const):
-            is_text = term.type in TEXTS and term.value is not None
+            is_text = has_ids(term.type) and term.value is not None
             if is_text:
                 self.texts.append((len(self.rows), term))
             return self._made(CONSTANT, 0, 0, 0 if is_text else plain_word(term), 0)
@@ -90,7 +90,7 @@ class Terms:
 
     def _add_test(self, one: Compare) -> None:
         """Add a comparison.  Raises UnfitError."""
-        if one.op not in SIGNS or (one.op not in EQUAL and self._type(one.left) in TEXTS):
+        if one.op not in SIGNS or (one.op not in EQUAL and has_ids(self._type(one.left))):
             raise UnfitError
         left, right = self._number(one.left), self._number(one.right)
         self.rows.append((TEST, left, right, 0, *SIGNS[one.op]))

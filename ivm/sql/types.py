@@ -134,8 +134,8 @@ def list_of(element: SqlType) -> SqlType:
 def parsed(text: str) -> SqlType:
     """Return the type that `str` shows.
 
-    >>> parsed("DECIMAL(8,2)[]").element
-    SqlType(name='DECIMAL', precision=8, scale=2, element=None)
+    >>> str(parsed("DECIMAL(8,2)[]").element)
+    'DECIMAL(8,2)'
     """
     if text.endswith("[]"):
         return list_of(parsed(text.removesuffix("[]")))

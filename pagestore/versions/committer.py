@@ -197,20 +197,15 @@ class Committer:
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
-            state, made, space, going, series = (
-                self.state,
-                self.made,
-                self.pager.free_list,
-                self.locks.going,
-                self.series,
-            )
+            state, made, space, going = self.state, self.made, self.pager.free_list, self.locks.going
+            series, format_, self.format = self.series, self.format, FORMAT
             freed, self.group = len(space.pending), []
             sequence, version = series.newest if series else (state.sequence, state.last_version)
             slot = bytes(series.slot) if series else self.meta(state.commit, state.run, clean=False).pack()
             self.next_sequence = sequence + 1
         if self.sync == "full":
             self.mapping.file.fdatasync()
-        self._write_slot(slot, sequence)
+        self._write_slot(slot, sequence, format_)
         with self.lock:
             self._slotted, self.durable, self.slot_sequence, self.slot_version = state, made, sequence, version
             self.completed += 1
@@ -558,14 +553,13 @@ class Committer:
         self._room_of_records.write(pager, run, record, used)
         return run
 
-    def _write_slot(self, slot: bytes, sequence: int) -> None:
-        """Write the slot that leads to the commits of a sequence, and sync it."""
+    def _write_slot(self, slot: bytes, sequence: int, format_: int) -> None:
+        """Write the slot that leads to the commits of a sequence, and sync it; before, the file had some format."""
         file, last = self.mapping.file, self._slotted
-        before, self.format = self.format, FORMAT
         file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
         if self.sync != "off":
             file.fdatasync()
-        if before != FORMAT:  # else a library for the old format would take the commit before for the newest
+        if format_ != FORMAT:  # else a library for the old format would take the commit before for the newest
             file.pwrite(self.meta(last.commit, last.run, clean=False).pack(), SLOT_SIZE * slot_of(last.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:

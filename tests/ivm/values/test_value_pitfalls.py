@@ -210,7 +210,6 @@ WIDE_F = f"f[{MOST}] = v -> {', '.join(f'int({c})' for c in COLUMNS[:64])}, int(
     f"m({MOST}, x) <- r({MOST}), x = 1.",
     f"m[{MOST}] = n <- agg<<n = min(v)>> f[{MOST}] = v.",
     f"m[{MOST}] = v <- f[{MOST}] = v.",
-    f"m[] = n <- agg<<n = count()>> r({MOST}), e(x, _), (c1 = 1 ; c2 = 2).",
 ])  # fmt: skip
 def test_more_columns_than_tell_rows_apart(text, tmp_path):
     with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
