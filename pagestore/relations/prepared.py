@@ -163,7 +163,12 @@ class PreparedSeries(Prepared):
                             if series.fail(error):
                                 raise
                         number = committer.made
+                if not version:
+                    handle.kept = writer  # else the transaction would wait for its turn once more
+                    return super()._commit(edits)
             finally:
+                if handle.kept is writer:
+                    handle.kept = None
                 handle.writers.give_back(writer)
         if not version:
             return super()._commit(edits)

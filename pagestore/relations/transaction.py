@@ -478,7 +478,7 @@ def begin_transaction(
     """See Store.transaction."""
     if message:
         utf8(message, "message")
-    writer = Writer()
+    writer = handle.new_writer()
     try:
         handle.lock_writer(writer, timeout)
         number = handle.branch_id(branch)

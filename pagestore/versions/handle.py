@@ -10,7 +10,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from math import inf
 from operator import index
+from threading import current_thread
 from typing import Any
 
 from pagestore.errors import (
@@ -57,6 +59,7 @@ class Handle:
         self._file_lock = FileLock(file)
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)
+        self.kept: Writer | None = None  # the lock that the thread of the next transaction holds already, for it
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -409,13 +412,22 @@ class Handle:
 
     # --- writing --------------------------------------------------------------------------------
 
+    def new_writer(self) -> Writer:
+        """Return what the next transaction of this thread holds the lock by, mostly once `lock_writer` has taken it."""
+        kept = self.kept
+        if kept is None or kept.thread is not current_thread():
+            return Writer()
+        self.kept = None
+        return kept
+
     def lock_writer(self, writer: Writer, timeout: float | None = None) -> None:
         """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the writer is over.
 
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        self.writers.take(writer, timeout, self.committer.flush)
+        if writer.taken == inf:
+            self.writers.take(writer, timeout, self.committer.flush)
         try:
             self._check_turn()
         except BaseException:

@@ -1,6 +1,7 @@
 """Prepared edits of relations that rules read: one after the other, they are one call of a kernel each."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
 from random import Random
@@ -121,6 +122,26 @@ def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
         assert one.store.version == two.store.version
         assert one.check() == [] == one.store.check()
     assert committed > 20
+
+
+@pytest.mark.parametrize("sync", ["off", "commit"])
+def test_everyday_edits_of_threads(sync, tmp_path):
+    """Texts that are new, and rows that are refused, so that series and transactions alternate in all threads."""
+    with ivm.open(tmp_path / "a.pages", sync=sync, threads=1) as workspace:
+        workspace.install(EVERYDAY)
+
+        def work(thread):
+            refused = 0
+            for n in range(60):
+                workspace.insert("name", (f"t{n // 9}" if n % 9 else f"new{thread}", 100 * thread + n))
+                if n % 20 == 0:
+                    refused += outcome(workspace.insert, "next", (n, "no integer")) is not None
+            return refused
+
+        with ThreadPoolExecutor(6) as pool:
+            assert [*pool.map(work, range(6))] == [3] * 6
+        assert sorted(y for _, y in workspace["name"]) == [100 * thread + n for thread in range(6) for n in range(60)]
+        assert workspace.check() == [] == workspace.store.check()
 
 
 def edited(workspace, action, name, rows):

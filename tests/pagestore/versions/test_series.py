@@ -15,6 +15,7 @@ import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
+from pagestore.versions.locks import WriterQueue
 from pagestore.versions.series import Series
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
@@ -201,6 +202,29 @@ def test_others_see_each_commit_of_a_series_at_once(tmp_path):
             if n % 9 == 0:
                 assert [*one.snapshot()["r"]] == [*two.snapshot()["r"]] == rows
         assert series > 100
+        assert one.check() == []
+
+
+def test_a_commit_that_no_series_can_make_waits_for_its_turn_once(tmp_path, monkeypatch):
+    """Two processes that commit by turns: neither can go on with a series."""
+    path, taken, take = tmp_path / "s.pages", [], WriterQueue.take
+    with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
+        with one.transaction() as txn:
+            txn.create("r", "x: int64, y: int64")
+        puts = [store.prepare("r") for store in (one, two)]
+        monkeypatch.setattr(WriterQueue, "take", lambda *given: taken.append(1) or take(*given))
+        for n in range(40):
+            put = puts[n % 2]
+            put.insert(n, n)
+            put.commit()
+            assert len(taken) == n + 1
+        put.insert(1, "no integer")
+        with pytest.raises(PagestoreError):
+            put.commit()
+        for store in (one, two):
+            with store.transaction() as txn:
+                txn["r"].insert([(-1, int(store is two))])
+        assert len([*one.snapshot()["r"]]) == 42
         assert one.check() == []
 
 
