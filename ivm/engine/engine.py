@@ -47,6 +47,7 @@ SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
 PROBED = 14  # the cost of a row of a delta, without its operations
 EDITED = 17  # of a binding that changes a row of a view
 ADDED = 5  # of a binding that changes an aggregate, which many share
+ANEW = 40_000  # of evaluating views of few rows, more than a millisecond
 JOINED = 0.2  # of an operation of an evaluation in full
 STORED = 3  # of a row of a view that is built
 SORTED = 10  # of such a row that columns yield, in another order
@@ -342,7 +343,9 @@ class Engine(JoiningFiller):
         allowed = known.allowed(self.txn, REFILL_FROM, REFILL_SHARE)
         outcome = known.maintain(self.txn, self.before, self.deltas, allowed)
         if not outcome.finished:
-            self._refill_noting(stratum, {name: self._trees_of(name) for name in stratum.recursive} | outcome.written)
+            trees = {name: self._trees_of(name) for name in stratum.recursive} | outcome.written
+            if not (known.linear and self._maintain_in_memory(stratum, known, trees)):
+                self._refill_noting(stratum, trees)
             return
         self._account(stratum, *outcome.counts)
         for name, edits in outcome.edits.items():
@@ -353,6 +356,19 @@ class Engine(JoiningFiller):
                 self._apply(stored.names, stored.places, *edits, stored.layout.visible)
         for name, old in outcome.written.items():
             self._note_difference(name, old)
+
+    def _maintain_in_memory(
+        self, stratum: InstalledStratum, known: CompiledStratum, trees: Mapping[str, Mapping[Index, Tree]]
+    ) -> bool:
+        """Maintain a linear stratum with all that follows from the changes in memory; return whether that succeeded."""
+        new = {index: self.tree(index) for index in known.below}
+        fixpoint = self.fixpoint(stratum)
+        if not fixpoint.maintain_in_memory({**new, **self.before}, new, self.deltas):
+            return False
+        self._account(stratum, *fixpoint.work.counts)
+        for name, old in trees.items():
+            self._note_difference(name, old)
+        return True
 
     def _maintain_in_rounds(self, stratum: InstalledStratum, anew: bool) -> None:
         """Maintain a stratum round by round, or evaluate it anew where that is cheaper."""
@@ -469,14 +485,17 @@ class Engine(JoiningFiller):
     def _is_better_anew(self, step: Follow) -> bool:
         """Return whether evaluating the views of a step's rule anew costs less than propagating the deltas."""
         rule, plan = step.rule, step.plan
-        if not self.has_large_delta or not any(
-            len(change.actions) > LARGE_FROM for trie in plan.tries if (change := self.deltas.get(trie.index))
-        ):
+        if not self.has_large_delta:
+            return False
+        changes = [(trie.index, change) for trie in plan.tries if (change := self.deltas.get(trie.index))]
+        large = [(index, len(change.actions)) for index, change in changes if len(change.actions) > LARGE_FROM]
+        if not large:
             return False
         own = [self.installed.stored[name].indices[0] for name in rule.writes]
         if not self.before.keys().isdisjoint(own):  # another rule of the view's state was first
             return False
-        if not any(self.txn.tree(index.predicate).count for index in own):
+        empty = not any(self.txn.tree(index.predicate).count for index in own)
+        if empty and any(rows > self.before[index].count for index, rows in large):
             return True
         return self._propagating(rule, plan) > self._evaluating(rule)
 
@@ -510,7 +529,7 @@ class Engine(JoiningFiller):
         group = self.installed.together[self.installed.numbered[rule.number]]
         listed = any(plan.in_columns for one in group for plan in one.plans) and not rule.definition.aggregates
         rows = sum(self.txn.tree(name).count for one in group for name in one.writes)
-        return (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
+        return ANEW + (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
 
     def _joining(self, rule: InstalledRule) -> float:
         """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""

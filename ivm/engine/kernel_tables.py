@@ -1,6 +1,6 @@
 """The steps of a schedule as a kernel takes them (kernels/schedule.py): tables of numbers, and which fit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -170,13 +170,18 @@ def _depth(installed: Installed, index: Index, depth: int) -> int:
 
 
 class Numbering(NamedTuple):
-    """Numbers of what a schedule's queues have: of the group of each predicate and state, and of its first tree; and of
-    an index's tree.
+    """Numbers of what a schedule's queues have: of the group of each predicate and state, of its first tree, and of the
+    trees of indices, of which the `deferred` ones are not built.
     """
 
     groups: Mapping[str, int]
     firsts: Mapping[str, int]
-    tree_of: Callable[[Index], int]
+    trees: Mapping[Index, int]
+    deferred: Container[Index]
+
+    def tree_of(self, index: Index) -> int:
+        """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
+        return self.firsts[index.predicate] if index in self.deferred else self.trees[index]
 
 
 class Tables:
@@ -228,7 +233,7 @@ class Tables:
 
     def _fold_row(self, name: str, fold: Fold) -> tuple[int, ...]:
         """Return the row of `folds` (kernels/states.py) of a view that follows from a state."""
-        found, copies, (groups, firsts, _) = computed_from(fold), self._tables["copies"], self._of
+        found, copies, (groups, firsts, *_) = computed_from(fold), self._tables["copies"], self._of
         assert found, "only these are plain"
         kind, column, scan = found
         rows, state = rows_of(fold.state.spec, scan) if scan else (0, 0), fold.state
@@ -310,10 +315,10 @@ class Laid(NamedTuple):
     scans: list[tuple[int, str, tuple[tuple[int, int], ...]]]
     width: int
 
-    def find_scans(self, spec_of: Callable[[str], Spec]) -> None:
-        """Fill in which of the folds of their trees ranges need."""
+    def find_scans(self, specs: Mapping[str, Spec]) -> None:
+        """Fill in which of the folds of their trees ranges need, given the specs of these, by name."""
         for row, name, scan in self.scans:
-            rows = rows_of(spec_of(name), scan)
+            rows = rows_of(specs[name], scan)
             assert rows, "the tree that a range is folded in has lost its scan"
             self.tables.ranges[row, ranges.FIRST_FOLD : ranges.END_FOLD + 1] = rows
 

@@ -152,7 +152,8 @@ class Schedule:
         self._limited_trees = np.array([self.firsts[name] for name in sorted(self._limited)], np.int64)
         self.checked = self._limited  # the predicates whose rows Python checks: functions if one has a key in conflict
         self._catalog: object = None
-        self._strata = Strata(installed, self.tree_of, self.numbers.__getitem__)
+        numbering = Numbering(self.numbers, self.firsts, self.trees, installed.deferred)
+        self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._probing_plans = [plan for plan in self._plans if not is_alone(plan)]
@@ -164,7 +165,7 @@ class Schedule:
         settled = [step for step in plain if isinstance(step, Settle)]
         self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
         self._carries = any(not isinstance(step, Flush) for step in plain)
-        tables = Tables(Numbering(self.numbers, self.firsts, self.tree_of), installed, self._strata)
+        tables = Tables(numbering, installed, self._strata)
         for step in plain:
             tables.add(step)
         self._laid = tables.laid()
@@ -184,7 +185,7 @@ class Schedule:
         if self._catalog is not txn.catalog:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             specs = [txn.tree(name).spec for shape in self._shapes for name in shape.names]
-            self._laid.find_scans(lambda name: txn.tree(name).spec)
+            self._laid.find_scans({name: txn.tree(name).spec for _, name, _ in self._laid.scans})
             self._working, *self._probing = self._make_room(txn.pages.page_words, max(len(s.scans) for s in specs))
         if self._laid.reach.tests:
             self._laid.reach.encode(encode)
@@ -293,10 +294,6 @@ class Schedule:
         """Return the changes of the states that the kernel edited, by their names."""
         changes = {state: self.queues.changes(self.firsts[state]) for state in self._states}
         return {state: change for state, change in changes.items() if len(change[0])}
-
-    def tree_of(self, index: Index) -> int:
-        """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
-        return self.firsts[index.predicate] if index in self._installed.deferred else self.trees[index]
 
     def _make_room(self, page_words: int, folds: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""

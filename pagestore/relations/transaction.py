@@ -362,7 +362,7 @@ class Transaction(WorkingTrees):
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")
         if texts and texts.added:
             return None
-        self._short = self._committer.lay_out(self._branch, self._draft, page, trees, checked)
+        self._short = self._committer.lay_out(self._draft(), page, trees, checked)
         return self._short.finish if self._short else None
 
     def _changed_nothing(self) -> bool:

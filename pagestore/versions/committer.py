@@ -22,7 +22,7 @@ the last commit when the next transaction begins.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import RLock
 
@@ -236,15 +236,13 @@ class Committer:
             self.catch_up()
             self.series, self.is_pager_current = None, self.is_pager_current and whole
 
-    def lay_out(
-        self, branch: int, draft: Callable[[], Draft], page: int, trees: int, checked: np.ndarray
-    ) -> ShortCommit | None:
+    def lay_out(self, draft: Draft, page: int, trees: int, checked: np.ndarray) -> ShortCommit | None:
         """Lay out the record of a small transaction, unless it drops versions; see short_commit.py."""
         state, listed = self.state, self.sync == "commit"
-        if (listed and self.group) or excess_versions(state, self.mapping.pages, branch):
+        if (listed and self.group) or excess_versions(state, self.mapping.pages, draft.branch):
             return None
         commit = state, self.pager, self._short_room, self._sequence(), listed
-        return lay_out(*commit, draft(), page, trees, checked)
+        return lay_out(*commit, draft, page, trees, checked)
 
     def commit(self, draft: Draft, short: ShortCommit | None = None) -> Version:
         """Commit the next version; if `short` is the record of just this, adopt that.

@@ -33,6 +33,8 @@ GROWTH = 8
 # a fifth of that, so that what is given up costs a fifth more than evaluating anew.
 STEP_OPERATIONS = 128  # for each of the steps that are free, two milliseconds together
 FOLLOWED_SHARE = 0.15  # operations for each row
+IN_MEMORY = 12288  # that following a change of a linear stratum in memory costs as much as, at least
+WRITE_OPERATIONS = 800  # that storing the facts of a round costs as much as, at least
 COLUMNS = 16  # of a table without rows, at least as many as of any
 OUT = 1 << 8  # bindings of one run of the join
 
@@ -201,6 +203,8 @@ class CompiledStratum:
             and not any(installed.layouts[name].shown for name in stratum.recursive)
             and all(_copies(installed, rule, plan) for rule, plan in rules)
         )  # fmt: skip
+        # whether no fact derives from two others, so that what follows from a change is found without looking at others
+        self.linear = all(_is_linear(plan, stratum.recursive) for rule in stratum.rules for plan in rule.plans)
         self._installed, self._stratum = installed, stratum
         self._arrays: kernel.Strata | None = None
 
@@ -226,11 +230,14 @@ class CompiledStratum:
     # -- maintained
 
     def allowed(self, txn: Transaction, free: int, share: int) -> Allowed:
-        """Return how much work may be spent before views are evaluated anew: `free` suspended facts, and a share."""
+        """Return how much work may be spent before views are evaluated anew: `free` suspended facts, and a share.
+
+        Of a linear stratum, no more than what finding all that follows in memory costs at least.
+        """
         facts = sum(txn.tree(name).count for name in self._stratum.recursive)
         rows = facts + sum(txn.tree(name).count for name in {index.predicate for index in self.below})
         operations = fixpoint.STEPS_FREE * STEP_OPERATIONS + int(FOLLOWED_SHARE * rows)
-        return Allowed(min(WORD_MAX, operations), free + facts // share)
+        return Allowed(min(IN_MEMORY if self.linear else WORD_MAX, operations), free + facts // share)
 
     def maintain(
         self, txn: Transaction, before: Mapping[Index, Tree], deltas: Mapping[Index, Delta], allowed: Allowed
@@ -246,6 +253,7 @@ class CompiledStratum:
         while status > kernel.LIMITED or status == kernel.NO_ROOM:
             if status == kernel.WRITE:
                 self._write(txn)
+                self._room.state[kernel.WORK_MAX] -= WRITE_OPERATIONS
                 trees = self._trees(txn, before)
             elif not self._grow():
                 break
@@ -352,6 +360,11 @@ def _copies(installed: Installed, rule: InstalledRule, plan: Plan) -> bool:
         plan.probes and not plan.once and not plan.filters and not plan.computed
         and len(rule.definition.heads) == 1 and installed.heads[plan].copies
     )  # fmt: skip
+
+
+def _is_linear(plan: Plan, own: frozenset[str]) -> bool:
+    """Return whether a plan has at most one atom of the views `own`."""
+    return sum(trie.index.predicate in own for trie in plan.tries) <= 1
 
 
 def _keys(installed: Installed, index: Index) -> int:

@@ -171,6 +171,12 @@ class Facts:
         columns = tuple(range(self.keys(name)))
         return read_batches(self._txn.pages, self._txn.tree(name), columns=columns, rows=BATCH)
 
+    def last_rank(self, name: str) -> int:
+        """Return the greatest rank of a fact; 0 if there is none."""
+        tree = self._txn.tree(name)
+        batches = read_batches(self._txn.pages, tree, columns=(tree.spec.columns - 1,))
+        return max((int(batch.max()) for batch in batches), default=0)
+
     def put(self, name: str, new: Proposal) -> np.ndarray:
         """Store facts, one for each key; return the keys of those that are new or had a worse value.
 

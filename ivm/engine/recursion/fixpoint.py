@@ -15,7 +15,7 @@ A kernel does the same for strata that compute no values (compiled.py).
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
 from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Facts, Limits, Proposal, gathered, total
 from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
-from ivm.engine.recursion.in_memory import FlatRounds
+from ivm.engine.recursion.in_memory import FlatFacts, FlatRounds
+from ivm.engine.recursion.kernels.rounds import DONE as DERIVED_ALL
 from ivm.errors import RangeError
-from ivm.join.join import MemoryUse, within_memory
+from ivm.join.join import MemoryUse, memory_allowed, within_memory
 from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
@@ -39,6 +40,7 @@ Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
 STEPS_FREE, STEP_ROWS = 64, 1000
 BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
 PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
+FOLLOWING_SHARE = 4  # of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
 ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
@@ -174,6 +176,59 @@ class Fixpoint:
             return False
         self._refuse_failures()
         return True
+
+    def maintain_in_memory(
+        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta]
+    ) -> bool:
+        """Maintain views whose rows each derive from at most one other, all that follows from a change at once.
+
+        All facts that follow from lost ones are erased; those that derive from others, and what follows from them and
+        from gained ones, are stored with ranks after all others. Facts are derived in memory. Return whether that
+        succeeded. If not, the views must be refilled: the stratum cannot be evaluated so, or more than a share follows.
+        """
+        most = 1 + self.facts.count() // FOLLOWING_SHARE
+        last = max(map(self.facts.last_rank, self.facts.stored))
+        gone = self._following(self._heads(old, new, deltas, ERASE), old, most)
+        if gone is None:
+            return False
+        for name, words in gone.items():
+            self.facts.erase(name, words[:-1])
+        back = [(name, one.keys) for name, words in gone.items() for one in self._search(name, words[:-1], new)]
+        fresh = self._following(back + self._heads(old, new, deltas, INSERT), new, most)
+        if fresh is None:
+            return False
+        for name, words in fresh.items():
+            self.facts.put(name, Proposal(words[:-1], np.zeros(words.shape[1], np.int64), last + words[-1]))
+        return True
+
+    def _heads(
+        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], action: int
+    ) -> list[tuple[str, np.ndarray]]:
+        """Return the keys of facts that lose (ERASE) or gain derivations by changes outside the stratum, by view."""
+        changed = [(body, self._changed(body, old, new, deltas, action)) for body in self._bodies]
+        return [(b.view, b.derive(self.facts, rows, self._encode, rank=0).keys) for b, rows in changed if rows.shape[1]]
+
+    def _following(
+        self, facts: Sequence[tuple[str, np.ndarray]], below: Mapping[Index, Tree], most: int
+    ) -> dict[str, np.ndarray] | None:
+        """Return facts and all that follows from them alone, by view: keys and, from 1, ranks, int64[K + 1, n].
+
+        Return None if there are more than `most`, or the stratum cannot be evaluated in memory.
+        """
+        if not facts:
+            return {}
+        try:
+            bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode, below)
+        except NotPlain:
+            return None
+        found = FlatFacts(bodies, bodies.arrays(), facts, replace(self._limits, rows_max=most), 1, memory_allowed())
+        status = found.derive()
+        self.work.operations += found.operations
+        if status != DERIVED_ALL:
+            return None
+        self.work.rows += np.bincount(found.ranks)[1:].tolist()
+        tables = {name: found.table(p) for p, name in enumerate(bodies.names)}
+        return {name: table for name, table in tables.items() if table.shape[1]}
 
     def _refuse_failures(self) -> None:
         """Raise RangeError if the arithmetic of a binding fails whose facts exist at the fixpoint.

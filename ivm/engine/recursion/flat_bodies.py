@@ -24,8 +24,9 @@ from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import has_ids
 from ivm.plan.expression import Encoder
+from ivm.plan.plan import Index
 from pagestore.compiled import TypedKernel, Words
-from pagestore.host import WORD_MAX, Transaction, begins, read_batches, sort_order
+from pagestore.host import WORD_MAX, Transaction, Tree, begins, read_batches, sort_order
 
 HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
 
@@ -60,10 +61,11 @@ class FlatBodies:
     """All bodies of one stratum."""
 
     def __init__(
-        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, bodies: Sequence[Body], encode: Encoder
-    ) -> None:
-        """Raises NotPlain."""
-        self._txn, self._installed, self._encode = txn, installed, encode
+        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, bodies: Sequence[Body],
+        encode: Encoder, below: Mapping[Index, Tree] | None = None,
+    ) -> None:  # fmt: skip
+        """Read relations from the trees `below`, if given, rather than from the transaction.  Raises NotPlain."""
+        self._txn, self._installed, self._encode, self._below = txn, installed, encode, below or {}
         self.names = sorted(stratum.recursive)  # predicate p of the kernel is names[p]
         layouts = [installed.layouts[name] for name in self.names]
         self.keys = np.array([layout.keys for layout in layouts], np.int64)
@@ -301,7 +303,8 @@ class FlatBodies:
     def _read(self, predicate: str, bound: tuple[int, ...]) -> np.ndarray:
         """Return the rows int64[n, C] of a relation, sorted by some columns."""
         visible = self._installed.layouts[predicate].visible
-        batches = read_batches(self._txn.pages, self._txn.tree(predicate), columns=tuple(range(visible)))
+        tree = self._below.get(self._installed.stored[predicate].indices[0], self._txn.tree(predicate))
+        batches = read_batches(self._txn.pages, tree, columns=tuple(range(visible)))
         table = np.concatenate([*batches, np.empty((visible, 0), np.int64)], axis=1)
         if bound != tuple(range(len(bound))):
             table = table.take(sort_order(np.ascontiguousarray(table[list(bound)])), axis=1)

@@ -242,7 +242,7 @@ def test_calls_of_a_keystroke_in_a_shared_text(tmp_path):
             with workspace.transaction() as txn:
                 txn.insert("insert", [(row, row - 1)])
 
-        assert_calls(insert, 226, 342, first=3000)
+        assert_calls(insert, 226, 346, first=3000)
         with Meter(workspace.store) as meter:
             insert(3100)
         assert meter.counts["kernel calls"] <= 12

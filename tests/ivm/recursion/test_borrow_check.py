@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import ivm
+from ivm.engine.engine import Engine
+from ivm.engine.recursion.compiled import CompiledStratum
 from tests.support.mirror import Mirror
 from tests.support.programs.borrow_check import DECLARATIONS, RULES, Facts, crate
 
@@ -107,3 +109,34 @@ def test_a_run_of_blanks_takes_few_calls(tmp_path: Path):
 
 FACT_CALLS = 1_500  # 1,269 at most, measured
 BLANK_CALLS = 16  # for each blank; 12, measured, and hundreds where each is a step of Python
+
+
+def test_a_function_goes_and_comes_back_without_filling_large_views_anew(monkeypatch, tmp_path: Path):
+    """Of twenty functions: what follows from a change of a linear view is found in memory where the kernel gives up;
+    rounds that store what they find are few; views of few rows are not evaluated anew.
+    """
+    done = []
+
+    def note(owner: type, name: str, shown: Callable) -> None:
+        work = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: (done.append((name, shown(*given))), work(*given))[1])
+
+    workspace = ivm.open(tmp_path / "borrow.pages", sync="off", threads=1)
+    workspace.install(DECLARATIONS + RULES)
+    functions = crate(20, points=300)
+    edit(workspace, [one for facts in functions for one in edits(facts, inserted=True)])
+    note(Engine, "_refill_noting", lambda _, stratum, trees: {*stratum.recursive})
+    note(Engine, "_evaluate_anew", lambda _, rules, waiting: {name for rule in rules for name in rule.writes})
+    note(Engine, "_maintain_in_memory", lambda _, stratum, *more: {*stratum.recursive})
+    note(CompiledStratum, "_write", lambda *_: set())
+    for facts in (functions[3], functions[6]):
+        for inserted in (False, True):
+            done.clear()
+            edit(workspace, edits(facts, inserted))
+            names = {name: [shown for work, shown in done if work == name] for name, _ in done}
+            assert {"maybe_uninit"} not in names.get("_refill_noting", []), names
+            assert not any("subset_error" in shown for shown in names.get("_evaluate_anew", [])), names
+            assert {"maybe_uninit"} in names.get("_maintain_in_memory", []) or facts is functions[6]
+            assert len(names.get("_write", [])) < 16
+    assert workspace.check() == []
+    workspace.close()

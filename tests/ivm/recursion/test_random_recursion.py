@@ -155,6 +155,27 @@ def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
     assert short.called
 
 
+def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypatch):
+    """The kernel gives up at once: linear strata lose all that follows from a change, and some of it returns."""
+    monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
+    monkeypatch.setattr(compiled, "IN_MEMORY", -1)
+    monkeypatch.setattr(engine, "REFILL_SHARE_MAX", 1 << 30)
+    monkeypatch.setattr(fixpoint, "FOLLOWING_SHARE", 1)
+    found = []
+    maintained = fixpoint.Fixpoint.maintain_in_memory
+
+    def counted(one: fixpoint.Fixpoint, *given: object) -> bool:
+        erased = sum(tree.count for tree in one.facts.trees.values())
+        found.append((maintained(one, *given), erased - sum(tree.count for tree in one.facts.trees.values())))
+        return found[-1][0]
+
+    monkeypatch.setattr(fixpoint.Fixpoint, "maintain_in_memory", counted)
+    for seed in range(2 * PART):
+        follow(seed)
+    assert sum(succeeded and lost > 0 for succeeded, lost in found) > PART // 4
+    assert sum(succeeded and lost < 0 for succeeded, lost in found) > PART // 4
+
+
 def stored(workspace: ivm.Workspace) -> dict[str, list]:
     """The words of all trees, with the ranks of recursive views."""
     with workspace.store.snapshot() as snap:
