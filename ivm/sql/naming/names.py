@@ -86,6 +86,12 @@ def text(node: exp.Expr) -> str:
             return f"DISTINCT {', '.join(map(text, node.expressions))}"
         case exp.Coalesce():
             return f"COALESCE({', '.join(map(text, (node.this, *node.expressions)))})"
+        case exp.Grouping() | exp.GroupingId():
+            return f"GROUPING({', '.join(map(text, node.expressions))})"
+        case exp.Array():
+            return f"list_value({', '.join(map(text, node.expressions))})"
+        case exp.AnonymousAggFunc():
+            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
         case exp.Anonymous() if node.name == "quotient":
             return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
