@@ -52,8 +52,14 @@ def test_columns_without_aliases_are_named_as_in_duckdb() -> None:
     assert found == wanted and len(found) > 170
 
 
-def test_grouping_is_named_as_in_duckdb() -> None:
-    query = "SELECT GROUPING(g), grouping_id(g, a) FROM n GROUP BY CUBE (g, a)"
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT GROUPING(g), grouping_id(g, a) FROM n GROUP BY CUBE (g, a)",
+        "SELECT sum(a) OVER w, 1 + max(a) OVER v FROM n WINDOW w AS (PARTITION BY g), v AS (ORDER BY a DESC)",
+    ],
+)
+def test_what_a_clause_says_is_in_names_as_in_duckdb(query: str) -> None:
     with ivm.open(":memory:") as workspace, duckdb.connect() as connection:
         for one in (workspace.sql, connection.execute):
             one("CREATE TABLE n (a INTEGER, g VARCHAR)")
