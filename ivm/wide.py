@@ -170,8 +170,8 @@ def forget(txn: Any, name: str) -> None:
         txn.properties[CATALOG] = json.dumps(saved)
 
 
-def tables_of_sql(properties: Mapping[str, Any]) -> Container[str]:
-    """Return the names of the tables that SQL created or altered, of a version's properties."""
+def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what SQL says of the tables that it created or altered, by name, of a version's properties."""
     found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
     return found
 

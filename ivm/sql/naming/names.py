@@ -288,8 +288,10 @@ def _window(node: exp.Window) -> str:
 def _named_window(node: exp.Window) -> dict[str, Any]:
     """Return what WINDOW says of the window that a function names."""
     select, alias = node.find_ancestor(exp.Select), node.args.get("alias")
-    windows = select.args.get("windows") or () if select and alias else ()
-    return next((one.args for one in windows if one.name.lower() == alias.name.lower()), {})
+    if select is None or alias is None:
+        return {}
+    named = (one for one in select.args.get("windows") or () if one.name.lower() == alias.name.lower())
+    return next((one.args for one in named), {})
 
 
 _USUAL = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
