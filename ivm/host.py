@@ -14,10 +14,9 @@ from weakref import WeakSet
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.relations import Relations
 from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
-from ivm.errors import EditError, IvmError
-from ivm.installation import refit, refitted
+from ivm.errors import IvmError
+from ivm.installation import is_declared, refit, refitted
 from ivm.join.join import allowing
 from ivm.lang.ir import constants
 from ivm.maintenance.surgery import Delta
@@ -140,9 +139,7 @@ def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
     """Return whether no rule reads a relation, or it has the columns that are declared."""
     if not any(name in rule.reads for rule in installed.rules):
         return True
-    with suppress(EditError):
-        return name in txn and Relations(txn).layout(installed.program.predicates[name]) == installed.layouts[name]
-    return False
+    return is_declared(txn, installed, installed.program.predicates[name])
 
 
 def _refit(

@@ -21,7 +21,7 @@ from ivm.engine.engine import Engine
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
 from ivm.engine.kept import Kept, kept_of, rearrange
-from ivm.engine.relations import Relations, declaration_of, declaring, function_schema
+from ivm.engine.relations import Relations, declaration_of, declaring, function_schema, with_columns_of
 from ivm.engine.stored import save, stored_before
 from ivm.errors import (
     WHOLE,
@@ -40,7 +40,7 @@ from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.plan.expression import Encoder
 from ivm.transaction import Transaction
-from ivm.wide import forget
+from ivm.wide import forget, tables_of_sql
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema
 from pagestore.host import Transaction as StoreTransaction
@@ -285,8 +285,13 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
     Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of a row by position.
     """
     after, store = Installed(), _relations(txn, before)
+    tables = [before.program.predicates.get(name) for name in tables_of_sql(txn.catalog.properties) if name in txn]
+    others = [one for one in tables if one and one.extensional and not is_declared(txn, before, one)]
     for block in before.blocks:
         text = _refitted_text(txn, before, block)
+        for one in others:
+            schema = function_schema(txn[one.name].info)
+            text = with_columns_of(text, one, schema.stored, declaration_of(one.name, schema) or "")
         after = with_block(text, after, store, block.name, _options_of(block), before=before)
     for name, predicate in before.program.predicates.items():
         if predicate.extensional and _read_columns(before, name) != _read_columns(after, name):
@@ -299,9 +304,8 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
     text = block.text
     declared = [one for one in block.part.predicates.values() if one.extensional and one.name in txn]
     for predicate in sorted(declared, key=lambda one: (one.where.line, one.where.column), reverse=True):
-        with suppress(EditError):
-            if Relations(txn).layout(predicate) == before.layouts.get(predicate.name):
-                continue
+        if is_declared(txn, before, predicate):
+            continue
         schema = function_schema(txn[predicate.name].info)
         made = declaration_of(predicate.name, schema)
         if made is None or not _has_all_that_is_read(schema, predicate, before):
@@ -310,6 +314,16 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
         start = sum(len(line) + 1 for line in lines[: predicate.where.line - 1]) + predicate.where.column - 1
         text = text[:start] + made + text[end_of_statement(text, start) :]
     return text
+
+
+def is_declared(txn: StoreTransaction, installed: Installed, predicate: Predicate) -> bool:
+    """Return whether a relation has the columns that rules declare, and no others if it is a table of SQL."""
+    name = predicate.name
+    with suppress(EditError):
+        if name in txn and Relations(txn).layout(predicate) == installed.layouts.get(name):
+            columns = function_schema(txn[name].info).stored
+            return len(columns) == len(predicate.stored_types) or name not in tables_of_sql(txn.catalog.properties)
+    return False
 
 
 def end_of_statement(text: str, start: int) -> int:

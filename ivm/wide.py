@@ -170,6 +170,12 @@ def forget(txn: Any, name: str) -> None:
         txn.properties[CATALOG] = json.dumps(saved)
 
 
+def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what SQL says of the tables that it created or altered, by name, of a version's properties."""
+    found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
+    return found
+
+
 def wide_names(source: Any) -> list[str]:
     """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
     return [name for name, kept in _kept(source).items() if kept.get("wide")]

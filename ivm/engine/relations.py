@@ -7,16 +7,17 @@
 A relation with a key and other columns is a function of one value or several.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
+from re import compile, escape, findall, finditer
 from typing import Any
 
 import numpy as np
 
 from ivm.errors import EditError, Where
 from ivm.lang.functions import DECLARATION, USERS, users_functions
-from ivm.lang.ir import NOWHERE, Predicate, Type, show_predicate
+from ivm.lang.ir import NOWHERE, Predicate, Type, show_name, show_predicate
 from ivm.lang.program import Program
 from ivm.plan.expression import Encoder
 from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
@@ -181,3 +182,50 @@ def _names(columns: list[str]) -> tuple[str, ...]:
     own = ["" if set("`$\n") & {*name} else name for name in columns]
     free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
     return tuple(name or next(free) for name in own)
+
+
+# -- reads of a relation that got other columns
+
+TERM = r"""`[^`]*`\??|"(?:[^"\\]|\\.)*"|#[^#]*#|-?\w+(?:\.\d+)?\??"""
+ENDS = r"\s*(?:[,;)]|\.(?!\d)|<-|->|$)"  # what follows an atom
+
+
+def with_columns_of(text: str, was: Predicate, columns: Sequence[Column], declaration: str) -> str:
+    """Return rules that read a relation with other columns than it `was` declared with, and as before.
+
+    A new column is `_`.  The new `declaration` stays.  Raises EditError for an atom that is written in another way than
+    SQL's rules write it, or that names a column which is gone.
+    """
+    found, end = list[str](), 0
+    quoted = {place for one in finditer(r"\"(?:[^\"\\]|\\.)*\"|//[^\n]*", text) for place in range(*one.span())}
+    for one in finditer(rf"(?<![\w:`$]){escape(show_name(was.name))}(?=[\[(])", text):
+        if one.start() in quoted or text.startswith(declaration, one.start()):
+            continue
+        keys, values, after = _atom_at(text, one.end(), was)
+        named = dict(zip(was.columns, keys + values, strict=True))
+        gone = [
+            term for name, term in named.items() if name not in {c.name for c in columns} and term.rstrip("?") != "_"
+        ]
+        if gone or (one.start() and text[one.start() - 1] in "+-^"):
+            raise EditError(f"rules read columns of {was.name} by their positions, which have changed")
+        terms = [named.get(c.name, "_?" if str(c.type).endswith("?") else "_") for c in columns]
+        found += text[end : one.end()], _written(terms[: len(keys)], terms[len(keys) :])
+        end = after
+    return "".join((*found, text[end:]))
+
+
+def _written(keys: list[str], values: list[str]) -> str:
+    if not values:
+        return f"({', '.join(keys)})"
+    return f"[{', '.join(keys)}] = {values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'}"
+
+
+def _atom_at(text: str, start: int, predicate: Predicate) -> tuple[list[str], list[str], int]:
+    """Return the terms of the keys and values of an atom whose brackets start at a place, and where it ends."""
+    many = rf"(?:\s*(?:{TERM})\s*(?:,|(?=[)\]])))*"
+    shape = compile(rf"[\[(](?P<keys>{many})[\])](?:\s*=\s*(?:\((?P<values>{many})\)|(?P<value>{TERM})))?(?={ENDS})")
+    if found := shape.match(text, start):
+        keys, values = findall(TERM, found["keys"]), findall(TERM, found["values"] or found["value"] or "")
+        if len(keys) + len(values) == len(predicate.columns) and (text[start] == "[") == bool(values):
+            return keys, values, found.end()
+    raise EditError(f"rules read columns of {predicate.name} by their positions, which have changed")

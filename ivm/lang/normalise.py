@@ -169,6 +169,9 @@ class Hoist:
             case Application():
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
+            case Subsumption():
+                reason = "an order of rows is a statement of its own, as in p(x, y) <= p(x, z) <- y < z."
+                raise RuleSyntaxError(node.where, reason)
         raise AssertionError(node)
 
     def comparison(self, node: Operation) -> list[Part]:

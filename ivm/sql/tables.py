@@ -284,7 +284,21 @@ def alter(host: Host, node: exp.Alter) -> None:
         for action in node.args["actions"]:
             _alter(txn, catalog, own, action)
 
-    change_catalog(host, f"alter table {node.this.name}", change)
+    try:
+        change_catalog(host, f"alter table {node.this.name}", change)
+    except DependantsError as error:
+        raise SqlError(
+            f"{_readers(host, node.this.name)}: DROP them, ALTER the table and CREATE them again", node
+        ) from error
+
+
+def _readers(host: Host, name: str) -> str:
+    """Return which kept views read a table, as an error says it."""
+    with host.store.snapshot() as snap:
+        rules = host.rules_of(snap)
+        table = Catalog(snap, rules.program.predicates, snap.properties).find(name)
+        blocks = [block.name for block in rules.blocks if any(table in rule.reads for rule in block.rules)]
+    return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
 
 
 def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:

@@ -31,7 +31,9 @@ IN (1,2); CAST(a AS VARCHAR); a::VARCHAR; TRY_CAST(s AS INTEGER); typeof(a); NOT
 count(DISTINCT a); sum(a) FILTER (WHERE o); row_number() OVER (PARTITION BY a ORDER BY b); sum(a) OVER (ORDER BY
 b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW); lag(a) OVER (ORDER BY b); avg(a); min(a); max(a); count(*);
 count(a); DATE '2020-01-01'; d::DATE; date_sub('day',d,d); percentile_disc(0.25) WITHIN GROUP (ORDER BY a);
-max_by(a + 1, lower(s)); regexp_extract(s, 'a', 1); max_by(a, b) OVER (PARTITION BY s); a + 1 & b; log(10, f)
+max_by(a + 1, lower(s)); regexp_extract(s, 'a', 1); max_by(a, b) OVER (PARTITION BY s); a + 1 & b; log(10, f);
+mad(a); entropy(a); quantile_cont(a, [0.25, 0.5]); rank() OVER (ORDER BY abs(a) DESC NULLS LAST, abs(b), (a));
+rank() OVER (ORDER BY abs(a) DESC, a DESC NULLS FIRST)
 """
 
 
@@ -48,3 +50,19 @@ def test_columns_without_aliases_are_named_as_in_duckdb() -> None:
             found[one] = next(iter(description))[0]
             wanted[one] = connection.execute(f"SELECT {one} FROM t").description[0][0]
     assert found == wanted and len(found) > 170
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT GROUPING(g), grouping_id(g, a) FROM n GROUP BY CUBE (g, a)",
+        "SELECT sum(a) OVER w, 1 + max(a) OVER v FROM n WINDOW w AS (PARTITION BY g), v AS (ORDER BY a DESC)",
+    ],
+)
+def test_what_a_clause_says_is_in_names_as_in_duckdb(query: str) -> None:
+    with ivm.open(":memory:") as workspace, duckdb.connect() as connection:
+        for one in (workspace.sql, connection.execute):
+            one("CREATE TABLE n (a INTEGER, g VARCHAR)")
+        answer = workspace.sql(query)
+        assert answer is not None
+        assert answer.to_arrow().column_names == [one[0] for one in connection.execute(query).description]

@@ -1,12 +1,14 @@
 """Statements of SQL on a workspace: tables, edits, kept views, transactions, parameters."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from random import Random
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -515,3 +517,57 @@ def test_a_view_that_is_uninstalled_may_be_created_again(query):
             ws.sql("SELECT * FROM v")
         ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
         assert len(ws["v"]) == 1
+
+
+READERS = [
+    "SELECT x, sum(h) s FROM t GROUP BY x", "SELECT t.k, u.x FROM t JOIN u USING (k)",
+    "SELECT u.k, t.h FROM u LEFT JOIN t ON t.k = u.k", "SELECT k FROM u WHERE k NOT IN (SELECT k FROM t)",
+    "SELECT k, h FROM t ORDER BY h DESC, k LIMIT 1", "SELECT x FROM t UNION SELECT k FROM t",
+    "SELECT k, sum(h) OVER (PARTITION BY x ORDER BY k) s FROM t", "SELECT count(*) c FROM t WHERE x = 2",
+    "WITH RECURSIVE r(a) AS (SELECT k FROM t WHERE k = 1 UNION SELECT t.x FROM t, r WHERE t.k = r.a) SELECT a FROM r",
+]  # fmt: skip
+BAG = "k INTEGER, x INTEGER, h INTEGER"
+
+
+KEYED = "k INTEGER PRIMARY KEY CHECK (k > 0), x INTEGER, h INTEGER"
+
+
+@pytest.mark.parametrize(
+    ("columns", "column"), [(KEYED, "y INTEGER DEFAULT 5"), (KEYED, "y VARCHAR DEFAULT 'h(k, t['"), (BAG, "y INTEGER")]
+)
+def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(columns: str, column: str, tmp_path: Path) -> None:
+    """Views follow, also in a later process; new statements read the column; a table without a key is refused."""
+    duck = duckdb.connect()
+    with ivm.open(tmp_path / "s.pages") as ws, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for text in (f"CREATE TABLE t ({columns})", "CREATE TABLE u (k INTEGER PRIMARY KEY, x INTEGER)",
+                     "INSERT INTO t VALUES (1, 2, 3), (2, 1, 5)", "INSERT INTO u VALUES (1, 2), (3, 4)"):  # fmt: skip
+            ws.sql(text), duck.execute(text)
+        for number, query in enumerate(READERS):
+            ws.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        if columns == BAG:
+            with pytest.raises(SqlError, match=r"t would change under v0, v1, .*: DROP them, ALTER the table"):
+                ws.sql(f"ALTER TABLE t ADD COLUMN {column}")
+            return
+        ws.sql(f"ALTER TABLE t ADD COLUMN {column}")
+        duck.execute(f"ALTER TABLE t ADD COLUMN {column}")
+    name = column.split(" ")[0]
+    with ivm.open(tmp_path / "s.pages") as ws:
+        for text in (
+            "INSERT INTO t VALUES (7, 1, 9, NULL)",
+            "UPDATE t SET h = 11 WHERE k = 1",
+            "DELETE FROM t WHERE k = 2",
+        ):
+            ws.sql(text), duck.execute(text)
+        ws.sql("CREATE MATERIALIZED VIEW later AS SELECT * FROM t")
+        assert rows(ws, "SELECT * FROM later ORDER BY k") == duck.execute("SELECT * FROM t ORDER BY k").fetchall()
+        ws.sql("DROP VIEW later")
+        ws.sql(f"ALTER TABLE t DROP COLUMN {name}; INSERT INTO t VALUES (3, 1, 4)")
+        duck.execute("INSERT INTO t VALUES (3, 1, 4, NULL)")
+        for number, query in enumerate(READERS):
+            assert sorted(rows(ws, f"SELECT * FROM v{number}"), key=repr) == sorted(
+                duck.execute(query).fetchall(), key=repr
+            )
+        assert ws.check() == []
+        with pytest.raises(SqlError, match="t would change under"):
+            ws.sql("ALTER TABLE t DROP COLUMN h")

@@ -1,6 +1,7 @@
 """Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or `(a + 1)`."""
 
 import re
+from typing import Any
 
 from sqlglot import exp
 
@@ -86,6 +87,12 @@ def text(node: exp.Expr) -> str:
             return f"DISTINCT {', '.join(map(text, node.expressions))}"
         case exp.Coalesce():
             return f"COALESCE({', '.join(map(text, (node.this, *node.expressions)))})"
+        case exp.Grouping() | exp.GroupingId():
+            return f"GROUPING({', '.join(map(text, node.expressions))})"
+        case exp.Array():
+            return f"list_value({', '.join(map(text, node.expressions))})"
+        case exp.AnonymousAggFunc():
+            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
         case exp.Anonymous() if node.name == "quotient":
             return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
@@ -263,12 +270,12 @@ def _within_group(node: exp.WithinGroup) -> str:
 
 
 def _window(node: exp.Window) -> str:
-    parts = []
-    if by := node.args.get("partition_by"):
+    parts, given = [], {**_named_window(node), **{key: one for key, one in node.args.items() if one}}
+    if by := given.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
-    if order := node.args.get("order"):
+    if order := given.get("order"):
         parts.append(f"ORDER BY {', '.join(map(_ordered, order.expressions))}")
-    if spec := node.args.get("spec"):
+    if spec := given.get("spec"):
         bounds = [_bound(spec.args.get(key), spec.args.get(f"{key}_side")) for key in ("start", "end")]
         shown = f"{str(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {' AND '.join(bounds)}"
         shown += f" EXCLUDE {spec.args['exclude'].name.upper()}" if spec.args.get("exclude") else ""
@@ -276,6 +283,15 @@ def _window(node: exp.Window) -> str:
     shown = text(node.this).replace("count_star()", "count()")
     name, bracket, rest = shown.partition("(")
     return f"{name.strip(chr(34))}{bracket}{rest} OVER ({' '.join(parts)})"
+
+
+def _named_window(node: exp.Window) -> dict[str, Any]:
+    """Return what WINDOW says of the window that a function names."""
+    select, alias = node.find_ancestor(exp.Select), node.args.get("alias")
+    if select is None or alias is None:
+        return {}
+    named = (one for one in select.args.get("windows") or () if one.name.lower() == alias.name.lower())
+    return next((one.args for one in named), {})
 
 
 _USUAL = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

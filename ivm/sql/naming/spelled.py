@@ -15,6 +15,7 @@ TYPED = re.compile(
 )  # after what is cast
 BEFORE = re.compile(r"(\w+)\s*$")  # the type of a literal
 DIRECTED = re.compile(r"[\s)\]]*?(\s+asc\b|\s+desc\b|)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
+FALLING = re.compile(r"[\s)\]]*?(\s+desc\b)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
 INTERVAL = re.compile(r"\binterval\s+('[^']*'|\d+)", re.IGNORECASE)
 TRUNCATED = re.compile(r"\bdate_?trunc\s*\(\s*'(\w+)'", re.IGNORECASE)
 GRAMMAR = {  # types that are words of the grammar, which are shown by their own names
@@ -84,5 +85,6 @@ def _type(node: exp.Cast, text: str) -> str | None:
 
 def _direction(node: exp.Ordered, text: str) -> str | None:
     last = max(_places(node.this, "end"), default=None)
-    found = DIRECTED.match(text, last + 1) if last is not None else None
+    pattern = FALLING if node.args.get("desc") else DIRECTED
+    found = pattern.match(text, last + 1) if last is not None else None
     return None if found is None else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)
