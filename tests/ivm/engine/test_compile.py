@@ -93,10 +93,10 @@ def test_a_relation_is_what_its_declaration_says(columns, data, name):
 
 
 def test_no_pass_calls_back_up_and_each_text_is_parsed_once():
-    """A block of an opened store, too; of a transaction only functions that are handed over, as to a queue for a sync."""
+    """A block of an opened store, too; of a transaction only what a decorator and two registered functions call."""
     found, above = walks(), import_order()
     climbs = {name: walk.climbs(above) for name, walk in found.items()}
     assert climbs["a text to plans"] == climbs["a store to rules"] == []
-    assert len(climbs["a delta to rows"]) <= 5
+    assert len(climbs["a delta to rows"]) <= 3
     parses = {name: walk.parses for name, walk in found.items()}
     assert (parses["a text to plans"], parses["a text to rows"], parses["a store to rules"]) == (1, 1, 2)

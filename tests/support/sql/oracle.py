@@ -26,6 +26,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | Decimal):
         return value if Decimal(value) != int(value) else int(value)
     if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
         rounded = math.isfinite(value) and (value != int(value) or abs(value) > 2**53)
         return float(f"{value:.9g}") if rounded else value
     if isinstance(value, datetime | date):
