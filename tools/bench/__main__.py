@@ -36,7 +36,7 @@ def main(words: list[str] | None = None) -> int:
         if words[:1] == [name]:
             chosen = getattr(import_module(f".{module}", __package__), work)
             chosen.arguments(command)
-    options = parser.parse_args(words)  # ends here, for help or an error, if the first word is no benchmark
+    options = parser.parse_args(words)  # exits if it prints help or an error
     return int(chosen.run(options))
 
 
