@@ -200,7 +200,15 @@ class ConstraintError(MaintainError, ValueError):
 
 
 class RangeError(MaintainError, ArithmeticError):
-    """A computed value or a sum does not fit its type, or a division is by zero."""
+    """A computed value or a sum does not fit its type, or a division is by zero.
+
+    `of` is the predicate or the text of rules with its `line`, `term` what has no value; of a value that is too large
+    for its `type` there is the `total`.  They are empty where they are not known.
+    """
+
+    def __init__(self, said: str, *, of: str = "", line: int = 0, term: str = "", total: str = "", type: str = ""):
+        super().__init__(said)
+        self.of, self.line, self.term, self.total, self.type = of, line, term, total, type
 
 
 class UnregisteredError(MaintainError, LookupError):

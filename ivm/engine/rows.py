@@ -217,4 +217,5 @@ def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) ->
     group = f"{predicate.name}[{', '.join(map(repr, key))}]"
     total = shown(overflow.total, predicate.value)
     remedy = "make its groups smaller, or use total, which adds floats"
-    return RangeError(f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}")
+    said = f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}"
+    return RangeError(said, of=predicate.name, total=total, type=predicate.value)

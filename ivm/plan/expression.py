@@ -288,7 +288,7 @@ class Evaluator:
         else:
             (left,), (right,) = (self.words(side, batch)[0].tolist() for side in (term.left, term.right))
             exact = left * right if term.op == "*" else -left
-        return refusal(term, code, f"{shown(exact, self._type(term))}, ", self._type(term))
+        return refusal(term, code, shown(exact, self._type(term)), self._type(term))
 
     def _type(self, term: Term) -> Type:
         return type_of(term, self._types)
@@ -359,9 +359,10 @@ def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its 
     found = {
         BY_ZERO: f"division by zero in `{term}`",
         NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some binding",
-        BEYOND: f"`{term}` is {value}beyond {type_}",
+        BEYOND: f"`{term}` is {value}{', ' * bool(value)}beyond {type_}",
     }[code & 3]
-    return RangeError(f"{term.where}: {found}; exclude it with a comparison")
+    said, (of, line, _) = f"{term.where}: {found}; exclude it with a comparison", term.where
+    return RangeError(said, of=of, line=line, term=str(term), total=value, type=type_ if value else "")
 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from sqlglot import exp
+
 from ivm.answer import Answer
+from ivm.errors import RangeError
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
-from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
+from ivm.sql.terms import VARIABLE, Atom, Call, Define, Rule, Term, Typed, Var, show_term, substitute, variables
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import MULTIPLICITY, as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ANSWER = "sql:answer"
+PART = re.compile(r":part\d+$")
+HEAD = re.compile(r"[\[(]")  # what ends the name of a rule's head
+LONG = re.compile(r"decimal:(add|subtract|multiply|joined)\b")  # functions of decimals of more than 18 digits
+LONG_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
 Ask = Callable[[str], Answer]  # evaluates rules; the answer is the head of the last one
 
 
@@ -95,6 +103,7 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
             body.columns[column] = Typed(Var(column), value.type, nullable)
         heads.append(Var(column))
         columns.append((column, value._replace(nullable=nullable)))
+    builder.renamed = renamed
     terms = tuple(next((Var(old) for old, new in renamed.items() if new == head), head) for head in heads)
     if len(terms) > KEYS_MAX:
         raise SqlError(
@@ -136,10 +145,11 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
         raise SqlError("the query has no columns")
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order])
-    if finished.wide:
-        table = side_by_side([ask(text).to_arrow() for text in finished.texts], finished.keys, finished.weighs)
-    else:
-        table = ask(finished.text).to_arrow()
+    try:
+        asked = [ask(text).to_arrow() for text in finished.texts if finished.wide] or [ask(finished.text).to_arrow()]
+    except RangeError as error:
+        raise in_words(error, queries.builder, finished.text) from error
+    table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
     width = len(rows.columns)
     if finished.weighs:
         table = repeated(table)
@@ -148,6 +158,46 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
     table = table.rename_columns([n for n, _ in rows.columns])
     return Answer(table, time.perf_counter() - started)
+
+
+def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> RangeError:
+    """Return the error of a value that rules cannot compute, said of the expression of SQL that they are of.
+
+    The `builder` made the rules of the `text`, for the view of a name.  Errors of other rules are returned as they are.
+    """
+    if PART.sub("", error.of) not in ("query", builder.name):
+        return error
+    own = next(
+        (one for term, one in builder.terms if _is_shown(builder.resolve(term), error.term, builder.renamed)), None
+    )
+    rule = text.split("\n")[error.line - 1] if error.line else error.of
+    fold = builder.folded.get(HEAD.split(rule)[0].strip("`")) if own is None else None
+    node = fold if own is None else own
+    shown = "a value" if node is None else node.sql(dialect="duckdb")
+    return RangeError(f"{name}: " * bool(name) + f"{shown} {_problem(error, fold)}")
+
+
+def _is_shown(term: Term, text: str, renamed: dict[str, Term]) -> bool:
+    """Return whether a text is that of a term, some of whose variables may have been renamed."""
+    long = LONG.match(text)
+    if long is None:
+        return text in (show_term(term).replace("`", ""), show_term(substitute(term, renamed)).replace("`", ""))
+    if not isinstance(term, Call) or term.name != LONG_OPERATORS.get(long[1]):
+        return False
+    names = [list(variables(one)) for one in (term, substitute(term, renamed))]
+    return any(re.search(".*".join(rf"\b{re.escape(name)}\b" for name in own), text) for own in names)
+
+
+def _problem(error: RangeError, fold: exp.Expr | None) -> str:
+    """Return what is wrong with a value, which may be of an aggregate, and what to write."""
+    null = ", or write TRY(...), which gives null there" if fold is None else ""
+    if error.total:
+        type_ = {"int64": "BIGINT", "int32": "INTEGER"}.get(error.type, error.type.upper())
+        wider = f"DECIMAL(38, {error.type[:-1].partition(',')[2]})" if "decimal" in error.type else "HUGEINT"
+        return f"is {error.total}, beyond {type_}: CAST what it reads AS {wider}{null}"
+    if LONG.match(error.term):
+        return f"has more than 38 digits: CAST what it reads AS DOUBLE{null}"
+    return "has no value in a row: TRY(...) and TRY_CAST give null there"
 
 
 def bind(builder: Builder, body: Body) -> None:

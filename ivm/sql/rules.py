@@ -13,8 +13,10 @@ no atom of the body binds them, their values are taken from the body around it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import (
@@ -110,6 +112,9 @@ class Builder:
         self.costs: list[str] = []  # what an edit costs beyond its change
         self.notes: list[str] = []
         self.uses_one = False
+        self.terms: list[tuple[Term, Any]] = []  # each with the expression of SQL that it was, for errors
+        self.folded: dict[str, Any] = {}  # the aggregates that helper views are of, likewise
+        self.renamed: dict[str, Term] = {}  # what the last rule calls variables
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}
         self._bound: dict[Term, Typed] = {}
@@ -126,6 +131,14 @@ class Builder:
         """Return the name of a new helper view."""
         self._helpers += 1
         return f"{self.name}:part{self._helpers}"
+
+    @contextmanager
+    def folding(self, node: Any) -> Iterator[None]:
+        """Note that the helper views that are named meanwhile are of an aggregate."""
+        before = self._helpers
+        yield
+        for n in range(before + 1, self._helpers + 1):
+            self.folded.setdefault(f"{self.name}:part{n}", node)
 
     # -- bodies
 

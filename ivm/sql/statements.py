@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from ivm.answer import Answer
 from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
-from ivm.sql.answers import answer
+from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.scalar import QUOTIENT
@@ -153,7 +154,7 @@ class Statements:
             except ConstraintError as error:
                 raise self._violated(error, node) from error
             except RangeError as error:
-                raise SqlError(f"a row has no value ({error}): TRY(...) and TRY_CAST give null there", node) from error
+                raise SqlError(self._in_words(error, node), node) from error
             except RuleError as error:
                 raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
@@ -167,6 +168,22 @@ class Statements:
                                     if c in catalog.source[name].schema.names)  # fmt: skip
                     return SqlError(f"{name}: {shown} does not hold for {row}: nothing was changed", node)
         return error
+
+    def _in_words(self, error: RangeError, node: exp.Expr) -> str:
+        """Return in the words of SQL that a value of a kept view cannot be computed."""
+        name = PART.sub("", error.of)
+        with Reader(self.host).catalog() as catalog, suppress(SqlError):
+            kept = catalog.kept.get(name, {})
+            if isinstance(node, exp.Create):
+                query, given = node.expression, [n.name for n in node.this.expressions]
+            elif kept:
+                ((query, _),), given = parse(kept["query"], DIALECTS[0]), [n for n, _, _ in kept["columns"]]
+            if name and (kept or isinstance(node, exp.Create)):
+                rows, queries = views.translated(catalog, name, query)
+                names = [*given, *(n for n, _ in rows.columns[len(given) :])]
+                text = finish(queries.builder, rows, name, names).text
+                error = in_words(error, queries.builder, f"\n{text}", name)
+        return f"a row has no value ({error}): TRY(...) and TRY_CAST give null there" if error.of else str(error)
 
     def _run(self, node: exp.Expr, text: str) -> Answer | None:
         if isinstance(node, QUERIES):

@@ -207,7 +207,7 @@ class _Rows:
         try:
             values, there = round_parts(self._fold.op, rows[-3], rows[-2], np.cumsum(sizes) - sizes, digits)
         except RangeError as error:
-            raise RangeError(f"{self._name}: {error}") from None
+            raise RangeError(f"{self._name}: {error}", of=self._name) from None
         return values, np.flatnonzero(there)
 
     def _folded(self, groups: Groups, records: Records) -> np.ndarray:

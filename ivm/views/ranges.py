@@ -204,7 +204,7 @@ class Results:
         try:
             values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
         except RangeError as error:
-            raise RangeError(f"{self._name}: {error}") from None
+            raise RangeError(f"{self._name}: {error}", of=self._name) from None
         return some, values
 
     def _fitting(self, parts: "Parts", points: np.ndarray) -> np.ndarray:

@@ -183,4 +183,5 @@ class Grouping(Group):
         values = Expressions(self.builder, scope, self.subqueries)
         if one.condition is not None:
             body.literals += values.condition(one.condition)
-        return made(Aggregate(self, body, values, one))
+        with self.builder.folding(node):
+            return made(Aggregate(self, body, values, one))

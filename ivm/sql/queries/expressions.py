@@ -77,7 +77,9 @@ class Expressions:
             return self.value(within)
         if operation := COMPARE.get(type(node)):
             return self._compared(node, operation)
-        return fn.translate(node, self.value)
+        found = fn.translate(node, self.value)
+        self.builder.terms.append((found.term, node))
+        return found
 
     def _column(self, node: exp.Column) -> Typed:
         """Return a column, or the expression of the select list that has its name."""

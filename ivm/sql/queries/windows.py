@@ -40,7 +40,8 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
         text = f"{[text_of(p) for p in by]} {text_of(order) if order else ''}"
         if text not in partitions:
             partitions[text] = _Partition(select, by, order.expressions if order else [])
-        select.replaced[text_of(node)] = partitions[text].value(whole)
+        with select.builder.folding(node):
+            select.replaced[text_of(node)] = partitions[text].value(whole)
     select.builder.costs.append(
         "window functions: an edit numbers the partitions that it changes anew, O(rows of the partition)"
     )
