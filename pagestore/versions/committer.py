@@ -349,7 +349,7 @@ class Committer:
         simple = len(state.heads) == 1 and state.heads[MAIN_ID].origin == NO_ORIGIN
         for entry in doomed[reclaim.drop_first(doomed) if simple else 0 :]:
             reclaim.drop(entry, state.heads[entry.branch].origin)
-        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.free_list.top):
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, state.commit.top):  # the pager may be an old one
             raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
         return reclaim
 

@@ -321,6 +321,22 @@ def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go
         assert len([*found["r"]]) == count + (go_on == "write") and not two.check()
 
 
+def test_versions_that_lie_where_another_handle_made_the_file_longer_are_dropped(path):
+    """The handle's free pages are to be read anew: until then it knows only how many pages there were."""
+    with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
+        with one.transaction() as txn:
+            txn.create("pairs", "x: int64, y: int64")
+        put = one.prepare("pairs")
+        for k in range(5):
+            put.insert(0, k)
+            put.commit()
+        for k in range(60):
+            with two.transaction() as txn:
+                txn["pairs"].insert([(2, 1000 * k + n) for n in range(1000)])
+        assert one.vacuum(keep_versions=1).dropped
+        assert len([*one.snapshot()["pairs"]]) == 60_005 and not one.check()
+
+
 @pytest.mark.parametrize("sync", ["full", "commit"])
 def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(path, monkeypatch, sync):
     with pagestore.open(path, sync=sync) as one, pagestore.open(path, sync="off") as two:
