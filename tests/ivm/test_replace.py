@@ -1,6 +1,7 @@
 """Rules that replace others in one commit, and relations that stay when rules go."""
 
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm import errors
 from ivm.engine.compile import compile
-from ivm.lang.ir import reads
+from ivm.lang.ir import Rule, reads
 from tests.support import naive
 from tests.support.strategies import DECLARATIONS, FULL, cases
 
@@ -37,11 +38,14 @@ def trees(workspace: ivm.Workspace) -> dict[str, tuple[int, int]]:
 
 def unchanged(old: str, new: str) -> set[str]:
     """The views of two texts whose rules, and those of all that they read, are the same."""
-    rules = [{str(rule): rule for rule in compile(text).rules} for text in (old, new)]
-    of = [{head.predicate: rule for rule in known.values() for head in rule.heads} for known in rules]
+    of: list[dict[str, dict[str, Rule]]] = [{}, {}]  # the rules of each view, by their texts
+    for known, text in zip(of, (old, new), strict=True):
+        for rule in compile(text).rules:
+            for head in rule.heads:
+                known.setdefault(head.predicate, {})[str(rule)] = rule
     stored = {name for name, predicate in compile(DECLARATIONS).predicates.items() if predicate.extensional}
-    same = {view for view in of[0].keys() & of[1].keys() if str(of[0][view]) == str(of[1][view])}
-    while lost := {view for view in same if not same | stored >= {*reads(of[0][view])}}:
+    same = {view for view in of[0].keys() & of[1].keys() if of[0][view].keys() == of[1][view].keys()}
+    while lost := {view for view in same if not same | stored >= {*chain(*map(reads, of[0][view].values()))}}:
         same -= lost
     return same
 
@@ -92,9 +96,10 @@ def replaced(workspace: ivm.Workspace, old: str, new: str, maintenance: str) -> 
         for name, rows in relations.items()
     }
     for name, rows in naive.evaluate(program, state).items():
-        assert sorted(workspace[name]) == sorted(naive.rows_of(rows)), name
+        if name in after or "$body" not in name:  # a plan may do without the view of an aggregate's body
+            assert sorted(workspace[name]) == sorted(naive.rows_of(rows)), name
     if maintenance == "auto":
-        for view in unchanged(old, new):
+        for view in unchanged(old, new) & after.keys():
             assert after[view] == before[view] or had[view] != definitions(workspace)[view], view
     with workspace.store.snapshot() as snap:
         assert {name for name in after if not name.startswith("$")} == {*workspace.rules_of(snap).program.predicates}
@@ -206,7 +211,7 @@ def test_relations_stay_when_their_block_goes(ws):
     said = ws.uninstall("graph", dry_run=True)
     assert said == ({"two": 2, "end": 1}, {}, {"edge": 3}) and "graph" in ws.blocks
     assert ws.uninstall("graph") == said
-    assert (list(ws), list(ws["edge"]), ws.blocks) == ([], [(1, 2), (2, 3), (3, 4)], {})
+    assert (list(ws), list(ws["edge"]), ws.blocks) == (["edge"], [(1, 2), (2, 3), (3, 4)], {})
     assert trees(ws).keys() == {"edge"}
     ws.install(GRAPH, name="graph")
     assert (list(ws["two"]), ws.check()) == ([(1, 3), (2, 4)], [])
@@ -256,4 +261,4 @@ def test_a_relation_that_other_blocks_read_stays_declared(declaration, atom, fir
             ws.uninstall("one")
         ws.uninstall("two")
         ws.uninstall("one", relations=True)  # it was in the store before this block
-        assert (list(ws), len(ws.store.snapshot()["edge"]), ws.store.check()) == ([], len(rows), [])
+        assert (list(ws), len(ws.store.snapshot()["edge"]), ws.store.check()) == (["edge"], len(rows), [])
