@@ -164,7 +164,7 @@ class Series:
             self._said[CHECKSUM] = checksum_of(self._committer.mapping, written)
 
     def _supply(self) -> None:
-        """Have enough pages for a commit at hand, within the file. Raises OSError if the disk is full."""
+        """Take free pages, enough for one commit, and extend the file for them. Raises OSError if the disk is full."""
         pager = self._pager
         self._tell()
         pager.spare = self._committer.reserve
@@ -175,7 +175,7 @@ class Series:
         self._make_room()
 
     def _make_room(self) -> None:
-        """Have room in the lists of free pages for all that commits use until the next call, and what one frees."""
+        """Enlarge the lists of free pages for what commits use until the next call, and for what one commit frees."""
         freed, self._lists, self._place = self._pager.free_list.make_room(len(self._pool) + FREED_MAX)
         self._freed = Span(*freed.buffer_info()) if freed else NONE_FREED
 
@@ -290,7 +290,7 @@ class Series:
             self._said[CHECKSUM] += words[page * self._pages.page_words + CRC]
 
     def _drop(self) -> bool:
-        """Have the next commit drop the oldest versions; return False if a transaction must do that."""
+        """Prepare the next commit to drop the oldest versions; return False if only a transaction can do that."""
         space, n = self._pager.free_list, self._versions - max(1, self._retain - 1)  # but the newest
         if n < 1 or not self._drops or space.checkpoint_due():
             return n < 1 and self._versions <= RECENT_MAX
