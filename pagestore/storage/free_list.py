@@ -41,6 +41,7 @@ class FreeList:
         self._words, self._half = word_list((0, 0)), 1  # both lists, each after its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._room = 0  # capacity left in each list, at least
+        self._shown = 0  # how many pages of `_freed` a kernel may have counted
         self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
         if removed:
             self.use(np.frombuffer(removed, np.int64))
@@ -200,16 +201,21 @@ class FreeList:
 
         If it does so, call `counted` after it; if not, nothing has changed.
         """
-        n += len(self._freed)
+        self._shown = len(self._freed)
+        n += self._shown
         if self._room < n:
             self._widen(n)
             self._room += n
         return self._freed, self._lists, self._place
 
     def counted(self, n: int) -> None:
-        """Note that a kernel has counted the freed pages, and n pages as used."""
-        self._room -= n + len(self._freed)
-        self._freed = empty_list()
+        """Note that a kernel has counted the pages freed before `make_room`, and n pages as used.
+
+        Those freed since then, such as the pages that the file has grown by, are still to be counted.
+        """
+        self._room -= n + self._shown
+        del self._freed[: self._shown]
+        self._shown = 0
 
     def uncount(self, pages: np.ndarray) -> None:
         """Count pages int64[n] that were counted as used as free again."""

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pagestore.storage.free_list import FreeList
+from pagestore.storage.free_list import COUNT, FreeList
 from pagestore.storage.records import word_list
 
 
@@ -14,6 +14,17 @@ def pages_in(extents: np.ndarray) -> set[int]:
     ends = [first + count for first, count in extents.tolist()]
     assert (extents[1:, 0] > ends[:-1]).all()
     return {page for (first, _), end in zip(extents.tolist(), ends, strict=True) for page in range(first, end)}
+
+
+def test_pages_that_a_file_grew_by_after_a_kernel_counted_are_counted_later():
+    space = FreeList(10)
+    space.free(word_list([3, 4]))
+    freed, lists, place = space.make_room(4)
+    COUNT.call(*freed.buffer_info(), np.array([5]), lists, place)
+    grown = space.allocate(3)  # before it is known whether the kernel's record is wanted
+    space.counted(1)
+    added, removed = space.difference()
+    assert sorted(added) == [3, 4, *grown] and [*removed] == [5]
 
 
 class SpaceMachine(RuleBasedStateMachine):
