@@ -10,7 +10,7 @@ from typing import Any
 
 from ivm.engine.installed import Installed
 from ivm.engine.schedule import Schedule, is_carried, schedule_of
-from ivm.engine.stored import HOST
+from ivm.engine.stored import HOST, sizes_in
 from ivm.transaction import NONE, Maintainer, Transaction
 from pagestore.host import INSERT, PreparedEdit, PreparedSeries, RowWords, Short
 
@@ -84,7 +84,13 @@ class _Work:
         if self._left:
             return True
         self._left = LOOK_AGAIN
-        return not self._installed.outgrown(self._names, self._counts)
+        return not (self._installed.outgrown(self._names, self._counts) or self._is_stale())
+
+    def _is_stale(self) -> bool:
+        """Return whether sensitivity indices are to be built anew."""
+        schedule = self._schedule
+        sizes = sizes_in(self._head.catalog.properties) if schedule.matched else {}
+        return bool(schedule.stale(len(schedule.steps), self._counts, sizes))
 
     def _counts(self, names: Iterable[str]) -> list[int]:
         """Return how many rows some relations have now."""

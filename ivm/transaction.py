@@ -87,9 +87,9 @@ class Maintainer:
         if not (self.subscriptions or self.exceeding):
             if erases:
                 with txn.following():
-                    accounts, done = carry(txn, installed, edits)
+                    accounts, done = carry(txn, installed, edits, self._built_sizes.of)
             else:
-                accounts, done = carry(txn, installed, edits)
+                accounts, done = carry(txn, installed, edits, self._built_sizes.of)
             if accounts is not None:
                 is_main, version = self.store.owns(txn, main=True), txn.commit()
                 if is_main:

@@ -35,6 +35,12 @@ a corrupt page, which `raise_for` turns into an exception:
                                                                             folds are FoldWords, bounds Bounds, and work
                                                                             has work_words(folds, n) words
     find_weighted(tree, columns, row, weight, ranks, out)                   records by rank, each counted several times
+    stab(index, key, x, path, out, n, visits)                               appends to out[C, m] the n records so far
+                                                                            and those of an IntervalTree (a TreeRef of
+                                                                            some height, columns, alphas, fold word)
+                                                                            with key[:alphas] whose interval meets
+                                                                            [x, key[alphas]]; returns how many, even
+                                                                            beyond m; path[CURSOR_WORDS, 3], visits[1]
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
@@ -71,7 +77,15 @@ from pagestore.runtime.intrinsics import borrowed, call_operator, float_of_bits,
 from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
 from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
-from pagestore.trees.kernels.arguments import Bounds, FlushRoom, FoldWords, PageAccounts, Queues, TreeRef
+from pagestore.trees.kernels.arguments import (
+    Bounds,
+    FlushRoom,
+    FoldWords,
+    IntervalTree,
+    PageAccounts,
+    Queues,
+    TreeRef,
+)
 from pagestore.trees.kernels.compare import next_changes, start_delta
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
@@ -92,6 +106,7 @@ from pagestore.trees.kernels.cursor import (
 from pagestore.trees.kernels.edit_groups import CHANGES, SCANS, SCANS_END, TAKEN, compose_few, flush_queue
 from pagestore.trees.kernels.finish import finish_commit
 from pagestore.trees.kernels.folds import find_weighted, fold_intervals_at, work_words
+from pagestore.trees.kernels.intervals import stab
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
 
 VERSION = 4
@@ -123,6 +138,7 @@ __all__ = [
     "Flags",
     "FlushRoom",
     "FoldWords",
+    "IntervalTree",
     "MappedWords",
     "PageAccounts",
     "Pages",
@@ -160,6 +176,7 @@ __all__ = [
     "raise_for",
     "run_end",
     "seek",
+    "stab",
     "start_delta",
     "tree_at",
     "unpack",

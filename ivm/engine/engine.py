@@ -22,10 +22,11 @@ from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.joined import HUB, INDEXED, READ, JoiningFiller
 from ivm.engine.kept import Kept
+from ivm.engine.kernels.plans import LARGE
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.rows import check_sums
-from ivm.engine.schedule import Schedule, schedule_of
+from ivm.engine.schedule import Schedule, is_stale, schedule_of
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.errors import RecomputeError
 from ivm.join.join import Budget, Stopped, within_memory
@@ -41,7 +42,7 @@ from pagestore.host import ALONE, INSERT, Edits, Tree, delta, one_batch
 
 # A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
 # iterator operation of a probe, about 30 ns.
-LARGE_FROM = 64  # rows; a delta with no more is propagated whatever it costs
+LARGE_FROM = LARGE  # rows; a delta with no more is propagated whatever it costs
 SMALL_SHARE = 0.04  # of the rows of a plan's tries; if no more have changed, that is propagated, too
 SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
 PROBED = 14  # the cost of a row of a delta, without its operations
@@ -52,11 +53,6 @@ JOINED = 0.2  # of an operation of an evaluation in full
 STORED = 3  # of a row of a view that is built
 SORTED = 10  # of such a row that columns yield, in another order
 MATCHED_SHARE = 0.15  # of a relation's rows; more are not matched with sensitivity indices, for one trie of a plan
-# A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below, a ratio of the size
-# at the last rebuild. The first rows do not count, so that tiny indices are not rebuilt.
-STALE_RATIO = 2
-SHRUNK_RATIO = 0.75
-STALE_FREE_ROWS = 64
 # A recursive stratum is evaluated from scratch once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
 REFILL_FROM = 256
 REFILL_SHARE = 2
@@ -236,7 +232,8 @@ class Engine(JoiningFiller):
     def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
         """Record the changes of the first steps, which one kernel call has taken."""
         for name, operations, inserted, erased in schedule.accounts() if done else ():
-            self.accounts[name] = Account(seconds, operations, 0, inserted, erased, *schedule.recursion_of(name))
+            hits = schedule.hits_of(name)
+            self.accounts[name] = Account(seconds, operations, hits, inserted, erased, *schedule.recursion_of(name))
             if operations > EXCESS_FREE:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
@@ -250,6 +247,9 @@ class Engine(JoiningFiller):
                 self._check_rows(name, next(iter(schedule.changes_of(name)[1].values())))
         if 0 < done < len(schedule.steps):
             self.state_changes |= schedule.state_changes()
+        for step in schedule.stale(done, self.txn.counts, self.built) if done else ():
+            trees = {index: self.tree(index) for index in indices_of(step.plan)}
+            self._evaluate_and_record(step.rule, step.number, trees)
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
         """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""
@@ -471,7 +471,8 @@ class Engine(JoiningFiller):
         if change.renewals:
             for name, (actions, rows) in zip(names, change.renewals, strict=True):
                 self.txn.apply(name, actions, rows)
-            self._rebuild_stale_sensitivity(rule, number, new)
+            if is_stale(Follow(rule, number), self.txn.counts, self.built):
+                self._evaluate_and_record(rule, number, new)
         changed = sum(len(self.deltas[trie.index].actions) for trie in plan.tries if trie.index in self.deltas)
         self.compare_with_expected(rule, change.operations, changed)
         for account in map(self.accounts.__getitem__, rule.writes):
@@ -574,15 +575,3 @@ class Engine(JoiningFiller):
                 "a strict refresh does not do: send fewer changes at a time, or allow it"
             )
         self.evaluated.update(names)
-
-    def _rebuild_stale_sensitivity(self, rule: InstalledRule, number: int, new: Mapping[Index, Tree]) -> None:
-        """Rebuild a plan's sensitivity indices when half of their rows may be stale: their context no longer occurs.
-
-        Only changes leave such rows: what the indices gained, or the body lost, since the last rebuild bounds them.
-        """
-        names = rule.sensitivity_names(number)
-        built_rows, built_body = self.built.get(names[0], (0, 0))
-        rows = sum(self.txn.tree(name).count for name in names)
-        body = sum(tree.count for tree in new.values())
-        if rows > STALE_RATIO * built_rows + STALE_FREE_ROWS or body + STALE_FREE_ROWS < SHRUNK_RATIO * built_body:
-            self._evaluate_and_record(rule, number, new)

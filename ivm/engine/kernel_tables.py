@@ -10,9 +10,9 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.kernel_terms import Terms, UnfitError
-from ivm.engine.kernels import numbers, ranges, states
+from ivm.engine.kernels import numbers, plans, ranges, states
 from ivm.engine.kernels import schedule as kernel
-from ivm.engine.kernels.schedule import ScheduleTable
+from ivm.engine.kernels.plans import ScheduleTable
 from ivm.engine.kernels.terms import LEAST
 from ivm.engine.recursion.compiled import Strata, compiled
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
@@ -20,6 +20,7 @@ from ivm.lang.aggregate import SQUARED
 from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
 from ivm.maintenance.kernels.probe import PINNED
+from ivm.maintenance.maintain import matching_of
 from ivm.maintenance.probe import probed, probes_of
 from ivm.maintenance.reach import Reach, Tested, tested
 from ivm.plan.expression import Encode
@@ -47,7 +48,7 @@ from pagestore.host import (
 from pagestore.host import SUM as SUM_FOLD
 
 WORK_WORDS = TypedKernel(work_words, int, int)
-HOW = {PLAIN: kernel.ROWS, SUPPORT: kernel.COUNTED, SUM: kernel.SUMMED, FALLING: kernel.FALLING, PARTS: kernel.PARTED}
+HOW = {PLAIN: plans.ROWS, SUPPORT: plans.COUNTED, SUM: plans.SUMMED, FALLING: plans.FALLING, PARTS: plans.PARTED}
 BY_RANK = {
     "quantile": states.PLACED, "median": states.MIDDLE, "quantile_cont": states.BETWEEN,
     "top": states.NUMBERED, "bottom": states.NUMBERED,
@@ -74,7 +75,7 @@ def is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Scan):
         return step.rule.span is not None and _follows_range(step.rule.span)
     plan = step.plan
-    if not installed.heads[plan].queued or not (plan.probes or is_alone(plan)):
+    if not installed.heads[plan].queued or not (plan.probes or is_alone(plan) or is_matched(plan)):
         return False
     try:
         terms_of(installed, step)
@@ -86,6 +87,11 @@ def is_plain(installed: Installed, step: Step) -> bool:
 def is_alone(plan: Plan) -> bool:
     """Return whether the changed branches of a plan's only relation are its bindings."""
     return plan.is_scan or (len(plan.tries) == 1 and not plan.bounds and not plan.reads)
+
+
+def is_matched(plan: Plan) -> bool:
+    """Return whether surgeries on a plan's tries are matched with its sensitivity indices."""
+    return not plan.probes and (len(plan.tries) > 1 or bool(plan.bounds))
 
 
 def terms_of(installed: Installed, step: Follow) -> Terms:
@@ -250,18 +256,27 @@ class Tables:
         )  # fmt: skip
 
     def _add_plan(self, step: Follow) -> None:
-        """Add a plan that is probed, or scans a relation."""
+        """Add a plan that is probed or matched, or scans a relation."""
         plan, tables, alone, tree_of = step.plan, self._tables, is_alone(step.plan), self._of.tree_of
-        lists = [tables[name] for name in ("probes", "indices", "sources", "heads", "terms")]
+        lists = [tables[name] for name in ("probes", "indices", "sources", "heads", "terms", "sensed")]
         starts = [*map(len, lists)]
-        self._step(kernel.SCAN if alone else kernel.FOLLOW, len(tables["plans"]))
+        words = sum(map(len, self._static))
+        kind = kernel.SCAN if alone else kernel.MATCH if is_matched(plan) else kernel.FOLLOW
+        self._step(kind, len(tables["plans"]))
         if alone:
             (trie,) = plan.tries
             begun = [(trie.index, len(trie.levels))]
+        elif kind == kernel.MATCH:
+            matching = matching_of(plan, step.rule.granularity)
+            begun = matching.branches
+            self._static.append(matching.words)
+            tables["indices"] += map(tree_of, matching.indices)
+            names = step.rule.sensitivity_names(step.number)
+            tables["sensed"] += [(self._of.groups[name], self._of.firsts[name]) for name in names]
         else:
             laid, begun = probes_of(plan), probed(plan)
             table = laid.rows.copy()
-            table[:, :PINNED] += sum(map(len, self._static))
+            table[:, :PINNED] += words
             self._static.append(laid.static)
             tables["probes"] += table.tolist()
             tables["indices"] += map(tree_of, laid.indices)
@@ -271,15 +286,17 @@ class Tables:
         tables["terms"] += terms.rows
         for one in self._installed.heads[plan].queued:
             self._add_head(one, terms)
-        spans = chain(*zip(starts, map(len, lists), strict=True))
-        tables["plans"].append((*spans, terms.read, len(self._conditions)))
+        spans = [*zip(starts, map(len, lists), strict=True)]
+        if kind == kernel.MATCH:
+            spans[0] = words, words + len(matching.words)
+        tables["plans"].append((*chain(*spans), terms.read, len(self._conditions)))
         self._conditions.append(tests_of(step))
         self.width = max(self.width, terms.width)
 
     def _add_head(self, one: Queued, terms: Terms) -> None:
         """Add how bindings edit a tree."""
         copies = self._tables["copies"]
-        columns = {**terms.columns, "": kernel.NOTHING, PLACE: kernel.PLACE}
+        columns = {**terms.columns, "": plans.NOTHING, PLACE: plans.PLACE}
         begin = len(copies)
         copies += [columns[name] for name in one.names]
         cut = one.floats * numbers.FLOATS | one.squared * numbers.SQUARED | one.counted * numbers.IS_COUNTED

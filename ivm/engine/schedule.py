@@ -3,15 +3,17 @@
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain
-(kernel_tables.py): plans that are probed or scan a relation, what heads and filters compute of words, aggregates,
-ranges of which the first or last record is wanted, and recursion whose heads copy columns. The ranges of sums are
-checked afterwards. Of the plans that scan, only those that a change reaches are maintained (maintenance/reach.py).
+(kernel_tables.py): plans that are probed or matched, or scan a relation, what heads and filters compute of words,
+aggregates, ranges of which the first or last record is wanted, and recursion whose heads copy columns. The ranges of
+sums are checked afterwards. Of the plans that scan, only those that a change reaches are maintained
+(maintenance/reach.py).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, compress, starmap, takewhile
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,29 +25,34 @@ from ivm.engine.kernel_tables import (
     is_alone,
     is_checked,
     is_limited,
+    is_matched,
     is_plain,
     parts_of_step,
     states_room,
     tests_of,
 )
 from ivm.engine.kernels import schedule as kernel
+from ivm.engine.kernels.plans import ScheduleRoom, ScheduleTable
 from ivm.engine.kernels.ranges import WIDTH, RangeRoom
-from ivm.engine.kernels.schedule import EXCESS_FREE, UNTOUCHED, ScheduleRoom, ScheduleTable
+from ivm.engine.kernels.schedule import EXCESS_FREE, UNTOUCHED
 from ivm.engine.recursion.compiled import FACTS, Strata
 from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
 from ivm.engine.recursion.kernels.maintain import maintain_at
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, steps_of
 from ivm.join.plan_arrays import slices_room
+from ivm.maintenance.kernels.match import SHORT, TALLY, MatchRoom, match_at
 from ivm.maintenance.kernels.probe import PROGRESS, Found, ProbeRun, probe_next_at
-from ivm.maintenance.probe import ACTIONS, probed, probes_of
+from ivm.maintenance.maintain import Matching, matching_of
+from ivm.maintenance.probe import ACTIONS, Probes, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode, Encoder
-from ivm.plan.plan import Index, Plan
+from ivm.plan.plan import Index, Plan, indices_of
 from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import (
     ALONE,
     FEW,
+    INSERT,
     KEYS_MAX,
     MOST,
     TREE_WORDS,
@@ -63,7 +70,15 @@ NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
 # Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (compiled.py).
 RECURSIVE_MOST = 1 << 13
+HITS, REGIONS, RECORDED = 256, 512, 1024  # intervals of an index, regions, and intervals recorded, of a matched plan
+# A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below, a ratio of the size
+# at the last rebuild. The first rows do not count, so that tiny indices are not rebuilt.
+STALE_RATIO = 2
+SHRUNK_RATIO = 0.75
+STALE_FREE_ROWS = 64
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
+
+Sizes: TypeAlias = Mapping[str, tuple[int, int]]  # see `Filler.built`
 
 CARRY = TypedKernel(
     kernel.carry,
@@ -94,11 +109,12 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
 
 
 def carry(
-    txn: Transaction, installed: Installed, edits: Mapping[str, Edits]
+    txn: Transaction, installed: Installed, edits: Mapping[str, Edits], sizes: Callable[[Transaction], Sizes]
 ) -> tuple[dict[str, Account] | None, int | None]:
     """Apply a few edits and maintain all that follows from them in one kernel call, without an Engine.
 
-    Returns what was done of each view, and None; or None and what an Engine is to do it with (its `apply_edits`).
+    `sizes` returns how large sensitivity indices were when they were last built. Returns what was done of each view,
+    and None; or None and what an Engine is to do it with (its `apply_edits`).
     """
     names = frozenset(edits)
     schedule = schedule_of(installed, names)
@@ -112,6 +128,8 @@ def carry(
     for name, operations, inserted, _ in found:
         if operations > EXCESS_FREE or (inserted and name in schedule.checked):
             return None, done
+    if schedule.matched and any(schedule.stale(done, txn.counts, sizes(txn))):
+        return None, done
     return schedule.account(seconds), None
 
 
@@ -137,11 +155,16 @@ class Schedule:
         folds = {name: fold for name, one in zip(self.names, kept, strict=True) if (fold := one.layout.fold)}
         states = {fold.state.name: fold.state for fold in folds.values()}
         self._states = {state: [n for n in folds if folds[n].state.name == state] for state in states}  # to their views
-        groups = [*self.names, *states]
+        follows = [(place, step) for place, step in enumerate(plain) if isinstance(step, Follow)]
+        # the steps that are matched, with their places and the numbers of their plans
+        self.matched = [(step, place, n) for n, (place, step) in enumerate(follows) if is_matched(step.plan)]
+        sensors = _sensitivity_indices(step for step, *_ in self.matched)
+        groups = [*self.names, *states, *sensors]
         self.numbers = {name: number for number, name in enumerate(groups)}
         self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
         self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
         self._shapes += [EditQueue((state.name,), ALONE, state.visible) for state in states.values()]
+        self._shapes += [EditQueue((name,), ALONE, columns) for name, columns in sensors.items()]
         ends = accumulate((len(shape.names) for shape in self._shapes), initial=0)
         self.firsts = dict(zip(groups, ends, strict=False))  # the first of each group's trees
         for name, one in zip(self.names, kept, strict=True):
@@ -154,11 +177,10 @@ class Schedule:
         self._catalog: object = None
         numbering = Numbering(self.numbers, self.firsts, self.trees, installed.deferred)
         self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
-        follows = [step for step in plain if isinstance(step, Follow)]
-        self._plans = [step.plan for step in follows]
-        self._probing_plans = [plan for plan in self._plans if not is_alone(plan)]
+        self._plans = [step.plan for _, step in follows]
+        self._probing_plans = [plan for plan in self._plans if not is_alone(plan) and not is_matched(plan)]
         ranges = [step for step in plain if isinstance(step, Scan)]
-        counted = [*enumerate(rule.writes for rule in (*(f.rule for f in follows), *(r.rule for r in ranges)))]
+        counted = [*enumerate(rule.writes for rule in (*(f.rule for _, f in follows), *(r.rule for r in ranges)))]
         self._accounts = [
             (name, self.firsts[name], [number for number, writes in counted if name in writes]) for name in self.names
         ]
@@ -223,6 +245,8 @@ class Schedule:
         """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
         if kind == kernel.RECUR:
             return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
+        if kind == kernel.MATCH:
+            return bool(self._working.matching.tally[SHORT])
         return kind == kernel.FLUSH
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
@@ -242,7 +266,9 @@ class Schedule:
     def account(self, seconds: float) -> dict[str, Account]:
         """Return what the kernel did of each view that it touched, in some seconds."""
         return {
-            name: Account(seconds, count, 0, inserted, erased, *self.recursion_of(name))
+            name: Account(
+                seconds, count, self.hits_of(name) if self.matched else 0, inserted, erased, *self.recursion_of(name)
+            )
             for name, count, inserted, erased in self.accounts()
         }
 
@@ -262,6 +288,18 @@ class Schedule:
             if inserted or erased or count != UNTOUCHED:
                 found.append((name, 0 if count == UNTOUCHED else count, inserted, erased))
         return found
+
+    def hits_of(self, name: str) -> int:
+        """Return how many intervals changes hit in the sensitivity indices of a view's plans."""
+        return sum(int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes)
+
+    def stale(self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes) -> list[Follow]:
+        """Return the matched ones of the first `done` steps whose sensitivity indices are to be built anew."""
+        operations = self._working.operations
+        return [
+            step for step, place, number in self.matched
+            if place < done and is_stale(step, counts, sizes, operations[number] != UNTOUCHED)
+        ]  # fmt: skip
 
     def recursion_of(self, name: str) -> tuple[int, int]:
         """Return the rounds that the kernel took for a predicate, and the facts that it examined; none if it is no
@@ -297,10 +335,12 @@ class Schedule:
 
     def _make_room(self, page_words: int, folds: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
-        laid = [*map(probes_of, (*self._probing_plans, *self._strata.plans))]
+        matched = [matching_of(step.plan, step.rule.granularity) for step, *_ in self.matched]
+        laid: list[Probes | Matching] = [*map(probes_of, (*self._probing_plans, *self._strata.plans)), *matched]
         sizes = [(p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid] or [(1,) * 6]
         columns, levels, width, indices, state, atoms = map(max, zip(*sizes, strict=True))
-        sources = max((len(probed(plan)) for plan in self._probing_plans), default=1)
+        branches = [*map(probed, self._probing_plans), *(matching.branches for matching in matched)]
+        sources = max(map(len, branches), default=1)
         trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
         tables = self._laid.tables
@@ -311,7 +351,8 @@ class Schedule:
         facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
             words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
-            words(len(self._plans) + len(ranges)), words(KEYS_MAX), words(CURSOR_WORDS), words(1),
+            words(len(self._plans) + len(ranges)), words(len(self._plans)), _match_room(matched),
+            words(KEYS_MAX), words(CURSOR_WORDS), words(1),
             RangeRoom(words(point), words(KEYS_MAX), words(2 * CURSOR_WORDS), states.folds, states.sums), states,
             words((len(tables.strata.strata), 3)), facts, words((len(self._strata.sources), 3)),
             words(6 * len(tables.strata.trees)), words(trees), words(TAKEN), maintain_at.address(),
@@ -323,6 +364,45 @@ class Schedule:
         columns = max(columns, self._laid.width)
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
         return working, run, found, composed
+
+
+def _sensitivity_indices(matched: Iterable[Follow]) -> dict[str, int]:
+    """Return the names of the sensitivity indices of matched steps, and how many columns each has."""
+    return {
+        name: len(sensor.columns)
+        for step in matched
+        for name, sensor in zip(step.rule.sensitivity_names(step.number), step.plan.sensors, strict=True)
+    }
+
+
+def _match_room(matched: Sequence[Matching]) -> MatchRoom:
+    """Allocate the working memory of `match` for some plans."""
+    words = partial(np.empty, dtype=np.int64)
+    sensors, columns = (max((one.trace[i] for one in matched), default=0) or 1 for i in range(2))
+    hits, regions, recorded = (HITS, REGIONS, RECORDED) if matched else (1, 1, 1)
+    rows = 1 + max((one.levels for one in matched), default=0)
+    actions = np.full((2, max(hits, regions)), INSERT)
+    return MatchRoom(
+        words((sensors, columns, hits)), words(sensors), words((sensors, columns, recorded)), words(sensors),
+        words((rows, regions)), words((columns, hits)), words((2, rows, regions)), actions, words(KEYS_MAX),
+        words((CURSOR_WORDS, 3)), words(1), words(TALLY), match_at.address(),
+    )  # fmt: skip
+
+
+def is_stale(step: Follow, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes, renewed: bool = True) -> bool:
+    """Return whether half of the rows of a matched step's sensitivity indices may be stale: their context is gone.
+
+    Only changes leave such rows: what the indices gained, or the body lost, since the last build bounds them; the body
+    counts if they were `renewed`. `counts` returns the rows of some trees.
+    """
+    names = step.rule.sensitivity_names(step.number)
+    if not names:
+        return False
+    built_rows, built_body = sizes.get(names[0], (0, 0))
+    if sum(counts(names)) > STALE_RATIO * built_rows + STALE_FREE_ROWS:
+        return True
+    body = sum(counts([index.predicate for index in indices_of(step.plan)]))
+    return renewed and body + STALE_FREE_ROWS < SHRUNK_RATIO * built_body
 
 
 def _touched(step: Step) -> tuple[str, ...]:

@@ -133,9 +133,13 @@ class KnownRules:
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     """Return the rows of each plan's indices and body at their last build, by its first sensitivity index's name."""
-    holder = source.catalog if isinstance(source, Transaction) else source
+    return sizes_in((source.catalog if isinstance(source, Transaction) else source).properties)
+
+
+def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, int]]:
+    """Return `built_sizes` of a version with some properties."""
     try:
-        return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
+        return {name: (rows, body) for name, (rows, body) in json.loads(properties.get(BUILT, "{}")).items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise IvmError(f"property {BUILT!r} says how large sensitivity indices were, and does not read ({error!r}): "
                        "`ivm fsck --repair` writes it anew") from None  # fmt: skip

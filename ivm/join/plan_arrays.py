@@ -194,7 +194,7 @@ def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarra
     return flat
 
 
-MERGE = TypedKernel(merge_intervals, Table, int)
+MERGE = TypedKernel(merge_intervals, Table, int, int)
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
@@ -215,7 +215,7 @@ def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) 
         n = 0
         if parts:
             rows = np.ascontiguousarray(distinct(np.concatenate(parts, axis=1)))
-            n = MERGE.call(rows, level)
+            n = MERGE.call(rows, rows.shape[1], level)
             block = np.zeros((levels + 1, n), np.int64)
             block[: level + 2] = rows[:, :n]
             merged.append(block)

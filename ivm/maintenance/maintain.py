@@ -10,17 +10,19 @@ The whole trace of a plan: the interval that every iterator operation was sensit
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.join.join import Budget, Join
-from ivm.join.plan_arrays import change_oracle
+from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_array
 from ivm.maintenance import surgery
+from ivm.maintenance.kernels import match
 from ivm.maintenance.kernels.probe import mark_lone
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
-from ivm.plan.plan import Index, Plan, sensors_of, tree_name
+from ivm.plan.plan import Index, Plan, Trie, indices_of, sensors_of, tree_name
 from pagestore.compiled import Flags, Table, TypedKernel, ascends
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct
 
@@ -141,8 +143,7 @@ def _match(
         delta = deltas.get(trie.index)
         if not delta:
             continue
-        depths = range(len(trie.levels))
-        for depth in depths[-1:] if trie.negated else depths:
+        for depth in _sensed_depths(trie):
             branches = distinct(surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).rows)
             i = sensors.get((t, depth))
             if i is None:
@@ -152,6 +153,57 @@ def _match(
                 matched[i] = surgery.matches(pages, indices[i], branches)
                 contributions.append((plan.sensors[i].level, surgery.regions(plan.sensors[i], matched[i])))
     return contributions, matched
+
+
+class Matching(NamedTuple):
+    """A matched plan as a kernel takes it (kernels/match.py), and the sizes of its buffers.
+
+    `branches` are the (index, depth) whose surgeries are matched, `indices` those of the trees that are read; `state`
+    and the next three are as in `Probes`, `trace` is the shape of the plan's sensors: how many, and their columns.
+    """
+
+    words: np.ndarray
+    branches: list[tuple[Index, int]]
+    indices: list[Index]
+    columns: int
+    levels: int
+    width: int
+    state: int
+    atoms: int
+    trace: tuple[int, int]
+
+
+@lru_cache(256)
+def matching_of(plan: Plan, granularity: int) -> Matching:
+    """Return a plan that is matched as a kernel takes it."""
+    shape, recording, indices, sensors = plan.shape, plan.sensor_arrays, indices_of(plan), plan.sensors
+    numbered = {(sensor.trie, sensor.depth): number for number, sensor in enumerate(sensors)}
+    sensed = [(t, depth) for t, trie in enumerate(plan.tries) for depth in _sensed_depths(trie)]
+    places = [*map(surgery.region_columns, sensors)]
+    starts = [sum(map(len, places[:number])) for number in range(len(places))]
+    states = state_array(shape, shape.no_sensors, False), state_array(shape, recording, False)
+    sections = {
+        match.READING: plan_array(shape, shape.no_sensors, 1),
+        match.RECORDING: plan_array(shape, recording, granularity),
+        match.READING_STATE: states[0],
+        match.RECORDING_STATE: states[1],
+        match.ATOM_TREES: np.array([indices.index(trie.index) for trie in plan.tries], np.int64),
+        match.SPANS_OF: np.array([numbered.get((t, depth), -1 - depth) for t, depth in sensed], np.int64),
+        match.SENSED: np.array(
+            [(len(s.columns), s.depth, s.level, at) for s, at in zip(sensors, starts, strict=True)], np.int64
+        ),
+        match.PLACES: np.array([place for columns in places for place in columns], np.int64),
+    }
+    words = laid_out(match.HEADER, {match.ATOMS: len(plan.tries), match.SPANS: len(sensed)}, sections)
+    return Matching(
+        words, [(plan.tries[t].index, depth + 1) for t, depth in sensed], indices, len(plan.columns), shape.levels,
+        len(plan.columns), max(map(len, states)), shape.innermost, (len(sensors), recording.sources.shape[1]),
+    )  # fmt: skip
+
+
+def _sensed_depths(trie: Trie) -> range:
+    """Return the depths of a trie at which a join is sensitive to it: a negated one is only looked up as a whole."""
+    return range(len(trie.levels))[-1:] if trie.negated else range(len(trie.levels))
 
 
 def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:

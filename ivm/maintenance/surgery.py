@@ -123,8 +123,12 @@ def matches(pages: Pages, index: Tree, surgeries: np.ndarray) -> np.ndarray:
 
 def regions(sensor: Sensor, rows: np.ndarray) -> np.ndarray:
     """Return matched rows as regions of the oracle, int64[level + 2, m]: the prefix by level, then [a, b]."""
-    places = [sensor.columns.index(level) for level in range(sensor.level)]
-    return rows[[*places, sensor.columns.index(-1), sensor.columns.index(-2)]]
+    return rows[region_columns(sensor)]
+
+
+def region_columns(sensor: Sensor) -> list[int]:
+    """Return the columns of a sensor's index that make a region: those of the levels before, and of the interval."""
+    return [*map(sensor.columns.index, (*range(sensor.level), -1, -2))]
 
 
 def renewal(index: Tree, matched: np.ndarray, recorded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

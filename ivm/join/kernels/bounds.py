@@ -166,9 +166,8 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
 
 
 @kernel
-def merge_intervals(rows, level):
-    """Make the intervals of each prefix disjoint, in place; rows[level + 2, n] are sorted.  Return how many."""
-    n = rows.shape[1]
+def merge_intervals(rows, n, level):
+    """Make the first n intervals of each prefix disjoint, in place; rows[level + 2, n] are sorted.  Return how many."""
     out = 0
     for i in range(1, n):
         joins = rows[level, i] <= rows[level + 1, out]

@@ -1,6 +1,7 @@
 """A kernel takes the first steps of a few edits through all rules in one call; Python takes the rest."""
 
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ivm.engine.steps import Flush, steps_of
 from ivm.errors import FunctionConflictError, RangeError
 from pagestore.sorting import tuples
 from pagestore.trees import edit
-from pagestore_tools.bench.graphs import skewed
+from pagestore_tools.bench.graphs import even, skewed
 from pagestore_tools.bench.meter import Meter
 from tests.support.simulator import compiled
 
@@ -83,6 +84,35 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     ),
     "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
 }  # fmt: skip
+MATCHED = {  # rules, all of whose joins are matched with sensitivity indices, and the granularity of these
+    "triangles": ("v(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", 1),
+    "coarse triangles": ("v(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", 3),
+    "cycles of four": ("v(x, y, z, w) <- edge(x, y), edge(y, z), edge(w, z), edge(x, w), mark(y), x < z.", 1),
+    "counted ends": ("v(x, z) <- edge(x, y), edge(y, z).", 1),
+    "a part of a key": ("v(x, y) <- edge(x, y), edge(y, _), mark(x), mark(y).", 1),
+    "negation of a row": ("v(x, y) <- edge(x, y), !edge(y, x), mark(y).", 1),
+    "negation, coarse": ("v(y, x) <- edge(x, y), !mark(y), mark(x).", 2),
+    "values": ("v(x, y, t) <- edge(x, y), mark(y), cost[x] = t.", 1),
+    "values that join": ("v(x, y) <- edge(x, y), cost[x] = t, cost[y] = t.", 1),
+    "ranges": ("v(x, y) <- mark(x), mark(y), y > x + 3, edge(x, z), edge(y, z).", 1),
+    "arithmetic": ("v(x, n) <- edge(y, x), cost[x] = t, n = (t - y) * 3 + x / (y + 1), n != 5.", 1),
+    "a function": ("v[x, y] = t <- edge(x, y), cost[y] = t, mark(x). w[x] = m <- agg<<m = sum(t)>> v[x, _] = t.", 1),
+    "a sum of what is joined": ("v[x] = n <- agg<<n = sum(t)>> edge(x, y), cost[y] = t, mark(y).", 1),
+    "the least of what is joined": ("v[y] = n <- agg<<n = min(x)>> edge(x, y), mark(y).", 1),
+    "a count above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 1),
+    "two heads": ("v(x, y), w(y, z) <- edge(x, y), edge(y, z), mark(y).", 1),
+    "two rules": ("v(x, z) <- edge(x, y), edge(y, z). v(x, x) <- edge(x, y), mark(y).", 1),
+    "several views": (
+        "u(x, z) <- edge(x, y), edge(y, z). v(x, y) <- edge(x, y), edge(y, x). w(y) <- edge(x, y), !mark(x).", 1
+    ),
+    "a stack": (
+        "u(x, z) <- edge(x, y), edge(y, z), edge(x, z). v(x, z) <- u(x, z), !edge(z, x), mark(z). "
+        "w[z] = n <- agg<<n = count()>> v(x, z), cost[z] = x.", 1
+    ),
+    "below recursion": (
+        "u(x, z) <- edge(x, y), edge(y, z), mark(x), mark(z). v(x, z) <- u(x, z). v(x, z) <- v(x, y), u(y, z).", 1
+    ),
+}  # fmt: skip
 RANGES = {  # rules of ranges, of which the first or the last record is wanted
     "the next": "v[x] = n <- agg<<n = min(y)>> mark(x), mark(y), y > x.",
     "the one before": "v[x] = n <- agg<<n = max(y)>> mark(x), mark(y), y < x.",
@@ -118,9 +148,9 @@ def taken(monkeypatch):
     return found
 
 
-def opened(path, rules, edges=(), maintenance="probe"):
+def opened(path, rules, edges=(), maintenance="probe", granularity=1):
     workspace = ivm.open(path, sync="off", page_size=4096, threads=1)
-    workspace.install(EDGES + rules, maintenance=maintenance)
+    workspace.install(EDGES + rules, maintenance=maintenance, granularity=granularity)
     with workspace.transaction() as txn:
         txn.insert("mark", [(x,) for x in range(0, 40, 2)])
         txn.insert("cost", [(x, x * x) for x in range(40)])
@@ -164,6 +194,73 @@ def test_views_are_right_however_far_the_kernel_goes(program, tmp_path, taken):
     assert taken == [(0 if config.DISABLE_JIT else kernel, steps)] * 2
     assert config.DISABLE_JIT or kernel < steps or min(calls) <= 2, "one call, and one with more pages"
     workspace.close()
+
+
+@pytest.mark.parametrize("program", MATCHED)
+def test_matched_plans_are_one_call(program, tmp_path, taken, monkeypatch):
+    """Also if intervals are hit, and replaced by others, of which the indices then have as many as if built anew."""
+    rules, granularity = MATCHED[program]
+    workspace = opened(tmp_path / "s.pages", rules, even(160, 8), "match", granularity)
+    churn(workspace, len(program))
+    taken.clear()
+    hits, calls = 0, []
+    monkeypatch.setattr(schedule, "is_stale", lambda *_: False)
+    for x, y in even(160, 8)[:, ::8].T.tolist():
+        rows = [("edge", (x, y)), ("edge", (y, x)), ("mark", (x,)), ("cost", (y, x))]
+        for change, (name, row) in itertools.product(("delete", "insert"), rows):
+            with Meter(workspace.store) as meter, workspace.transaction() as txn:
+                getattr(txn, "set" if (change, name) == ("insert", "cost") else change)(name, [row])
+            calls.append(meter.counts["kernel calls"])
+            hits += sum(workspace.stats(view)["matched"] for view in views(workspace))
+    assert hits, "no interval was hit; this tests nothing"
+    if config.DISABLE_JIT:
+        assert {done for done, _ in taken} == {0}
+    else:
+        assert all(done == steps for done, steps in taken)
+        assert sorted(calls)[len(calls) // 2] <= 2, "one call, and one with more pages"
+    workspace.close()
+
+
+@compiled
+@pytest.mark.parametrize("limit", ["HITS", "REGIONS", "RECORDED", "PAGES"])
+def test_what_is_matched_beyond_the_room_is_left_to_python(limit, tmp_path, taken, monkeypatch):
+    """Of indices that the kernel could not renew, none is renewed."""
+    for name in ("PAGES", "PAGES_MAX", "PAGES_AGAIN") if limit == "PAGES" else ():
+        monkeypatch.setattr(edit, name, 16)
+    if limit != "PAGES":
+        monkeypatch.setattr(schedule, limit, 16)
+    workspace = opened(tmp_path / "s.pages", MATCHED["a stack"][0], even(160, 8), "match")
+    churn(workspace, 5)
+    assert {done == steps for done, steps in taken if steps > 4} == {True, False}
+    workspace.close()
+
+
+@compiled
+def test_stale_intervals_are_built_anew_after_the_kernel(tmp_path, taken, monkeypatch):
+    """As many are kept as by Python alone; what a series of commits leaves goes with the next transaction."""
+    monkeypatch.setattr(schedule, "STALE_FREE_ROWS", 8)
+    sizes = {"kernel": [], "Python": [], "series": []}
+    for way, kept in sizes.items():
+        monkeypatch.setattr(schedule, "FEW", 0 if way == "Python" else tuples.FEW)
+        workspace = opened(tmp_path / f"{way}.pages", MATCHED["triangles"][0], even(160, 8), "match")
+        taken.clear()
+        random, put = np.random.default_rng(2), workspace.prepare("edge")
+        for action in ["insert"] * 200 + ["delete"] * 200:
+            edge = tuple(random.integers(0, 40, 2).tolist())
+            if way == "series":
+                getattr(put, action)(*edge)
+                put.commit()
+            else:
+                with workspace.transaction() as txn:
+                    getattr(txn, action)("edge", [edge])
+            kept.append((workspace.stats("v")["sensitivity_rows"], workspace.store.snapshot().properties["ivm.built"]))
+        workspace.verify("v")
+        assert {done == steps for done, steps in taken} == {way != "Python"}
+        assert (len(taken) < 100) == (way == "series"), "transactions"
+        workspace.close()
+    assert sizes["kernel"] == sizes["Python"]
+    assert len({built for _, built in sizes["Python"]}) > 2, "nothing was built anew; this tests nothing"
+    assert len({built for _, built in sizes["series"]}) > 2
 
 
 @pytest.mark.parametrize("program", RANGES)
@@ -256,18 +353,20 @@ def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monk
     workspace.close()
 
 
+WAYS = [(rules, "probe", 1) for rules, done, steps in PROGRAMS.values() if done == steps]
+WAYS += [(rules, "auto", 1) for rules in (RANGES | WINDOWS).values()]
+WAYS += [(rules, "match", granularity) for rules, granularity in MATCHED.values()]
+
+
 @compiled
-@pytest.mark.parametrize(
-    "program", [*(name for name, (_, done, steps) in PROGRAMS.items() if done == steps), *RANGES, *WINDOWS]
-)
+@pytest.mark.parametrize("program", WAYS, ids=str)
 def test_both_ways_come_to_the_same(program, tmp_path, monkeypatch):
     """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
     sizes, accounts = [], []
-    ranges = RANGES | WINDOWS
-    rules, maintenance = (ranges[program], "auto") if program in ranges else (PROGRAMS[program][0], "probe")
+    rules, maintenance, granularity = program
     for few in (tuples.FEW, 0):
         monkeypatch.setattr(schedule, "FEW", few)
-        workspace = opened(tmp_path / f"{few}.pages", rules, skewed(60), maintenance)
+        workspace = opened(tmp_path / f"{few}.pages", rules, skewed(60), maintenance, granularity)
         for seed in range(3):
             churn(workspace, seed)
             accounts.append({k: v for k, v in workspace.stats("v").items() if k != "maintain_seconds"})
