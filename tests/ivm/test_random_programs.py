@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from ivm.engine import engine, installed
+from ivm.engine import engine, installed, schedule
 from ivm.engine.compile import query
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.maintenance import probe
+from pagestore.sorting.tuples import FEW
 from tests.support import naive
 from tests.support.mirror import Mirror
+from tests.support.simulator import compiled
 from tests.support.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
@@ -102,6 +104,31 @@ def test_numbers_far_apart_and_at_the_ends(maintenance, case, numbers, granulari
 @given(case=cases(FULL))
 def test_matching_and_probing(maintenance, case):
     follow(case, maintenance=maintenance)
+
+
+@compiled
+@relaxed
+@given(cases(FULL), st.sampled_from([1, 1, 3]))
+def test_matching_by_the_kernel_and_by_python(case, granularity):
+    """The same rows, intervals that are hit and kept, and operations."""
+    text, transactions = case
+    found = []
+    for few in (FEW, 0):
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(schedule, "FEW", few)
+            try:
+                mirror = Mirror(Path(folder) / "store.pages", text, maintenance="match", granularity=granularity)
+            except ConstructError:
+                reject()
+            workspace, accounts = mirror.workspace, []
+            for edits in transactions:
+                mirror.change(edits)
+                views = sorted(name for name, one in workspace.predicates.items() if not one.extensional)
+                accounts.append([{**workspace.stats(view), "maintain_seconds": 0} for view in views])
+            assert workspace.store.check() == []
+            found.append(accounts)
+            mirror.close()
+    assert found[0] == found[1]
 
 
 def follow_with_threads(case: tuple[str, list]) -> None:
