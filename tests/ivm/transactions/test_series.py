@@ -20,6 +20,7 @@ FACTS = "edge(x, y) -> int(x), int(y). mark[x] = y -> int(x), int(y). low(x) -> 
 VIEWS = {
     "none": "",
     "triangles": "q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+    "matched": "q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z), x != y.",
     "pairs": "q(x, z) <- edge(x, y), edge(y, z).",
     "count": "q[x] = n <- agg<<n = count()>> edge(x, y).",
     "sum": "q[x] = t <- agg<<t = sum(y)>> edge(x, y).",
@@ -39,7 +40,7 @@ LEAST = {"function": 20, "limit": -1, "negation": -1, "stack": -1}  # commits of
 
 def opened(path, views, **options):
     workspace = ivm.open(path, threads=1, **options)
-    workspace.install(FACTS + views)
+    workspace.install(FACTS + views, maintenance="match" if views == VIEWS["matched"] else "auto")
     with workspace.transaction() as txn:
         txn.insert("edge", [(x, x * 7 % 60) for x in range(60)])
         txn.insert("mark", [(x, x % 4) for x in range(0, 60, 3)])
