@@ -7,13 +7,13 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from math import inf
 from operator import index
 from threading import current_thread
-from typing import Any
+from typing import Any, TypeVar
 
 from pagestore.errors import (
     ClosedError,
@@ -35,7 +35,9 @@ from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
-from pagestore.versions.version_table import Entry
+from pagestore.versions.version_table import Entry, VersionTable
+
+Found = TypeVar("Found")
 
 VERSIONS_CACHED = 64
 OPENING, PAUSE = 0.05, 0.001  # seconds between attempts to take the lock of a handle that keeps it, or that closes
@@ -306,9 +308,33 @@ class Handle:
 
     # --- versions -------------------------------------------------------------------------------
 
+    def read_versions(self, read: Callable[..., Found], *arguments: Any) -> Found:
+        """Return what a method of VersionTable reads in the newest commit's table.
+
+        That is not pinned: if a later commit may have reused pages of the table meanwhile, its table is read instead.
+        """
+        while True:
+            state, found = self.state, None
+            try:
+                found = read(state.versions, self.mapping.pages, *arguments)
+            except CorruptionError:
+                if self.refresh() is state:
+                    raise
+                continue
+            if state.sequence >= sequence_in(self.mapping.pages.words) or self.refresh() is state:
+                return found
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Yield the retained versions from the newest back; reads those in the tree only after the recent ones."""
+        recent = self.state.versions.recent
+        yield from reversed(recent)
+        for entry in reversed(self.read_versions(VersionTable.old)):
+            if not recent or entry.version < recent[0].version:
+                yield entry
+
     def version_of(self, number: int) -> Version | None:
         """Return a retained version, cached; None if it is not retained."""
-        entry = self.state.versions.find(self.mapping.pages, number)
+        entry = self.read_versions(VersionTable.find, number)
         if entry is None:
             return None
         with self._guard:
@@ -337,7 +363,7 @@ class Handle:
 
     def entry(self, version: int) -> Entry:
         """Return where the record of a version is. Raises VersionError."""
-        entry = self.state.versions.find(self.mapping.pages, version)
+        entry = self.read_versions(VersionTable.find, version)
         if entry is None:
             raise VersionError(f"version {version} is not retained; store.history() lists those that are")
         return entry
@@ -361,7 +387,7 @@ class Handle:
             limit = int(when.timestamp() * 1e6)
         except (OverflowError, ValueError, OSError):
             raise VersionError(f"{when} is out of the range of times that this system knows") from None
-        for entry in self.state.versions.newest_first(self.mapping.pages):
+        for entry in self.newest_first():
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
         raise VersionError(f"no retained version is as old as {when}; store.history() lists those that exist")
@@ -399,7 +425,7 @@ class Handle:
         try:
             while True:
                 state = self.refresh()
-                wanted = {entry.version for entry in state.versions.readable(self.mapping.pages)}
+                wanted = {entry.version for entry in self.read_versions(VersionTable.readable)}
                 for version in sorted(wanted - held.keys()):
                     if pin := self.pin(version):
                         held[version] = pin
