@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from math import inf
 from operator import index
@@ -34,6 +34,8 @@ from pagestore.versions.catalog import MAIN_ID, Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
+from pagestore.versions.shared_syncs import holding_slots, refuse
+from pagestore.versions.sharing import SharingCommitter
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.version_table import Entry, VersionTable
 
@@ -65,7 +67,8 @@ class Handle:
         try:
             if mode == "rw":
                 self._lock(timeout)
-            self._load(page_size, searched)
+            with holding_slots(file) if self._file_lock.held else nullcontext():
+                self._load(page_size, searched)
         except BaseException:
             file.close()
             raise
@@ -85,6 +88,8 @@ class Handle:
             time.sleep(min(OPENING, max(0.0, end - time.monotonic())))
         if self.exclusive:
             lock.keep()
+        if self.exclusive or self.sync != "commit":
+            refuse(self.file)
 
     def _is_alone(self) -> bool:
         """Return whether no other handle has the file open for writing, as far as that is known."""
@@ -121,7 +126,8 @@ class Handle:
             make_durable(self.mapping, self.state, self.meta, problems)
             self._synced.add(self.state.sequence)
             self.meta = self.meta._replace(clean=False)
-        self.committer = Committer(
+        shares = self.sync == "commit" and not self.exclusive
+        self.committer = (SharingCommitter if shares else Committer)(
             self.mapping, self.state, self.meta, self.sync, self.locks, self.threads,
             None if self.exclusive else self._synced, self._file_lock, self.gather,
         )  # fmt: skip
@@ -191,8 +197,12 @@ class Handle:
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
-        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state."""
-        return sequence_in(self.mapping.pages.words) == state.sequence
+        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state.
+
+        Nor may other processes show a later commit, to which no slot leads yet."""
+        shared = self.committer.shared
+        known = sequence_in(self.mapping.pages.words) == state.sequence
+        return known and (shared is None or shared.is_newest(state.last_version))
 
     def _follow(self) -> None:
         """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock.
@@ -200,15 +210,22 @@ class Handle:
         Until it does, the committer's state may be an old one.
         """
         committer = self.committer
+        if committer.shared and committer.shared.shows:
+            committer.flush()
         known = committer.is_ready and self._knows(committer.state)
         if self.exclusive or known or not committer.is_complete:
             return
         with self._guard:
-            meta = newest_meta(self.file)
+            newest = committer.shared.newest() if committer.shared else None
+            meta = newest.commit if newest else newest_meta(self.file)
             if meta is not None and meta.sequence >= committer.state.sequence:  # else a slot is damaged
                 self.mapping.follow()
                 self.state, self.meta = load_state(self.mapping, meta), meta
                 committer.follow(self.state, meta)
+                if newest and isinstance(committer, SharingCommitter):
+                    committer.go_on(newest)
+        if committer.shared:
+            return
         if not (self.meta.clean or self.sync == "off" or self.state.sequence in self._synced):
             make_durable(self.mapping, self.state, self.meta, False)
             self._synced.add(self.state.sequence)
@@ -304,7 +321,8 @@ class Handle:
             if not self.committer.cause:
                 self.committer.flush()
             self._file_lock.busy = False
-            self._load()
+            with holding_slots(self.file):
+                self._load()
 
     # --- versions -------------------------------------------------------------------------------
 
@@ -475,6 +493,8 @@ class Handle:
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
         self.writers.give_back(writer)
+        if self.committer.is_following:
+            self.committer.flush()
 
     def complete(self, number: int) -> None:
         """Return once the first `number` commits of this handle are durable; see Committer.complete."""

@@ -350,7 +350,7 @@ def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(pat
             raise OSError(5, "simulated")
 
         with monkeypatch.context() as patch:
-            patch.setattr(one._handle.committer, "_write_slot", fail)
+            patch.setattr(one._handle.committer, "_sync_slot", fail)
             with pytest.raises(OSError, match="simulated"):
                 insert(one, 0, 1)
         assert one.version == two.version == 2
