@@ -8,6 +8,7 @@ import pytest
 
 import ivm
 from ivm.engine import fill
+from ivm.engine import joined as joins
 from ivm.engine import rows as filling
 from ivm.errors import RoomError
 
@@ -110,6 +111,24 @@ def test_tables_that_exceed_memory_are_read_as_tries(path, shape, monkeypatch):
             assert ws.check() == []
             ws.uninstall("v")
     assert found[0] == found[1] and found[0][0] and taken[0] == taken[1]
+
+
+def test_a_changed_row_is_probed_where_tables_exceed_memory(path, monkeypatch):
+    """The index for it is built at once, instead of reading relations whole a few times before."""
+    join_rows, joined, found = joins.JoiningFiller.join_rows, [], []
+    monkeypatch.setattr(joins.JoiningFiller, "join_rows", lambda *of: joined.append(1) or join_rows(*of))
+    for memory in (None, SMALL):
+        with ivm.open(path, sync="off", threads=1, memory=memory) as ws:
+            ws.install("p[s] = n <- agg<<n = count()>> r(k, g, v), t(g, s), b(v).", "v")
+            joined.clear()
+            ws.exec('+t(5, "new").')
+            assert bool(joined) == (memory is None)
+            found.append(list(ws["p"]))
+        with ivm.open(path, sync="off", threads=1) as ws:
+            assert ws.check() == []
+            ws.exec('-t(5, "new").')
+            ws.uninstall("v")
+    assert found[0] == found[1] and "new" in dict(found[0])
 
 
 LENGTH = 700  # of a chain, whose closure has 245,350 facts of 24 bytes
