@@ -252,7 +252,7 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
     for name, tree in stored.items():
         assert tree
         none = np.empty((tree.spec.columns, 0), np.int64)
-        fixpoint.facts.replace(name, np.concatenate([*read_batches(sketch.pages, tree), none], axis=1))
+        fixpoint.facts.replace(name, [np.concatenate([*read_batches(sketch.pages, tree), none], axis=1)])
     for name, row in fixpoint.unfounded():
         predicate = installed.program.predicates[name]
         yield _violation("rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it")

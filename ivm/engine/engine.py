@@ -450,7 +450,7 @@ class Engine(JoiningFiller):
         if self.deltas.keys().isdisjoint(indices):
             return
         needed = self.installed.probed_in(plan, self.deltas)
-        if needed and self.puts_off(plan, needed):
+        if needed and self.puts_off(rule, plan, needed):
             yield from self.join_rows(rule, plan)
             return
         self._build_deferred(needed)

@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, islice, repeat
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,17 +29,19 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.engine.rows import KEPT, Waiting, checked_sums, head_spec, out_of_range, whole_groups
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.groups import summed
-from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, within_memory
+from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, memory_allowed, within_memory
+from ivm.join.kernels.tries import NE
 from ivm.lang.ir import Atom, Const, Predicate, Rule
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.expression import Encoder
+from ivm.plan.join_tree import is_linked, links_of
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
 from ivm.plan.scan import Wanted, scan
@@ -63,15 +64,13 @@ from pagestore.host import (
     bulk_all,
     compose_edits,
     count_prefixes,
+    external_sort,
     is_operator,
     one_batch,
     read_batches,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
+SORTED = 4  # times the bytes of rows that sorting them in memory takes
 NO_STATE = "", np.empty((0, 0), np.int64)
 
 
@@ -174,13 +173,31 @@ class Filler:
         """
         owner = self.installed.numbered[rule]
         plan = owner.plans[number]
-        if plan.in_columns and not self._counts_what_lacks(plan):
-            read = {trie.index.predicate for trie in plan.tries}
-            waiting.add(self.in_columns(owner, number, {name: self.txn.tree(name) for name in read}))
+        if plan.in_columns and not self._counts_what_lacks(plan) and self._add_by_columns(owner, number, waiting):
             self.build_indices(() if self.once else indices_of(plan))
         else:
             self.build_indices(indices_of(plan))
             self._evaluate(owner, number, waiting, budget)
+
+    def _add_by_columns(self, rule: InstalledRule, number: int, waiting: Waiting) -> bool:
+        """Add the edits of an acyclic plan, joined by columns.
+
+        Return False, before the first edit, if the tables that rows look up take too much memory; then indices of the
+        plan's tries are no longer deferred. Raises RoomError if relations are linked by ranges, which need a table.
+        """
+        plan = rule.plans[number]
+        edits = self.in_columns(rule, number, {t.index.predicate: self.txn.tree(t.index.predicate) for t in plan.tries})
+        try:
+            with within_memory("joining by columns"):
+                first = [*islice(edits, 1)]
+        except RoomError:
+            if is_linked(plan) or any(link.kind != NE for link in links_of(plan)):
+                raise
+            deferred = self.installed.deferred.difference(trie.index for trie in plan.tries)
+            self.installed = replace(self.installed, deferred=deferred)
+            return False
+        waiting.add(chain(first, edits))
+        return True
 
     def fitting(self, stratum: InstalledStratum) -> InstalledStratum:
         """Return a recursive stratum that is about to be evaluated, with the plans for that."""
@@ -266,9 +283,12 @@ class Filler:
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
         relation = relation or self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
-        batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
-        if batches:
-            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
+        batches = (batch[columns] for batch in read_batches(self.txn.pages, relation))
+        size = SORTED * 8 * len(columns) * relation.count
+        big = size > KEPT and size > memory_allowed()
+        rows = external_sort(batches, tree.spec.keys, memory_allowed()) if big else ascending([*batches])
+        if relation.count:
+            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, rows))
 
     def tree(self, index: Index) -> Tree:
         """Return the current tree of an index; if it is deferred, and so not read, its relation's."""

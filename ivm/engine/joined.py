@@ -13,8 +13,10 @@ from math import inf
 
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
+from ivm.engine.rows import KEPT
+from ivm.join.join import memory_allowed
 from ivm.maintenance.surgery import Delta
-from ivm.plan.columns import ACTION, Changed, ColumnJoin, Sorted
+from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable
 from ivm.plan.plan import Index, Plan, tree_name
 from pagestore.host import Edits, Tree
@@ -23,6 +25,7 @@ from pagestore.host import Edits, Tree
 INDEXED = 10  # of a row of a relation for which an index is built
 READ = 2.4  # of a row that passes by in columns
 PROBING = 3  # of a binding that probes find, above that of one that a join by columns finds
+TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole and looked up
 HUB = 1 << 14  # bindings that probes find before it is asked whether a join by columns would cost less
 
 
@@ -52,14 +55,18 @@ class JoiningFiller(PlanningFiller):
         """Return the index of a relation that is the relation itself."""
         return self.installed.stored[name].indices[0]
 
-    def puts_off(self, plan: Plan, needed: Iterable[Index]) -> bool:
+    def puts_off(self, rule: InstalledRule, plan: Plan, needed: Iterable[Index]) -> bool:
         """Return whether changed rows are to be joined by columns instead of building the indices that probes need.
 
-        A few times that is cheaper; each time counts.
+        A few times that is cheaper, if what is read whole fits into memory; each time counts.
         """
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
-        if times >= INDEXED / READ or len(self._changed(plan)) != 1:
+        changed = self._changed(plan)
+        if times >= INDEXED / READ or len(changed) != 1:
+            return False
+        size = TABLE_BYTES * self._join(rule, plan, changed[0]).whole()
+        if size > KEPT and size > memory_allowed():
             return False
         self.built |= dict.fromkeys(marks, (times + 1, 0))
         return True

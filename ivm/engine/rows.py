@@ -63,14 +63,14 @@ class Source(Protocol):
 class Waiting(dict[str, list[Edits]]):
     """Inserting edits that wait for the trees of their views, by view; each view has some, though they may be empty."""
 
-    def __init__(self, source: Source, installed: Installed, spills: bool = True) -> None:
-        """With `spills` edits that take too much memory go to the disk."""
+    def __init__(self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows") -> None:
+        """With `spills` edits that take too much memory go to the disk. Errors name the `step` that makes them."""
         super().__init__()
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}
         self._held: dict[str, int] = {}  # bytes
         self._found = 0
-        self._memory = MemoryUse(step="sorting rows").begin()
+        self._step, self._memory = step, MemoryUse(step=step).begin()
 
     @cached_property
     def _allowed(self) -> int:
@@ -134,7 +134,7 @@ class Waiting(dict[str, list[Edits]]):
         """Raise RoomError if edits of a view take more than the most bytes."""
         if held > most:
             raise RoomError(
-                f"sorting rows: {rows:,} rows so far of {view} take {shown_bytes(held)} in {where}; one evaluation may "
+                f"{self._step}: {rows:,} rows so far of {view} take {shown_bytes(held)} in {where}; one evaluation may "
                 f"take {shown_bytes(most)} there; {REMEDY}"
             )
 
@@ -173,6 +173,7 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
     Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
+    rows.sort(key=lambda part: part[: spec.keys, :1].T.tolist())  # ranges of keys, made by several threads
     if in_order(rows, spec.keys):
         return rows
     if not spec.values:
