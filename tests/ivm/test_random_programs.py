@@ -14,6 +14,7 @@ from ivm.errors import ConstructError, FunctionConflictError
 from ivm.maintenance import probe
 from tests.support import naive
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
@@ -30,7 +31,7 @@ NUMBERS = [
     (0, 1, 2**31, 2**32),
     (10**18, 10**18 + 1, 10**18 + 2, 10**18 + 5),
 ]
-EXAMPLES = 30  # of each test; campaigns run thousands
+EXAMPLES = times(15)  # of each test; campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 

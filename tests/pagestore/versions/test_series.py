@@ -14,9 +14,8 @@ import pytest
 import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.store import Store, empty_store
-from pagestore.versions.handle import Handle
-from pagestore.versions.locks import WriterQueue
 from pagestore.versions.series import Series
+from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")]
@@ -116,7 +115,7 @@ class Model:
             assert [*snapshot["function"]] == function
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(times(5)))
 def test_series_store_what_transactions_do(seed, tmp_path):
     random = Random(seed)
     model = Model(tmp_path / "s.pages", random)
