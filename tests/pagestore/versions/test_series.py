@@ -14,6 +14,8 @@ import pytest
 import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.store import Store, empty_store
+from pagestore.versions.handle import Handle
+from pagestore.versions.locks import WriterQueue
 from pagestore.versions.series import Series
 from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
@@ -331,3 +333,41 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
     assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
     assert threads * each / syncs >= 0.6 * threads
     assert syncs >= each, "a thread waits for its own"
+
+
+@compiled
+@pytest.mark.parametrize(("owner", "method"), [(WriterQueue, "give_back"), (Handle, "complete")])
+@pytest.mark.parametrize("way", ["series", "transaction"])
+def test_what_an_interrupt_leaves_shown_is_durable(way, owner, method, tmp_path, monkeypatch):
+    """The interrupt comes once the commit is made, before the sync that makes it durable."""
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64")
+        put, called, come = store.prepare("r"), getattr(owner, method), []
+        for x in range(3):
+            put.insert(x)
+            put.commit()
+        committer = store._handle.committer
+        assert committer.series and committer.is_complete
+
+        def interrupted(self, *given):
+            if not come and not committer.is_complete:
+                come.append(given)
+                if method == "give_back":
+                    called(self, *given)
+                raise KeyboardInterrupt
+            return called(self, *given)
+
+        monkeypatch.setattr(owner, method, interrupted)
+        version = store.version
+        with pytest.raises(KeyboardInterrupt) as error:
+            if way == "series":
+                put.insert(7)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(7,)])
+        assert error.value.__notes__ == [f"the transaction was committed, as version {version + 1}"]
+        assert come and store.version == version + 1 and committer.is_complete
+        with store.transaction() as txn:  # no lock is left
+            txn["r"].insert([(8,)])
