@@ -13,6 +13,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import PagestoreError
+from pagestore.storage.file import File
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import WriterQueue
@@ -371,3 +372,35 @@ def test_what_an_interrupt_leaves_shown_is_durable(way, owner, method, tmp_path,
         assert come and store.version == version + 1 and committer.is_complete
         with store.transaction() as txn:  # no lock is left
             txn["r"].insert([(8,)])
+
+
+@compiled
+def test_a_series_follows_a_cut_after_which_an_interrupt_came(tmp_path, monkeypatch):
+    """Its commits say how long the file is at least, and the file is as long."""
+    truncate = File.truncate
+
+    def interrupted(self, size):
+        truncate(self, size)
+        raise KeyboardInterrupt
+
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64", key="x")
+            txn.create("names", "n: string")
+        for n in range(3):
+            with store.transaction() as txn:
+                txn["names"].insert([(f"name {n} {at} " * 300,) for at in range(20)])
+        with store.transaction() as txn:
+            txn["names"].delete([*txn["names"]])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(File, "truncate", interrupted)
+            store.vacuum(keep_versions=1)
+        put = store.prepare("r")
+        for x in range(9):
+            put.insert(x)
+            put.commit()
+        assert store._handle.committer.series
+        top = store._handle.committer.pager.free_list.top
+        assert store._handle.file.size() >= top * 4096
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert [*store.snapshot()["r"]] == [(x,) for x in range(9)] and store.check() == []
