@@ -256,7 +256,7 @@ def smallest(mirror: Mirror, name: str, row: tuple) -> list[tuple[Fact, ...]]:
         for values in product(range(4), repeat=len(mirror.program.predicates[n].types))
         if values not in mirror.state[n]
     ]
-    for size in (1, 2) if len(new) < 28 else (1,):
+    for size in (1, 2) if len(new) < 20 else (1,):
         found = [some for some in combinations(new, size) if derives(mirror, [*some], name, row)]
         if found:
             return found
