@@ -15,6 +15,7 @@ import ivm
 from ivm.views import aggregates
 from pagestore.trees.folds import select
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 
 BASE = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v)."
 PROGRAMS = [
@@ -30,7 +31,7 @@ EDITS = st.tuples(st.sampled_from("ef"), st.tuples(VALUES, VALUES), st.booleans(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(12), suppress_health_check=list(HealthCheck))
 @given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
 def test_extremes_are_the_truth(program, case):
     """Keys and values up to both ends of a word; a value that cannot be computed refuses the transaction."""
