@@ -68,7 +68,7 @@ class Ends:
         """Return the rows that are kept, with marks, if there are many; few are returned as they are."""
         if self._rows is not None or self._waiting >= FEW:
             return self.least()
-        kept = [] if self._rows is None else [self._rows]
+        kept: list[np.ndarray] = [] if self._rows is None else [self._rows]
         return np.concatenate([*kept, *map(as_rows, self._parts)], axis=1)
 
     def _most(self, keys: list[np.ndarray], known: Known) -> np.ndarray:
