@@ -212,7 +212,7 @@ def _check_predicate(
         found = tree_difference(sketch, name, predicate.stored_types, layout.compared)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if layout.fold and (found := _state_difference(sketch, layout.fold.state.name, name in installed.partial)):
+        if layout.fold and (found := _state_difference(sketch, layout.fold.state.name, name in installed.scanned_ends)):
             yield _violation("aggregate", f"{layout.fold.state.name}: {found.fact}")
     for index in installed.indices.get(name, ()):
         types = [predicate.stored_types[column] for column in index_columns(index, layout)]

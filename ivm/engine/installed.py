@@ -236,12 +236,14 @@ class Installed:
     """All installed blocks. Immutable: installing or uninstalling returns a new value.
 
     `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
+    `partial` has the views whose state kept a few values of some group when it was filled, maybe among others.
     """
 
     blocks: tuple[Block, ...] = ()
     program: Program = NOTHING
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     deferred: frozenset[Index] = frozenset()
+    partial: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
@@ -509,11 +511,16 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts, partial=self.partial)
         return left.deferring(self.deferred)
 
     @cached_property
-    def partial(self) -> frozenset[str]:
+    def cut(self) -> frozenset[str]:
+        """The views whose state keeps a few values of some group."""
+        return self.partial & self.scanned_ends
+
+    @cached_property
+    def scanned_ends(self) -> frozenset[str]:
         """The views whose state may keep a few values of each group, since a scan finds the others again."""
         scanned = (
             name
@@ -549,7 +556,8 @@ class Installed:
         used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
         deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
-        return json.dumps({"planning": planning, "blocks": blocks, **deferred})
+        partial = {"partial": sorted(self.cut)} if self.cut else {}
+        return json.dumps({"planning": planning, "blocks": blocks, **deferred, **partial})
 
 
 def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:

@@ -98,7 +98,7 @@ class JoiningFiller(PlanningFiller):
         """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""
         now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
         if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans) or not rule.basis.operations:
-            return READ * now * max(1.0, rule.basis.operations / max(1, then))
+            return READ * now * max(1.0, rule.basis.operations / then if then else 1.0)
         return now * (READ + JOINED * rule.basis.operations / max(1, then))
 
     def _join(self, rule: InstalledRule, plan: Plan, t: int) -> ColumnJoin:

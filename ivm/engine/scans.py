@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ivm.plan.plan import Plan
 from ivm.plan.scan import Wanted, scan
 from ivm.views.ends import Ends, before_marks, renewed, run_out
 from ivm.views.heads import Columns
+from ivm.views.layouts import MORE
 from pagestore.host import ADD, Edits, Transaction, distinct
 
 
@@ -68,14 +69,19 @@ class Scanner:
             if plan.is_scan and plan.tries[0].index.predicate == name
         }
         passed, read = [0] * len(plans), [0] * len(plans)
-        ends = {view: Ends() for rule in plans.values() for view in rule.writes if view in self.installed.partial}
+        views = {view for rule in plans.values() for view in rule.writes} & self.installed.scanned_ends
+        ends = {view: Ends() for view in views}
         with naming_the_rule(rules[0].definition):
             for count, known, made in self._blocks_for(plans):
                 for place, (rows, edits) in made.items():
                     read[place] += count
                     passed[place] += rows
                     waiting.add(self.summed(edits, known, ends))
-            waiting.add((view, _adding(one.taken())) for view, one in ends.items())
+            kept = {view: one.taken() for view, one in ends.items()}
+            waiting.add((view, _adding(rows)) for view, rows in kept.items())
+        cut = frozenset(view for view, rows in kept.items() if (rows[-1] >= MORE).any())
+        if self.installed.cut & views != cut:
+            self.installed = replace(self.installed, partial=self.installed.partial - views | cut)
         for (plan, rule), rows, count in zip(plans.items(), passed, read, strict=True):
             self.note_operations(rule, count)
             self.note_steps(rule, rule.plans.index(plan), [rows])
@@ -119,7 +125,7 @@ class Scanner:
 
     def kept_edits(self, name: str, edits: Edits) -> Edits:
         """Return the edits of a view, or of its state, without those of values that a partial state leaves out."""
-        if name not in self.installed.partial:
+        if name not in self.installed.cut:
             return edits
         fold = self.installed.layouts[name].fold
         assert fold
@@ -131,7 +137,7 @@ class Scanner:
         None if no group has run out; if some have, O(rows of the relation).
         """
         fold = self.installed.layouts[name].fold
-        if not fold or not len(change[0]) or name not in self.installed.partial:
+        if not fold or not len(change[0]) or name not in self.installed.cut:
             return None
         state, group = self.txn.tree(fold.state.name), fold.state.group
         keys = run_out(self.txn.pages, state, distinct(change[1][:group]))
