@@ -10,8 +10,8 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
+from ivm.engine.scans import Account
 from ivm.engine.schedule import Schedule, carry
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError

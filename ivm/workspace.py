@@ -21,9 +21,10 @@ from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, not_a_view
+from ivm.engine.fill import not_a_view
 from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
+from ivm.engine.scans import Account
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere

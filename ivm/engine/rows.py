@@ -21,7 +21,7 @@ from ivm.join.join import REMEDY, MemoryUse, concatenated, memory_allowed, memor
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
-from ivm.views.layouts import INVERTED, Layout
+from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError
 from pagestore.host import (
     NULL,
@@ -160,6 +160,11 @@ def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.nda
             yield rows[:, :last]
         left = [rows[:, last:]]
     yield from left
+
+
+def adds_up(layout: Layout) -> bool:
+    """Return whether edits of a view add to the value of their key."""
+    return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
 
 
 def head_spec(layout: Layout, columns: int) -> Spec:

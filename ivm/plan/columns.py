@@ -467,26 +467,28 @@ class Child:
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
         """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
         for batch, times in parts:
-            matches = self.lookup.find([batch.columns[name] for name in self.sought])
+            keys = [batch.columns[name] for name in self.sought]
             if self.lookup.unique:
-                which = np.flatnonzero(matches.times)
-                yield self._taken(batch, times, which, matches.start[which], after)
+                yield self._taken(batch, times, *self.lookup.one_of(keys), after)
                 continue
-            for which, rows in _expanded(matches):
+            for which, rows in _expanded(self.lookup.find(keys)):
                 yield self._taken(batch, times, which, rows, after)
 
     def _taken(
-        self, batch: Batch, times: np.ndarray | None, which: np.ndarray, rows: np.ndarray, after: frozenset[str]
+        self, batch: Batch, times: np.ndarray | None, which: np.ndarray | None, rows: np.ndarray, after: frozenset[str]
     ) -> Part:
-        columns = {name: column.take(which) for name, column in batch.columns.items() if name in after}
+        """Return some bindings, None for all, each with one of the table's rows."""
+        columns = {name: column for name, column in batch.columns.items() if name in after}
+        if which is not None:
+            columns = {name: column.take(which) for name, column in columns.items()}
+            times = times if times is None else times[which]
         columns |= {name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)}
-        times = times if times is None else times[which]
         if self._times is not None:
             own = self._times[rows]
             if times is not None:
                 _refuse_overflow(own, int(times.max(initial=0)))
             times = own if times is None else times * own
-        return Batch(len(which), columns, {}), times
+        return Batch(len(rows), columns, {}), times
 
 
 class Corner(Child):

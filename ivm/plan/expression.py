@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ivm.errors import RangeError, RuleTypeError
+from ivm.join.groups import greatest
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
 from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
@@ -146,7 +147,7 @@ class Evaluator:
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
-            return np.full(batch.n, self._encode(term), np.int64), None
+            return np.broadcast_to(np.int64(self._encode(term)), batch.n), None
         if isinstance(term, Call):
             return self._applied(term, batch)
         words, codes = self._computed(term, batch)
@@ -367,6 +368,11 @@ def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return quotients truncated towards zero, arbitrary where the divisor is zero, and which exceed 64 bits."""
+    if len(right) and right.strides == (0,) and right[0] > 0:  # numpy multiplies instead of dividing by one number
+        quotient = left // right[0]
+        if left.min() < 0:
+            quotient += (quotient < 0) & (quotient * right[0] != left)
+        return quotient, np.broadcast_to(False, len(left))
     beyond = (left == WORD_MIN) & (right == -1)
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
@@ -388,19 +394,14 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return products, and which exceed 64 bits; those near the limit are checked with Python integers."""
-    if _greatest(left) * _greatest(right) < 1 << 62:
-        return left * right, np.zeros(len(left), bool)
+    if greatest(left) * greatest(right) < 1 << 62:
+        return left * right, np.broadcast_to(False, len(left))
     with np.errstate(all="ignore"):
         product = left * right
         beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
     for i in np.flatnonzero(beyond).tolist():
         beyond[i] = int(product[i]) != int(left[i]) * int(right[i])
     return product, beyond
-
-
-def _greatest(words: np.ndarray) -> int:
-    """Return the greatest absolute value of words int64[n]."""
-    return max(int(words.max(initial=0)), -int(words.min(initial=0)))
 
 
 def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
