@@ -522,15 +522,10 @@ class Installed:
     @cached_property
     def scanned_ends(self) -> frozenset[str]:
         """The views whose state may keep a few values of each group, since a scan finds the others again."""
-        scanned = (
-            name
-            for block in self.blocks
-            if block.part.partial
-            for rule in block.rules
-            if len(rule.plans) == 1 and rule.plans[0].is_scan
-            for name in rule.writes
-        )
-        return frozenset(n for n in scanned if (fold := self.layouts[n].fold) and fold.state.is_end)
+        rules = chain(*(block.rules for block in self.blocks if block.part.partial))
+        scanned = (rule for rule in rules if len(rule.plans) == 1 and rule.plans[0].is_scan)
+        names = chain(*(rule.writes for rule in scanned))
+        return frozenset(n for n in names if (fold := self.layouts[n].fold) and fold.state.is_end)
 
     @property
     def next_number(self) -> int:
