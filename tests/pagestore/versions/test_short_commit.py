@@ -9,6 +9,7 @@ import pytest
 import pagestore
 from pagestore.storage.free_list import FreeList
 from pagestore.versions import committer as committers
+from pagestore.versions import locks as locking
 from pagestore.versions.commit_record import free_pages_of
 from pagestore.versions.short_commit import ShortCommit
 from pagestore_tools.bench.meter import Meter
@@ -74,6 +75,7 @@ def test_a_record_that_is_not_wanted_is_discarded(tmp_path, completed, monkeypat
 def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_its_lock(tmp_path, monkeypatch):
     asked, control = [], fcntl.fcntl
     monkeypatch.setattr(fcntl, "fcntl", lambda *given: asked.append(given) or control(*given))
+    monkeypatch.setattr(locking, "LOOK_AGAIN", 3600.0)  # or a busy machine asks each time whether others wait
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=1) as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64")
@@ -87,8 +89,7 @@ def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_i
             locks.append(len(asked))
             calls.append(meter.counts["kernel calls"])
     assert np.median(calls) == 1
-    assert min(locks) == 2
-    assert np.median(locks) <= 3, "others that wait are asked for once in a while"
+    assert np.median(locks) == 2, "those that drop versions look for readers, too"
 
 
 def test_free_pages_follow_commits_of_other_handles_without_reading_them_anew(tmp_path, monkeypatch):
