@@ -97,7 +97,8 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
         return common(own, wanted) == wanted
     if own.is_decimal and wanted.is_decimal:
         return own.scale == wanted.scale and own.precision <= wanted.precision
-    return own.store == wanted.store == "string" and not wanted.words and not wanted.is_nested
+    nested = own.is_nested or wanted.is_nested
+    return own.store == wanted.store == "string" and not wanted.words and not nested
 
 
 def single(term: Term) -> Term:

@@ -122,6 +122,8 @@ def _renamed(node: exp.Expr) -> str | None:
             places = node.expressions
             if len(places) == 1 and isinstance(places[0], exp.Literal) and not places[0].is_string:
                 return f"{text(node.this)}[{int(places[0].name) + 1}]"
+        case exp.Tuple():
+            return f'"row"({", ".join(map(text, node.expressions))})'
         case exp.ArraySort():
             return f"{str(node.meta.get('name', 'list_sort')).lower()}({text(node.this)})"
         case exp.JSONObject():
