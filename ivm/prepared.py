@@ -42,6 +42,8 @@ class PreparedEdits(PreparedSeries):
         schedule = schedule_of(installed, frozenset([name]))
         if installed.layouts[name].bare or not is_carried(schedule, installed, head.catalog):
             return None
+        if not schedule.has_room(head.catalog):
+            return None  # no transaction of few edits was made yet
         work = _Work(self._maintainer, installed, schedule, name, head)
         short = schedule.short(name, work.fits, work.note)
         if info.spec.values:

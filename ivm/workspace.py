@@ -100,6 +100,7 @@ class Workspace(WorkspaceEdits):
     def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
         self.store, self.threads, self.memory = store, threads, memory
         self._maintainer = Maintainer(store, threads, memory)
+        self._maintainer.put_in_words = self._put_in_words
         self._statements: Any = None  # those of SQL
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules

@@ -155,16 +155,19 @@ class Filler(Scanner):
     def _add_by_columns(self, rule: InstalledRule, number: int, waiting: Waiting) -> bool:
         """Add the edits of an acyclic plan, joined by columns.
 
-        Return False, before the first edit, if the tables that rows look up take too much memory; then indices of the
-        plan's tries are no longer deferred. Raises RoomError if relations are linked by ranges, which need a table.
+        Return False, before the first edit, if rows of relations, to be looked up, take too much memory; then no index
+        of the plan's tries is deferred. Raises RoomError if tries are no better: rows were multiplied, or link ranges.
         """
         plan = rule.plans[number]
-        edits = self.in_columns(rule, number, {t.index.predicate: self.txn.tree(t.index.predicate) for t in plan.tries})
+        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
+        needed, types = self.installed.heads[plan].needed, rule.definition.types
+        join = ColumnJoin(self.txn.pages, plan, trees, needed, types, self.encode)
+        edits = self._by_columns(rule, number, join)
         try:
             with within_memory("joining by columns"):
                 first = [*islice(edits, 1)]
         except RoomError:
-            if is_linked(plan) or any(link.kind != NE for link in links_of(plan)):
+            if join.memory.rows > join.read or is_linked(plan) or any(x.kind != NE for x in links_of(plan)):
                 raise
             deferred = self.installed.deferred.difference(trie.index for trie in plan.tries)
             self.installed = replace(self.installed, deferred=deferred)
@@ -181,11 +184,9 @@ class Filler(Scanner):
         """Return rules that are about to be evaluated, with the plans for that (engine/replan.py)."""
         return rules
 
-    def in_columns(self, rule: InstalledRule, number: int, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
-        plan = rule.plans[number]
-        head = self.installed.heads[plan]
-        join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
+    def _by_columns(self, rule: InstalledRule, number: int, join: ColumnJoin) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert all bindings of an acyclic plan."""
+        head = self.installed.heads[rule.plans[number]]
         for batch, times in join.parts():
             yield from self.summed(head.insertions(batch, self.encode, times))
         self.note_operations(rule, join.read)

@@ -63,9 +63,15 @@ class Source(Protocol):
 class Waiting(dict[str, list[Edits]]):
     """Inserting edits that wait for the trees of their views, by view; each view has some, though they may be empty."""
 
-    def __init__(self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows") -> None:
-        """With `spills` edits that take too much memory go to the disk. Errors name the `step` that makes them."""
+    def __init__(
+        self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows", most: int = 0
+    ) -> None:
+        """With `spills` edits that take too much memory go to the disk, up to `most` times the bytes allowed.
+
+        Errors name the `step` that makes them.
+        """
         super().__init__()
+        self._most = most or RUNS_MAX
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}
         self._held: dict[str, int] = {}  # bytes
@@ -126,7 +132,7 @@ class Waiting(dict[str, list[Edits]]):
             runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
             runs.add(rows[:, :-1])
             rows = rows[:, -1:].copy()
-            self._refuse(view, RUNS_MAX * self._allowed, runs.nbytes, runs.rows, "temporary files")
+            self._refuse(view, self._most * self._allowed, runs.nbytes, runs.rows, "temporary files")
         self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
         self._held[view] = rows.nbytes
 

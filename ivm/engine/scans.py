@@ -98,9 +98,8 @@ class Scanner:
             Wanted(plan, head.needed, rule.definition.types)
             for (plan, rule), head in zip(plans.items(), heads, strict=True)
         ]
-        tree = self.txn.tree(
-            wanted[0].plan.tries[0].index.predicate
-        )  # before `pages`: opening a tree may remap the file
+        name = wanted[0].plan.tries[0].index.predicate
+        tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
         for count, batches in scan(self.txn.pages, tree, wanted, self.encode):
             yield count, {}, {p: (b.n, heads[p].insertions(b, self.encode)) for p, b in batches.items()}
 

@@ -223,8 +223,12 @@ class Schedule:
         self._done = self._steps[self._at] if self._at < len(self._steps) else self._plain
         return self._done
 
+    def has_room(self, catalog: object) -> bool:
+        """Return whether `run` has made the queues and buffers for trees of a catalog, as it does for few edits."""
+        return self._catalog is catalog
+
     def short(self, name: str, fits: Callable[[], bool], done: Callable[[], None]) -> Short:
-        """Return how the kernel commits edits of a predicate, where it takes all steps, as `run` has done before.
+        """Return how the kernel commits edits of a predicate, where it takes all steps and `has_room`.
 
         It does so only if `fits()`; `done` is called after each commit.
         """

@@ -83,9 +83,8 @@ class ColumnJoin:
         self.memory = MemoryUse(step="joining by columns")  # of the tables that are looked up; shared as well
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
         self._rows = dict[str, np.ndarray]()
-        self._sought = dict[
-            int, tuple[list[str], np.ndarray]
-        ]()  # of a relation, the variables and keys of the one above
+        # of a relation, the variables and keys of the one above
+        self._sought = dict[int, tuple[list[str], np.ndarray]]()
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
             self._needed |= {ACTION}

@@ -149,7 +149,7 @@ class Evaluator:
         if isinstance(term, Const):
             return np.broadcast_to(np.int64(self._encode(term)), batch.n), None
         if isinstance(term, Call):
-            return self._applied(term, batch)
+            return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
         null = self._null(term, batch)
         if null is None:
@@ -238,21 +238,25 @@ class Evaluator:
         """Return where a function's application is null, bool[n]; None if it is nowhere."""
         if FUNCTIONS[term.name].strict:
             return _any([self._null(arg, batch) for arg in term.args])
-        if term.name in ("is_null", "same"):
-            return None
-        null: np.ndarray = self.words(term, batch)[0] == NULL
-        return null
+        return None if term.name in ("is_null", "same") else self._applied(term, batch)[2]
 
-    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return the words and codes of a function's application; where it is null, its word is NULL."""
-        args = [self.words(arg, batch) for arg in term.args]
-        nulls = [self._null(arg, batch) for arg in term.args]
+    def _argument(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
+        """Return the words of a term, its codes, and where it is null; a function is applied once for all of them."""
+        if isinstance(term, Call):
+            return self._applied(term, batch)
+        return *self.words(term, batch), self._null(term, batch)
+
+    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
+        """Return the words and codes of a function's application, and where it is null: there its word is NULL."""
+        args = [self._argument(arg, batch) for arg in term.args]
+        nulls = [null if null is not None and null.any() else None for _, _, null in args]
         types = tuple(self._type(arg) for arg in term.args)
-        operands = Operands(batch.n, [words for words, _ in args], nulls, types, self._type(term), self._encode)
+        operands = Operands(batch.n, [words for words, _, _ in args], nulls, types, self._type(term), self._encode)
         if term.name in CHOICES:
-            return CHOICES[term.name](operands, [codes for _, codes in args])
-        codes: Codes = None
-        for _, more in args:
+            words, codes = CHOICES[term.name](operands, [codes for _, codes, _ in args])
+            return words, codes, None if term.name in ("is_null", "same") else words == NULL
+        codes = None
+        for _, more, _ in args:
             codes = either(codes, more)
         null = _any(nulls)
         skipped = _any([null, None if codes is None else codes != 0])  # these words are not values
@@ -262,8 +266,8 @@ class Evaluator:
             words, fails = evaluate(term.name, operands, skipped)
             codes = either(codes, _coded(term, fails, NAN))
         if null is None:
-            return words, codes
-        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
+            return words, codes, None
+        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes), null
 
     def _applied_comparison(self, term: Call, operands: Operands, skipped: np.ndarray | None) -> np.ndarray:
         """Return 1 where a comparison holds, int64[n]; arbitrary where its sides are `skipped`."""

@@ -210,8 +210,8 @@ def _byte_of(commit: Meta) -> int:
 @contextmanager
 def holding_slots(file: File, kind: int = EXCLUSIVE) -> Iterator[None]:
     """Hold the lock of the slots in the block, after waiting for the sync under way in another process."""
-    file.lock_when_free(kind, SLOTS_LOCK)
     try:
+        file.lock_when_free(kind, SLOTS_LOCK)
         yield
     finally:
         file.lock(UNLOCKED, SLOTS_LOCK)

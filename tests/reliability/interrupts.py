@@ -1,8 +1,9 @@
 """Something is raised at any line of the library: what was being made is made, undone, or known to be unknown.
 
-A tracer raises at a chosen line of pagestore's, as the handler of a signal would. Whatever was under way, the store
-holds what it held before or what the change would have made of it; where its handle is poisoned `reopen` says which.
-No lock stays: the next transaction begins, other versions can be dropped, and fsck finds nothing.
+A tracer raises at a chosen line of pagestore's, or ivm's, as the handler of a signal would. Whatever was under way, the
+store holds what it held before or what the change would have made of it; where its handle is poisoned `reopen` says
+which. No lock stays: the next transaction begins, other versions can be dropped, and fsck finds nothing. Views follow
+from their rules, and so do their sensitivity indices.
 """
 
 import signal
@@ -17,13 +18,19 @@ from types import FrameType
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
+import ivm
 import pagestore
 from pagestore.errors import PagestoreError, PoisonedError, TransactionError
 
 Rows = dict[int, int]
-PACKAGE = str(Path(pagestore.__file__).parent)
+PACKAGES = str(Path(pagestore.__file__).parent), str(Path(ivm.__file__).parent)
 CHECKED = 10  # every so many interrupts all is checked
 ALARM = 0.004  # seconds, at most, after which a signal comes
+VIEWED = 0.3  # of the interrupts, that are of a store with views
+RULES = {  # all matched with sensitivity indices
+    "views": "two(x, z) <- r[x] = y, r[y] = z. end(x, y) <- r[x] = y, !r[y] = _. near(x, z) <- two(x, z), r[z] = x.",
+    "more": "same(x, y) <- r[x] = z, r[y] = z.",
+}
 
 
 class Interrupt(BaseException):
@@ -36,13 +43,14 @@ def run(seed: int, amount: int) -> Counter[str]:
     rng = Random(seed)
     with TemporaryDirectory(dir=memory()) as folder, catch_warnings():
         simplefilter("ignore")
-        patient = Patient(Path(folder) / "s.pages", rng)
-        while counts["interrupts"] < amount:
-            try:
-                patient.interrupted(counts)
-            except Exception as error:
-                raise AssertionError(f"interrupt {counts['interrupts']} of seed {seed}: {error!r}") from error
-        patient.store.close()
+        for kind, until in ((Viewed, round(VIEWED * amount)), (Patient, amount)):
+            patient = kind(Path(folder) / f"{kind.__name__}.pages", rng)
+            while counts["interrupts"] < until:
+                try:
+                    patient.interrupted(counts)
+                except Exception as error:
+                    raise AssertionError(f"interrupt {counts['interrupts']} of seed {seed}: {error!r}") from error
+            patient.store.close()
     return counts
 
 
@@ -58,25 +66,42 @@ class Patient:
         self.rows: Rows = {}
         self.lines: dict[str, int] = {}
         self.armed = False  # whether a signal raises
-        self.store = pagestore.open(path, page_size=4096, retain=3, threads=1)
+        self.changes, self.keys, self.values = CHANGES, 2000, 1 << 40
+        self.open(page_size=4096, retain=3)
+        self.make()
+
+    def open(self, **options: Any) -> None:
+        """Open the store."""
+        self.store = pagestore.open(self.path, threads=1, **options)
+
+    def make(self) -> None:
+        """Make the relations."""
         with self.store.transaction() as txn:
             txn.create("r", "k: int64, v: int64", key="k", scans=["count"])
             txn.create("names", "n: string")
 
+    def prepare(self) -> Any:
+        """Return rows that are prepared."""
+        return self.store.prepare("r")
+
+    def faults(self) -> list[Any]:
+        """Return what is wrong with the store."""
+        return self.store.check()
+
     def interrupted(self, counts: Counter[str]) -> None:
         """One change, broken off or not; then all is as before, or as after it."""
-        name = self.rng.choice([*CHANGES])
-        after = {self.rng.randrange(2000): self.rng.randrange(1 << 40) for _ in range(self.rng.choice([1, 5, 300]))}
+        name, many = self.rng.choice([*self.changes]), self.rng.choice([1, 5, 300])
+        after = {self.rng.randrange(self.keys): self.rng.randrange(self.values) for _ in range(many)}
         if name == "prepared":
             self._begin_series()
         before, version = self.rows, self.store.version
         wanted = before | after if name in EDITING else before
-        came = self._break_off(name, lambda: CHANGES[name](self, after), counts)
+        came = self._break_off(name, lambda: self.changes[name](self, after), counts)
         note = any("was committed" in note for note in getattr(came, "__notes__", ()))
         if name in ("close", "open"):
             with suppress(PagestoreError):
                 self.store.close()
-            self.store = pagestore.open(self.path, threads=1)
+            self.open()
         self._go_on(counts)
         found = dict(self.store.snapshot()["r"])
         made = self.store.version > version
@@ -90,7 +115,7 @@ class Patient:
 
     def _begin_series(self) -> None:
         """Commit prepared rows, which change nothing, so that the next such commit takes the short way."""
-        self.put = self.store.prepare("r")
+        self.put = self.prepare()
         for _ in range(self.rng.randrange(1, 12)):
             self.put.delete(-1)
             self.put.commit()
@@ -102,7 +127,7 @@ class Patient:
 
         def trace(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal passed
-            if not frame.f_code.co_filename.startswith(PACKAGE):
+            if not frame.f_code.co_filename.startswith(PACKAGES):
                 return None
             if event == "line":
                 passed += 1
@@ -151,22 +176,56 @@ class Patient:
                 txn.rollback()
         except PoisonedError:
             counts["poisoned"] += 1
-            self.store.reopen()
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Open the poisoned handle anew."""
+        self.store.reopen()
 
     def _check(self, counts: Counter[str]) -> None:
-        faults = self.store.check()
+        faults = self.faults()
         assert not faults, faults[0]
         assert not self.store._handle.locks.pins, "a version is pinned that nobody reads"
         _administer(self, {})
         self.store.vacuum(keep_versions=1)
         assert len(self.store.history()) == 1, "a version is kept that nobody reads"
         self.store.close()
-        self.store = pagestore.open(self.path, threads=1)
+        self.open()
         assert self.store.recovery is None, self.store.recovery
-        faults = self.store.check()
+        faults = self.faults()
         assert not faults, faults[0]
         assert dict(self.store.snapshot()["r"]) == self.rows
         counts["checks"] += 1
+
+
+class Viewed(Patient):
+    """A store with views of `r` that are matched."""
+
+    def open(self, **options: Any) -> None:
+        """Open the store, and a workspace over it."""
+        super().open(**options)
+        self.workspace = ivm.Workspace(self.store)
+
+    def reopen(self) -> None:
+        """Open the poisoned handle anew, and another workspace over it."""
+        super().reopen()
+        self.workspace = ivm.Workspace(self.store)
+
+    def make(self) -> None:
+        """Make the relations, and the views."""
+        with self.store.transaction() as txn:
+            txn.create("names", "n: string")
+        self.changes, self.keys, self.values = OF_VIEWS, 60, 60
+        self.workspace.install("r[k] = v -> int(k), int(v).")
+        self.workspace.install(RULES["views"], "views", maintenance="match")
+
+    def prepare(self) -> Any:
+        """Return rows that are prepared."""
+        return self.workspace.prepare("r")
+
+    def faults(self) -> list[Any]:
+        """Return what is wrong with the store, its views and their sensitivity indices."""
+        return [*super().faults(), *self.workspace.check()]
 
 
 def _commit(patient: Patient, after: Rows) -> None:
@@ -251,4 +310,33 @@ CHANGES: dict[str, Callable[[Patient, Rows], None]] = {
     "close": _close,
     "open": _open,
 }
-EDITING = "commit", "commit and delete", "prepared", "bulk", "go on inside"
+
+
+def _edit(patient: Any, after: Rows) -> None:
+    with patient.workspace.transaction() as txn:
+        txn.set("r", list(after.items()))
+
+
+def _install(patient: Any, after: Rows) -> None:
+    workspace = patient.workspace
+    if "more" in workspace.blocks:
+        workspace.uninstall("more")
+    else:
+        workspace.install(RULES["more"], "more", maintenance="match")
+
+
+def _read_views(patient: Any, after: Rows) -> None:
+    list(patient.workspace["two"]), patient.workspace.verify("near")
+
+
+OF_VIEWS: dict[str, Callable[[Any, Rows], None]] = {
+    "commit": _commit,
+    "edit": _edit,
+    "prepared": _prepared,
+    "install": _install,
+    "read views": _read_views,
+    "administer": _administer,
+    "close": _close,
+    "open": _open,
+}
+EDITING = "edit", "commit", "commit and delete", "prepared", "bulk", "go on inside"

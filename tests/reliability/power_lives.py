@@ -24,6 +24,7 @@ RULES = {
     "main": "e(x, y) -> int(x), int(y). r(x, y) <- e(x, y), x < 20. r(x, z) <- r(x, y), e(y, z), x < 20.",
     "more": "d[x] = n <- agg<<n = count()>> e(x, _). lone(x) <- e(x, _), !e(_, x).",
     "texts": "t[x] = s -> int(x), string(s). m[] = s <- agg<<s = max(v)>> t[_] = v.",
+    "matched": "q(x, y, z) <- e(x, y), e(y, z), e(x, z). p(x, z) <- q(x, _, z), !e(z, x).",
 }
 
 
@@ -356,6 +357,8 @@ class Views(Plain):
         """Make the files."""
         with ivm.open(folder / "s.pages", retain=rng.choice([1, 3]), **OPTIONS) as workspace:
             workspace.install(RULES["main"])
+            if rng.random() < 0.5:
+                workspace.install(RULES["matched"], "matched", maintenance="match")
             with workspace.transaction() as txn:
                 txn.insert("e", random_edges(rng, 150))
 
@@ -407,7 +410,15 @@ class Views(Plain):
                 txn["e"].delete([tuple(row) for row in gone])
                 txn["e"].insert(fresh)
 
-        return rng.choice([by_workspace, by_store]), model
+        def prepared() -> None:
+            put = opened.prepare("e")
+            for row in gone:
+                put.delete(*row)
+            for row in fresh:
+                put.insert(*row)
+            put.commit()
+
+        return rng.choice([by_workspace, by_store, prepared]), model
 
 
 def random_edges(rng: Random, n: int) -> list[tuple[int, int]]:
@@ -416,9 +427,10 @@ def random_edges(rng: Random, n: int) -> list[tuple[int, int]]:
 
 
 def _install(workspace: ivm.Workspace, model: Model, rng: Random) -> Step:
-    name = rng.choice(["more", "texts"])
+    name = rng.choice(["more", "texts", "matched"])
     if name in model["blocks"]:
         model["blocks"].remove(name)
         return lambda: workspace.uninstall(name), model
     model["blocks"] = sorted([*model["blocks"], name])
-    return lambda: workspace.install(RULES[name], name), model
+    maintenance = "match" if name == "matched" else "auto"
+    return lambda: workspace.install(RULES[name], name, maintenance=maintenance), model

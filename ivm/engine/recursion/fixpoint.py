@@ -46,6 +46,7 @@ BINDINGS_SHARE = (
     8  # bindings take at most one in so many of the bytes allowed: facts are made of them, and put in order
 )
 FOLLOWING_SHARE = 4  # of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
+RUNS = 4  # times the bytes allowed: with more facts on the disk, a recursion is senseless
 ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
@@ -126,7 +127,7 @@ class Fixpoint:
         """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated so."""
         try:
             bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode)
-            wait = partial(Waiting, self._txn, self._installed, step=ROUNDS)
+            wait = partial(Waiting, self._txn, self._installed, step=ROUNDS, most=RUNS)
             flat = FlatRounds(bodies, self._limits, self._threads, wait)
         except NotPlain:
             return None

@@ -174,7 +174,7 @@ def test_random_recursions_of_which_ranges_fit_into_memory(monkeypatch, allowed,
     monkeypatch.setattr(flat_facts, "memory_allowed", lambda: allowed)
     monkeypatch.setattr(filling, "memory_allowed", lambda: 100)
     monkeypatch.setattr(filling, "KEPT", 0)
-    monkeypatch.setattr(filling, "RUNS_MAX", 1 << 40)
+    monkeypatch.setattr(fixpoint, "RUNS", 1 << 40)
     added, taken = Mock(wraps=filling.Runs.add), Mock(wraps=flat_rounds.FlatRounds._take)
     monkeypatch.setattr(filling.Runs, "add", lambda *of: added(*of))
     monkeypatch.setattr(flat_rounds.FlatRounds, "_take", lambda *of: taken(*of))

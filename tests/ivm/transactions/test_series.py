@@ -77,6 +77,25 @@ def test_series_maintain_what_transactions_do(kind, tmp_path):
     assert committed > LEAST.get(kind, 80), "commits of a series"
 
 
+@pytest.mark.parametrize("kind", ["triangles", "matched", "count"])
+def test_a_series_begins_after_many_edits(kind, tmp_path):
+    """Of which Python took all steps, also if these are the first ones, or the first after scans were added."""
+    with opened(tmp_path / "a.pages", VIEWS[kind]) as workspace:
+        for added in (False, True):
+            if added:
+                with workspace.store.transaction() as txn:
+                    txn.add_scan("edge", "max:y")
+                    txn.add_scan("q", "count")
+            put = workspace.prepare("edge")
+            prepared(put, ["insert"] * 60, [(x, x + 2) for x in range(60)])
+            for x in range(30):
+                prepared(put, ["insert"], [(x, 100 + x)])
+            assert workspace.store._handle.committer.series
+        assert workspace["edge"].scan("max:y") == 129
+        assert workspace["q"].scan("count") == len([*workspace["q"]])
+        assert workspace.check() == [] == workspace.store.check()
+
+
 EVERYDAY = """name(x, y) -> string(x), int(y). price[x] = y -> string(x), decimal(8, 2)(y).
     next[x] = y -> int(x), int(y).
     free[x] = y -> int(x), int?(y). loose(x, y) -> int(x), string(y). joined(y, z) <- name(x, y), price[x] = z.
