@@ -174,7 +174,7 @@ def _text_at(text: str, path: str) -> str:
 def _kind_at(text: str, path: str) -> str:
     found = _at(text, path)
     if isinstance(found, int) and not isinstance(found, bool):
-        return "UBIGINT" if found >= 0 else "BIGINT"
+        return "DOUBLE" if not -(2**63) <= found < 2**64 else "UBIGINT" if found >= 0 else "BIGINT"
     return KINDS[type(found)]
 
 

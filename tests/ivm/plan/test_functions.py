@@ -201,6 +201,7 @@ CASES = [
     ('list:part["1,\\"a,b\\",null", 2, -2]', '"a,b"', '"a,b"'),
     ('json:at["{\\"k\\": {\\"a\\": null}}", "$.k"]', '{"a":null}', '{"a":null}'),
     ('json:kind["[1, -2, 1.5, \\"x\\", true, null]", if[k = 1, "$[1]", "$[4]"]]', "BIGINT", "BOOLEAN"),
+    ('json:kind["[18446744073709551615, -9223372036854775809]", "$[" + string[k - 1] + "]"]', "UBIGINT", "DOUBLE"),
     ('json:length["[1,2]", if[k = 1, "$", "$[0]"]]', 2, 0),
     ('json:keys["{\\"b\\":1,\\"a\\":2}", "$"]', '"b","a"', '"b","a"'),
     ('json:valid["[" + s]', False, False),
