@@ -315,6 +315,17 @@ def test_a_function_of_two_rows(ws: ivm.Workspace, term: str, first: object, sec
     assert found == [(1, first), (2, second)]
 
 
+@pytest.mark.parametrize("place", range(0, len(CASES), 20))
+def test_functions_of_one_row(ws: ivm.Workspace, place: int) -> None:
+    """Kernels that decode arguments take the words of constants, too, which is one word here."""
+    some = CASES[place : place + 20]
+    results = "".join(f", r{n}" for n in range(len(some)))
+    terms = "".join(f", r{n} = {term}" for n, (term, _, _) in enumerate(some))
+    rule = f"q(k{results}) <- t(k, _a, _s, _d, _f, _dt, _ts), k = 1, {_named('k')}{terms}."
+    ((_, *found),) = ws.query(rule)
+    assert found == [first for _, first, _ in some]
+
+
 def _named(term: str) -> str:
     own = "a = _a, s = _s, d = _d, f = _f, dt = _dt, ts = _ts"
     return f"{own}, r = {term}"
