@@ -151,7 +151,7 @@ class Committer:
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        if cause := self.failure or self.poison or self.pager.poison:  # as `cause`, without its call
+        if cause := self.failure or self.poison or self.pager.poison:  # as the property `cause`, without a call of it
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     @property

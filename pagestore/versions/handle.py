@@ -197,9 +197,9 @@ class Handle:
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
-        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state.
-
-        Nor may other processes show a later commit, to which no slot leads yet."""
+        """Return whether a state is the newest: the newest slot, as the map shows it unverified, has its sequence, and
+        other processes show no later commit, to which no slot leads yet.
+        """
         shared = self.committer.shared
         known = sequence_in(self.mapping.pages.words) == state.sequence
         return known and (shared is None or shared.is_newest(state.last_version))
@@ -327,9 +327,9 @@ class Handle:
     # --- versions -------------------------------------------------------------------------------
 
     def read_versions(self, read: Callable[..., Found], *arguments: Any) -> Found:
-        """Return what a method of VersionTable reads in the newest commit's table.
+        """Return what a method of VersionTable reads in the newest commit's table.  Raises CorruptionError.
 
-        That is not pinned: if a later commit may have reused pages of the table meanwhile, its table is read instead.
+        No lock keeps that table: if a later commit may have reused its pages meanwhile, that commit's table is read.
         """
         while True:
             state, found = self.state, None

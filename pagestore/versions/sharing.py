@@ -35,7 +35,9 @@ class SharingCommitter(Committer):
         return self.state is self._followed and not self.is_complete
 
     def go_on(self, newest: Newest) -> None:
-        """Make durable, with the next commit, the one of another process that was just followed, if need be."""
+        """Build on the commit of another process that was just followed; if it may not be durable, the next commit's
+        sync makes it so.
+        """
         state, (slot, commit, pending) = self.state, newest
         record, page_words = state.commit, self.mapping.pages.page_words
         with self.lock:
@@ -45,18 +47,19 @@ class SharingCommitter(Committer):
             if self._followed and self.file_lock:
                 self.slot_sequence, self.slot_version = slot.sequence, slot.version
                 self.next_sequence = commit.sequence + 1
-                if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot would have to be copied
+                if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot had to be copied first
                     self.next_sequence += 1
                 self.made += 1
                 self.file_lock.busy = True
 
     def _show(self) -> bool:
-        """Let other processes build on the newest commit, if it and those that no slot leads to free nothing.
+        """Let other processes build on the newest commit; return whether they may.
 
-        Only if others wait, or have committed since this one last did, so that they will soon do so again.
+        It and all others to which no slot leads must free nothing. And it must pay: others wait, or have committed
+        since this one last did, so that they will soon do so again.
         """
         lock = self.file_lock
-        if not (lock and self.lock.acquire(timeout=WAIT)):  # who holds that may wait for the lock that is released
+        if not (lock and self.lock.acquire(timeout=WAIT)):  # its holder may wait for the file lock
             return False
         try:
             contended, self._overtaken = self._overtaken or lock.is_awaited(), False

@@ -42,7 +42,7 @@ def _whole(number: int) -> Lit:
 
 
 def joined(parts: list[Term]) -> Term:
-    """Return the terms of JSON as one text, with commas between them."""
+    """Return texts, each of which is JSON, as one text with commas between them."""
     commas = [one for part in parts for one in (_text(","), part)]
     return concat(*commas[1:]) if parts else _text("")
 
@@ -193,7 +193,7 @@ def _compared(node: exp.Expr, value: Value) -> Typed:
 
 
 def together(node: exp.Expr, lists: list[Typed]) -> Typed:
-    """Return lists one after the other."""
+    """Return one list of the values of several, converted to a common type.  Raises SqlError if they have none."""
     type_ = common_type(lists, node)
     found = [convert(one, type_, node) for one in lists]
     term = reduce(lambda left, right: call("list:concat", left, right), (one.term for one in found))
@@ -377,7 +377,7 @@ def _code(node: exp.Expr, value: Value) -> Typed:
 
 
 def _path(node: exp.Expr) -> str:
-    """Return a constant path of JSON, from its root on."""
+    """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any other."""
     if isinstance(node, exp.Literal):
         text = node.name
     elif isinstance(node, exp.JSONPath):
@@ -423,7 +423,7 @@ _NODES: dict[type[exp.Expr], str] = {exp.JSONType: "json_type", exp.JSONKeys: "j
 
 
 def _about(node: exp.Expr, value: Value) -> Typed:
-    """json_type, json_keys, json_array_length, of a text or what is at a path in it; json and json_valid."""
+    """json_type, json_keys and json_array_length, of a text or of the value at a path in it; json and json_valid."""
     own = _NODES.get(type(node)) or node.name.lower()
     given = _arguments(node)
     text = convert(value(given[0]), VARCHAR, node)
@@ -449,7 +449,7 @@ def _object(node: exp.Expr, value: Value) -> Typed:
 
 
 def to_json(node: exp.Expr, value: Value) -> Term:
-    """Return the JSON of a value, "null" where it is null."""
+    """Return the JSON of a value, "null" where it is null.  Raises SqlError for types whose JSON is not kept."""
     if isinstance(node, exp.Struct):
         pairs = [exp.JSONKeyValue(this=exp.Literal.string(name), expression=one) for name, one in _pairs(node)]
         return _object(exp.JSONObject(expressions=pairs), value).term
